@@ -1,0 +1,70 @@
+# `make` says what there is. Everything runs in .venv, which is made on first use.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install train test check clean
+
+GAME ?= Pong
+ARGS ?=
+BIN := .venv/bin
+CACHES := build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# Which TensorFlow: gpu where nvidia-smi works, else cpu. DEVICE=cpu or DEVICE=gpu overrides it.
+ifndef DEVICE
+DEVICE := $(shell nvidia-smi -L >/dev/null 2>&1 && echo gpu || echo cpu)
+endif
+ifeq ($(filter cpu gpu,$(DEVICE)),)
+$(error DEVICE is "$(DEVICE)", must be cpu or gpu: there is no TensorFlow flavour to install)
+endif
+REQUIREMENTS := requirements/$(DEVICE).txt
+OTHER_TENSORFLOW := $(if $(filter gpu,$(DEVICE)),tensorflow-cpu,tensorflow)
+
+# The stamp is named for all that decides what .venv holds (its own path is in its scripts), so a
+# change of any makes a new name, and the install runs again; a new mtime alone does not.
+PINS := setup.cfg requirements/lock.txt $(REQUIREMENTS)
+PINS_SUM := $(firstword $(shell { pwd; cat $(PINS); } | cksum))
+STAMP := .venv/.installed-$(DEVICE)-$(PINS_SUM)
+
+help:  ## say what there is
+	@echo "usage: make TARGET [DEVICE=cpu|gpu]   (DEVICE here: $(DEVICE))"
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-9s%s\n", $$1, $$2}' Makefile
+
+install: $(STAMP)  ## make .venv with the pinned versions, again only when they change
+	@echo ".venv is ready ($(DEVICE))"
+
+train: $(STAMP)  ## learn a game: make train GAME=Pong ARGS="..." (see .venv/bin/ga3c train --help)
+	@exec $(BIN)/ga3c train --game "$(GAME)" $(ARGS)
+
+test: $(STAMP)  ## run the whole test suite: make test ARGS="-k queues"
+	@exec $(BIN)/python -m pytest $(ARGS)
+
+check: $(STAMP)  ## lint, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy ga3c agents
+
+clean:  ## remove caches and build products; keeps .venv (rm -r it yourself) and runs/
+	@rm -rf $(CACHES)
+	@find . \( -path ./.venv -o -path ./.git -o -path ./runs \) -prune -o -name __pycache__ -type d -exec rm -rf {} +
+
+$(STAMP):
+	@rm -f .venv/.installed-*
+	@if ! $(BIN)/python -c 'import pip' 2>/dev/null; then \
+	    for candidate in python3.11 python3 none; do \
+	        $$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; \
+	    done; \
+	    if [ $$candidate = none ]; then \
+	        echo "no python3.11, and no python3 of 3.11 or later, on PATH: cannot make .venv" >&2; exit 2; \
+	    fi; \
+	    echo "installing pinned versions for $(DEVICE) into .venv (first use, about $(if $(filter gpu,$(DEVICE)),five minutes,a minute))"; \
+	    $$candidate -m venv --clear .venv; \
+	else \
+	    echo "installing pinned versions for $(DEVICE) into .venv (they have changed)"; \
+	fi
+	@# Both flavours own the same files, so the other one must go before this one comes.
+	@if $(BIN)/python -m pip show -q $(OTHER_TENSORFLOW) 2>/dev/null; then \
+	    $(BIN)/python -m pip uninstall -q -y $(OTHER_TENSORFLOW) tensorflow tensorflow-cpu; \
+	fi
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -r $(REQUIREMENTS)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $@

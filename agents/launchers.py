@@ -1,0 +1,93 @@
+"""Starts agent processes on this machine, and sees them end."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from agents.worker import Task
+
+LOG_TAIL_BYTES = 4000
+
+
+class Exit(NamedTuple):
+    """An agent process that has ended."""
+
+    identity: str
+    code: int  # negative: the signal that killed it
+    log: str  # the end of what it wrote to its standard error
+
+
+class LocalLauncher:
+    """Agent processes of this machine. Owned by one thread.
+
+    Each has a pipe as its standard input, which it reads to its end: should this process die,
+    however it dies, every agent ends too.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory  # where agents' standard error goes
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __len__(self) -> int:
+        return len(self._processes)
+
+    def pid(self, identity: str) -> int:
+        """The process id of a running agent."""
+        return self._processes[identity].pid
+
+    def start(self, task: Task) -> None:
+        """Start an agent in a session of its own, so that a terminal's Ctrl-C passes it by."""
+        with open(self._log(task.identity), "wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "agents.worker"],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        assert process.stdin is not None
+        self._processes[task.identity] = process
+        try:
+            process.stdin.write(task.to_json().encode() + b"\n")
+            process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it has died already: reap() says so
+
+    def reap(self) -> list[Exit]:
+        """The agents that have ended since the last call."""
+        ended = []
+        for identity, process in list(self._processes.items()):
+            if process.poll() is not None:
+                ended.append(self._forget(identity))
+        return ended
+
+    def kill(self, identity: str) -> None:
+        """End an agent that does not answer; `reap` reports it."""
+        if identity in self._processes:
+            self._processes[identity].kill()
+
+    def stop(self, timeout_s: float) -> None:
+        """End all agents: by the end of their input, then by force."""
+        for process in self._processes.values():
+            assert process.stdin is not None
+            process.stdin.close()
+        for identity, process in list(self._processes.items()):
+            try:
+                process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(timeout_s)
+            self._forget(identity)
+
+    def _log(self, identity: str) -> Path:
+        return self._directory / f"{identity}.log"
+
+    def _forget(self, identity: str) -> Exit:
+        process = self._processes.pop(identity)
+        if process.stdin is not None and not process.stdin.closed:
+            process.stdin.close()
+        log = self._log(identity)
+        tail = log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
+        log.unlink()
+        return Exit(identity, process.returncode, tail.strip())

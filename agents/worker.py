@@ -1,0 +1,130 @@
+"""One agent process: groups of environments, one stepping while the others await their actions.
+
+Started as `python -m agents.worker` with a `Task` as one line of JSON on its standard input,
+which its parent keeps open: the end of that input means that the parent is gone, however it went.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import zmq
+
+from agents import messages
+from agents.environments import EnvironmentConfig, Environments, spaces
+from agents.messages import Header, Hello, Kind
+
+POLL_MS = 1000
+LINGER_MS = 500
+
+
+@dataclass(frozen=True)
+class Task:
+    """All that an agent process needs to know."""
+
+    identity: str  # unique on the wire
+    endpoint: str
+    token: str
+    groups: int
+    envs_per_group: int
+    seed: int
+    environment: EnvironmentConfig
+
+    def to_json(self) -> str:
+        """One line that `from_json` reads."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> "Task":
+        """The task in `text`. Raises TypeError or ValueError if a field is wrong."""
+        values = json.loads(text)
+        return Task(**{**values, "environment": EnvironmentConfig(**values["environment"])})
+
+
+def connect(context: zmq.Context, task: Task) -> zmq.Socket:
+    """A DEALER socket to the service. The caller's thread owns it."""
+    socket = context.socket(zmq.DEALER)
+    socket.setsockopt(zmq.IDENTITY, task.identity.encode())
+    socket.setsockopt(zmq.IMMEDIATE, 1)
+    socket.setsockopt(zmq.LINGER, LINGER_MS)
+    socket.connect(task.endpoint)
+    return socket
+
+
+def play(socket: zmq.Socket, task: Task) -> None:
+    """Play until told to retire."""
+    offered = spaces(task.environment)
+    hello = Hello(
+        task.token,
+        offered.shape,
+        offered.dtype,
+        offered.num_actions,
+        task.groups,
+        task.envs_per_group,
+    )
+    socket.send_multipart(messages.encode_hello(hello))
+    seeds = np.random.SeedSequence(task.seed).generate_state(task.groups)
+    groups = [Environments(task.environment, task.envs_per_group) for _ in range(task.groups)]
+    sequences = [0] * task.groups
+    for group, (environments, seed) in enumerate(zip(groups, seeds, strict=True)):
+        step = environments.reset(int(seed))
+        header = Header(Kind.STEP, group, task.envs_per_group)
+        socket.send_multipart(messages.encode_step(header, step))
+    while True:
+        wait_started = time.monotonic()
+        while not socket.poll(POLL_MS):
+            pass
+        parts = socket.recv_multipart()
+        step_started = time.monotonic()
+        answer = messages.decode_header(parts[0])
+        if answer.kind == Kind.RETIRE:
+            break
+        group = answer.group
+        if group >= task.groups or answer.sequence != sequences[group]:
+            continue
+        actions = messages.decode_actions(parts, offered.num_actions)
+        step = groups[group].step(actions)
+        sequences[group] += 1
+        header = Header(
+            Kind.STEP,
+            group,
+            task.envs_per_group,
+            sequences[group],
+            waited_s=step_started - wait_started,
+            stepped_s=time.monotonic() - step_started,
+        )
+        socket.send_multipart(messages.encode_step(header, step), copy=False)
+    for environments in groups:
+        environments.close()
+
+
+def _leave_with_parent() -> None:
+    sys.stdin.buffer.read()
+    os._exit(1)
+
+
+def main() -> int:
+    """Read the task, play, and send a traceback to the service should it fail."""
+    task = Task.from_json(sys.stdin.buffer.readline().decode())
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    context = zmq.Context()
+    socket = connect(context, task)
+    try:
+        play(socket, task)
+    except Exception:
+        text = traceback.format_exc()
+        print(text, file=sys.stderr)
+        socket.send_multipart(messages.encode_failure(text))
+        return 1
+    finally:
+        context.destroy(linger=LINGER_MS)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

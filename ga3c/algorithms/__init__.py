@@ -1,0 +1,1 @@
+"""What is learned: one file per algorithm."""

@@ -1,0 +1,202 @@
+"""Advantage actor-critic from queued segments: A3C's losses, with and without lag correction.
+
+A segment holds the observations x_0 .. x_T of one lane, the actions a_0 .. a_{T-1} taken there,
+and the rewards r_1 .. r_T, discounts d_1 .. d_T that answered them (`d = 0 if terminated else
+gamma`). `first_t` marks a reset's frame: no action led there, so the step before it is void.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import keras
+from keras import ops
+
+from ga3c.networks import NetworkConfig, initializer, torso
+
+Tensor = Any
+
+
+@dataclass(frozen=True)
+class A3CConfig:
+    """Advantage actor-critic (Mnih et al. 2016; Babaeizadeh et al. 2017)."""
+
+    t_max: int = 20
+    """Steps in a segment: the longest n-step return."""
+    discount: float = 0.99
+    """Discount per step (gamma)."""
+    reward_clip: float = 1.0
+    """Rewards are clipped to [-x, x] for learning; 0 leaves them as they are."""
+    entropy_weight: float = 0.01
+    """Weight of the policy's entropy in the loss (beta) at the start."""
+    entropy_weight_end: float = 0.01
+    """The same at the end of the schedule."""
+    value_weight: float = 0.5
+    """Weight of the squared error of the value in the loss."""
+    trace_decay: float = 1.0
+    """Lambda of the returns: 1 is the paper's n-step return, below it GAE's mixture."""
+    correction: Literal["none", "vtrace"] = "vtrace"
+    """Correction of policy lag: none (the paper) or V-trace (Espeholt et al. 2018)."""
+    log_epsilon: float = 1e-6
+    """Added to probabilities within logarithms (GA3C, section 5.4)."""
+
+    def __post_init__(self) -> None:
+        if self.t_max < 1:
+            raise ValueError(f"t_max {self.t_max}: must be at least 1, or nothing is learned")
+        for name in ("discount", "trace_decay"):
+            value = getattr(self, name)
+            if not 0 <= value <= 1:
+                raise ValueError(f"{name} {value}: must be in [0, 1], or returns would diverge")
+
+
+class Segments(NamedTuple):
+    """A batch of B segments of T steps each."""
+
+    observations: Tensor  # [B (T + 1), ...] stacked, a segment's one after another
+    actions: Tensor  # [B, T] int32, the action taken at x_t
+    log_probs: Tensor  # [B, T] float32, of that action when it was taken
+    rewards: Tensor  # [B, T] float32, r_{t+1} unclipped
+    discounts: Tensor  # [B, T] float32, d_{t+1}
+    firsts: Tensor  # [B, T] float32, 1 where x_{t+1} is a reset's frame
+
+
+def lambda_returns(
+    values: Tensor,
+    rewards: Tensor,
+    discounts: Tensor,
+    valid: Tensor,
+    ratios: Tensor,
+    trace_decay: float,
+) -> tuple[Tensor, Tensor]:
+    """Targets of the values and advantages of the actions.
+
+    With rho_t = c_t / lambda = min(1, ratios_t) and delta_t = rho_t (r_{t+1} + d_{t+1} v_{t+1} - v_t),
+
+        G_t = v_t + delta_t + d_{t+1} c_t (G_{t+1} - v_{t+1}),    G_T = v_T
+        A_t = r_{t+1} + d_{t+1} (v_{t+1} + lambda (G_{t+1} - v_{t+1})) - v_t
+
+    which is V-trace (Espeholt et al. 2018, equation 1), and with ratios of 1 the lambda-return:
+    the n-step return of A3C at lambda = 1. The advantage is A_t without the ratio. A void step
+    has G_t = v_t, so that the steps before it bootstrap from the value of its observation.
+
+    Args:
+        values: [B, T + 1] float32, v_t under the newest weights.
+        rewards, discounts: [B, T] float32, of the step after x_t.
+        valid: [B, T] float32, 0 where the step after x_t is void.
+        ratios: [B, T] float32, pi(a_t | x_t) / mu(a_t | x_t), or ones.
+        trace_decay: lambda.
+
+    Returns:
+        G [B, T] and A [B, T] float32. No gradient should flow through either: pass constants.
+    """
+    clipped = ops.minimum(ratios, 1.0) * valid
+    targets, advantages = [], []
+    excess = ops.zeros_like(values[:, 0])  # G_{t+1} - v_{t+1}
+    for t in reversed(range(rewards.shape[1])):
+        v_t, v_tp1 = values[:, t], values[:, t + 1]
+        delta = rewards[:, t] + discounts[:, t] * v_tp1 - v_t
+        carried = discounts[:, t] * trace_decay * excess
+        advantages.append((delta + carried) * valid[:, t])
+        excess = clipped[:, t] * (delta + carried)
+        targets.append(v_t + excess)
+    return ops.stack(targets[::-1], axis=1), ops.stack(advantages[::-1], axis=1)
+
+
+def policy_gradient_loss(
+    probs: Tensor, actions: Tensor, advantages: Tensor, log_epsilon: float
+) -> Tensor:
+    """-sum log(pi(a) + eps) A (A3C; eps from GA3C's code). No gradient flows into A.
+
+    Args: probs [n, actions]; actions int32 [n]; advantages [n]. Returns a scalar.
+    """
+    chosen = ops.take_along_axis(probs, actions[:, None], axis=1)[:, 0]
+    return -ops.sum(ops.log(chosen + log_epsilon) * ops.stop_gradient(advantages))
+
+
+def entropies(probs: Tensor, log_epsilon: float) -> Tensor:
+    """-sum_a pi(a) log(pi(a) + eps), as GA3C's code has it. probs [n, actions] to [n]."""
+    return -ops.sum(probs * ops.log(probs + log_epsilon), axis=-1)
+
+
+class A3C:
+    """What the model asks of an algorithm: a network, actions, and a loss."""
+
+    columns = {"action": ((), "int32"), "log_prob": ((), "float32")}
+    """What acting adds to a step's record: name, shape, dtype."""
+
+    def __init__(self, config: A3CConfig, num_actions: int) -> None:
+        self.config = config
+        self._num_actions = num_actions
+
+    def network(
+        self, config: NetworkConfig, shape: tuple[int, ...], dtype: str, is_picture: bool
+    ) -> keras.Model:
+        """Observations [n, *shape] to logits [n, actions] and values [n]."""
+        observation = keras.Input(shape, dtype=dtype)
+        features = torso(config, observation, is_picture)
+        logits = keras.layers.Dense(
+            self._num_actions, kernel_initializer=initializer(config, 0.01), name="policy"
+        )(features)
+        value = keras.layers.Dense(1, kernel_initializer=initializer(config, 1.0), name="value")(
+            features
+        )
+        return keras.Model(observation, [logits, keras.layers.Reshape(())(value)])
+
+    def act(self, network: keras.Model, observations: Tensor, noise: Tensor) -> dict[str, Tensor]:
+        """Sampled actions (Gumbel's maximum) and their log-probabilities.
+
+        Args: observations [n, ...]; noise [n, actions] uniform in (0, 1).
+        """
+        logits, _ = network(observations)
+        actions = ops.argmax(logits - ops.log(-ops.log(noise)), axis=-1)
+        log_probs = ops.take_along_axis(ops.log_softmax(logits), actions[:, None], axis=1)[:, 0]
+        return {"action": actions, "log_prob": log_probs}
+
+    def loss(
+        self, network: keras.Model, segments: Segments, entropy_weight: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The summed loss of a batch and its mean parts.
+
+        value_weight sum (G - V)^2 - sum [log(pi_a + eps) stop_gradient(A) + beta H(pi)]
+        (GA3C's code), over all steps that are not void.
+        """
+        config = self.config
+        steps = segments.rewards.shape[1]
+        logits, values = network(segments.observations)
+        values = ops.reshape(values, (-1, steps + 1))
+        logits = ops.reshape(logits, (-1, steps + 1, self._num_actions))[:, :-1]
+        logits = ops.reshape(logits, (-1, self._num_actions))
+        probs = ops.softmax(logits)
+        actions = ops.reshape(segments.actions, (-1,))
+        valid = 1.0 - segments.firsts
+        count = ops.maximum(ops.sum(valid), 1.0)
+        ratios = self._ratios(logits, actions, segments.log_probs)
+        targets, advantages = lambda_returns(
+            ops.stop_gradient(values),
+            self._clipped(segments.rewards),
+            segments.discounts,
+            valid,
+            ratios,
+            config.trace_decay,
+        )
+        advantages = ops.reshape(advantages * ops.minimum(ratios, 1.0), (-1,))
+        policy = policy_gradient_loss(probs, actions, advantages, config.log_epsilon)
+        value = ops.sum(valid * ops.square(targets - values[:, :-1]))
+        entropy = ops.sum(ops.reshape(valid, (-1,)) * entropies(probs, config.log_epsilon))
+        loss = policy + config.value_weight * value - entropy_weight * entropy
+        return loss, {
+            "policy_loss": policy / count,
+            "value_loss": value / count,
+            "entropy": entropy / count,
+            "value": ops.sum(valid * values[:, :-1]) / count,
+        }
+
+    def _clipped(self, rewards: Tensor) -> Tensor:
+        limit = self.config.reward_clip
+        return ops.clip(rewards, -limit, limit) if limit else rewards
+
+    def _ratios(self, logits: Tensor, actions: Tensor, behaviour: Tensor) -> Tensor:
+        if self.config.correction == "none":
+            return ops.ones_like(behaviour)
+        log_probs = ops.take_along_axis(ops.log_softmax(logits), actions[:, None], axis=1)
+        log_probs = ops.reshape(log_probs, (-1, behaviour.shape[1]))
+        return ops.stop_gradient(ops.exp(log_probs - behaviour))

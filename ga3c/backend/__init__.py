@@ -1,0 +1,31 @@
+"""The tensor framework: what `keras.ops` cannot do, one module per framework."""
+
+from ga3c.backend.tensorflow import (
+    Column,
+    DeviceRing,
+    Tensor,
+    channels_last,
+    compiled,
+    configure,
+    minimum,
+    reshape,
+    shape,
+    stack,
+    uniform,
+    value_and_gradients,
+)
+
+__all__ = [
+    "Column",
+    "DeviceRing",
+    "Tensor",
+    "channels_last",
+    "compiled",
+    "configure",
+    "minimum",
+    "reshape",
+    "shape",
+    "stack",
+    "uniform",
+    "value_and_gradients",
+]

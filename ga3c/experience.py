@@ -1,0 +1,208 @@
+"""The observation's home: a ring of steps for every environment lane.
+
+A step's record is its newest frame, the outcome that came with it, and what acting added. It
+is written once, when the prediction is made; stacks are gathered from the ring, for acting and
+for learning alike. `DeviceExperience` keeps it where the model is, `HostExperience` in RAM, from
+where every stack is sent anew: the comparison that the published systems are about.
+
+`Lanes` is the host's book about the ring: which slot comes next, which segments are still to be
+trained, and so what may be overwritten.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ga3c import backend
+from ga3c.backend import Column, Tensor
+
+
+class Arrivals(NamedTuple):
+    """n newest frames with their outcomes, each of another lane."""
+
+    lanes: np.ndarray  # [n] int32
+    slots: np.ndarray  # [n] int32, position in the lane's ring
+    ages: np.ndarray  # [n] int32, steps since the reset, at most stack - 1
+    outcomes: np.ndarray  # [n, 3] float32: reward, discount, first
+    frames: np.ndarray  # [n, *shape]
+
+
+@dataclass(frozen=True)
+class RingShape:
+    """How large the ring is and what one observation looks like."""
+
+    lanes: int
+    capacity: int  # slots of a lane
+    shape: tuple[int, ...]  # of the newest frame
+    dtype: str
+    stack: int
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """The shape of an observation as the network sees it: channels last."""
+        return (*self.shape, self.stack) if self.stack > 1 else self.shape
+
+    def columns(self) -> dict[str, Column]:
+        """The columns of a step's record that do not depend on the algorithm."""
+        return {
+            "frame": ((int(np.prod(self.shape)),), self.dtype),
+            "age": ((), "int32"),
+            "reward": ((), "float32"),
+            "discount": ((), "float32"),
+            "first": ((), "float32"),
+        }
+
+    def rows(self, lanes: Any, slots: Any) -> Any:
+        """Rows of the flat ring."""
+        return lanes * self.capacity + slots
+
+    def stack_rows(self, lanes: Any, slots: Any, ages: Any, minimum: Callable) -> list[Any]:
+        """Rows of an observation's frames, oldest first; a reset's frame stands for all before."""
+        return [
+            self.rows(lanes, (slots - minimum(ages, back)) % self.capacity)
+            for back in reversed(range(self.stack))
+        ]
+
+
+class DeviceExperience:
+    """The ring on the device. All methods are for use inside a compiled function."""
+
+    on_device = True
+
+    def __init__(self, ring: RingShape, columns: Mapping[str, Column]) -> None:
+        self.ring = ring
+        self._ring = backend.DeviceRing({**ring.columns(), **columns}, ring.lanes * ring.capacity)
+
+    def write(self, rows: Tensor, values: Mapping[str, Tensor]) -> None:
+        """Put entries at `rows` int32 [n]."""
+        self._ring.write(rows, values)
+
+    def gather(self, name: str, rows: Tensor) -> Tensor:
+        """A column's entries at `rows`."""
+        return self._ring.gather(name, rows)
+
+    def stacks(self, lanes: Tensor, slots: Tensor, ages: Tensor) -> Tensor:
+        """Observations of int32 lanes, slots and ages, [k, *observation_shape] with k their count."""
+        shape = (-1, *self.ring.observation_shape)
+        rows = self.ring.stack_rows(lanes, slots, ages, backend.minimum)
+        if self.ring.stack == 1:
+            return backend.reshape(self.gather("frame", rows[0]), shape)
+        frames = self.gather("frame", backend.stack(rows, axis=-1))
+        return backend.reshape(backend.channels_last(frames), shape)
+
+
+class HostExperience:
+    """The same ring in RAM, in numpy."""
+
+    on_device = False
+
+    def __init__(self, ring: RingShape, columns: Mapping[str, Column]) -> None:
+        self.ring = ring
+        rows = ring.lanes * ring.capacity
+        self._columns = {
+            name: np.zeros((rows, *shape), dtype)
+            for name, (shape, dtype) in {**ring.columns(), **columns}.items()
+        }
+
+    def write(self, rows: np.ndarray, values: Mapping[str, np.ndarray]) -> None:
+        """Put entries at `rows`."""
+        for name, value in values.items():
+            self._columns[name][rows] = value
+
+    def gather(self, name: str, rows: np.ndarray) -> np.ndarray:
+        """A column's entries at `rows`."""
+        return self._columns[name][rows]
+
+    def stacks(self, lanes: np.ndarray, slots: np.ndarray, ages: np.ndarray) -> np.ndarray:
+        """Observations [k, *observation_shape]."""
+        shape = (-1, *self.ring.observation_shape)
+        rows = self.ring.stack_rows(lanes, slots, ages, np.minimum)
+        if self.ring.stack == 1:
+            return self.gather("frame", rows[0]).reshape(shape)
+        frames = self.gather("frame", np.stack(rows, axis=-1))
+        return np.ascontiguousarray(np.moveaxis(frames, -2, -1)).reshape(shape)
+
+
+class Segment(NamedTuple):
+    """`t_max` steps of a lane, whose records are in the ring: a promise not to overwrite them."""
+
+    lane: int
+    start: int  # the lane's step count at its first observation
+
+
+class Lanes:
+    """Which slot of its ring each lane fills next, and which segments await training.
+
+    Segment k of a lane holds its steps k T .. (k + 1) T. At most `pending` segments of a lane
+    await training, the one being filled among them; the ring has room for those and the older frames of
+    the first stack: pending * T + T + stack slots. `admit` waits where a step would overwrite
+    one of them: this is what bounds policy lag. Safe for several predictors and trainers, as
+    each lane is with one predictor at a time.
+    """
+
+    def __init__(self, lanes: int, t_max: int, pending: int, stack: int) -> None:
+        self.capacity = pending * t_max + stack
+        self.t_max = t_max
+        self._stack = stack
+        self._steps = np.full(lanes, -1, np.int64)  # of the newest record
+        self._ages = np.zeros(lanes, np.int32)
+        self._versions = np.zeros((lanes, self.capacity), np.int64)
+        self._free = np.ones((lanes, pending), bool)  # of segment k at k % pending
+        self._trained = threading.Condition()
+
+    def admit(self, lanes: np.ndarray, timeout_s: float) -> bool:
+        """Wait until the next step of all `lanes` [n] may be written; False if it still may not."""
+        segments = np.maximum(self._steps[lanes], 0) // self.t_max
+        places = segments % self._free.shape[1]
+        with self._trained:
+            return self._trained.wait_for(lambda: bool(self._free[lanes, places].all()), timeout_s)
+
+    def advance(
+        self, lanes: np.ndarray, firsts: np.ndarray, version: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Slots and ages, int32 [n], of the next step of each lane.
+
+        Args: lanes [n]; firsts [n] bool; version: updates done by the weights that act.
+        """
+        steps = self._steps[lanes] + 1
+        self._steps[lanes] = steps
+        ages = np.where(firsts, 0, np.minimum(self._ages[lanes] + 1, self._stack - 1))
+        self._ages[lanes] = ages
+        slots = steps % self.capacity
+        self._versions[lanes, slots] = version
+        return slots.astype(np.int32), ages.astype(np.int32)
+
+    def complete(self, lanes: np.ndarray) -> list[Segment]:
+        """The segments that the newest step of `lanes` completed: to be trained once each."""
+        steps = self._steps[lanes]
+        done = (steps > 0) & (steps % self.t_max == 0)
+        segments = [
+            Segment(int(lane), int(step) - self.t_max)
+            for lane, step in zip(lanes[done], steps[done], strict=True)
+        ]
+        with self._trained:
+            for segment in segments:
+                self._free[self._place(segment)] = False
+        return segments
+
+    def release(self, segments: list[Segment]) -> None:
+        """The segments have been trained: their records may be overwritten."""
+        with self._trained:
+            for segment in segments:
+                self._free[self._place(segment)] = True
+            self._trained.notify_all()
+
+    def slots(self, segments: list[Segment]) -> np.ndarray:
+        """Slots [B, T + 1] int32 of the segments' observations."""
+        starts = np.array([segment.start for segment in segments], np.int64)
+        return ((starts[:, None] + np.arange(self.t_max + 1)) % self.capacity).astype(np.int32)
+
+    def versions(self, lanes: np.ndarray, slots: np.ndarray) -> np.ndarray:
+        """Updates done by the weights that acted: [B, T] int64 for lanes [B], slots [B, T]."""
+        return self._versions[lanes[:, None], slots]
+
+    def _place(self, segment: Segment) -> tuple[int, int]:
+        return segment.lane, segment.start // self.t_max % self._free.shape[1]

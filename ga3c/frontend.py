@@ -1,0 +1,279 @@
+"""The only thread that owns sockets: checks every message, queues requests, sends actions."""
+
+import logging
+import os
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import zmq
+
+from agents import messages
+from agents.environments import Spaces
+from agents.messages import Hello, Kind, MessageError, Step
+from ga3c.metrics import Metrics
+from ga3c.queues import BatchQueue, Closed
+
+POLL_MS = 100
+MAX_PART_BYTES = 1 << 28
+log = logging.getLogger(__name__)
+
+
+class Request(NamedTuple):
+    """A group's step, which awaits its actions."""
+
+    identity: str
+    group: int
+    sequence: int
+    lanes: np.ndarray  # [n] int32
+    step: Step
+
+
+class Reply(NamedTuple):
+    """The actions for a request."""
+
+    request: Request
+    actions: np.ndarray  # [n] int32
+
+
+@dataclass
+class _Peer:
+    """An agent that has said hello."""
+
+    lanes: np.ndarray  # [groups, n] int32
+    heard_s: float
+    sequences: list[int] = field(default_factory=list)  # next expected of each group
+
+
+class Frontend:
+    """One ROUTER socket, served by one thread.
+
+    An agent may speak only after `expect` has given its identity its lanes, and only for steps
+    in order, one at a time for each group. Whatever else arrives is counted by reason and
+    dropped. When an agent is replaced, its successor's steps wait here until the last request
+    for the same lanes has been answered, so that a lane is never with two predictors.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        token: str,
+        spaces: Spaces,
+        groups: int,
+        envs_per_group: int,
+        requests: BatchQueue[Request],
+        metrics: Metrics,
+    ) -> None:
+        self._hello = Hello(
+            token, spaces.shape, spaces.dtype, spaces.num_actions, groups, envs_per_group
+        )
+        self._dtype = np.dtype(spaces.dtype)
+        self._requests = requests
+        self._metrics = metrics
+        self._expected: dict[str, np.ndarray] = {}
+        self._peers: dict[str, _Peer] = {}
+        self._unanswered: dict[int, Request] = {}  # by first lane
+        self._parked: dict[int, Request] = {}  # by first lane
+        self._failures: dict[str, str] = {}
+        self._outbox: deque[Reply | str] = deque()  # replies, and identities to retire
+        self._lock = threading.Lock()  # of _expected, _peers and _failures
+        self._wake_fd, self._woken_fd = os.pipe()
+        os.set_blocking(self._woken_fd, False)
+        os.set_blocking(self._wake_fd, False)
+        self._context = zmq.Context()
+        self._socket = self._bind(endpoint)
+        self.endpoint = self._socket.getsockopt(zmq.LAST_ENDPOINT).rstrip(b"\0").decode()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="frontend")
+
+    def start(self) -> None:
+        """Begin to serve."""
+        self._thread.start()
+
+    def stop(self, timeout_s: float) -> bool:
+        """End the thread and close its socket; False if it did not end in time."""
+        self._stop.set()
+        self._wake()
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    def expect(self, identity: str, lanes: np.ndarray) -> None:
+        """Let an agent of this identity speak for `lanes` int32 [groups, n]."""
+        with self._lock:
+            self._expected[identity] = lanes
+
+    def forget(self, identity: str) -> str:
+        """The agent has ended: hear it no longer. Returns its last words, if it had any."""
+        with self._lock:
+            self._expected.pop(identity, None)
+            self._peers.pop(identity, None)
+            return self._failures.pop(identity, "")
+
+    def reply(self, replies: list[Reply]) -> None:
+        """Send actions; for predictors."""
+        self._outbox.extend(replies)
+        self._wake()
+
+    def retire(self, identity: str) -> None:
+        """Tell an agent to end."""
+        self._outbox.append(identity)
+        self._wake()
+
+    def silent(self, longer_than_s: float) -> list[str]:
+        """Agents that owe a step and have not been heard for so long."""
+        limit_s = time.monotonic() - longer_than_s
+        with self._lock:
+            waiting = {request.identity for request in list(self._unanswered.values())}
+            return [
+                identity
+                for identity, peer in self._peers.items()
+                if peer.heard_s < limit_s and identity not in waiting
+            ]
+
+    def _bind(self, endpoint: str) -> zmq.Socket:
+        socket = self._context.socket(zmq.ROUTER)
+        for option, value in (
+            (zmq.ROUTER_MANDATORY, 1),
+            (zmq.ROUTER_HANDOVER, 0),
+            (zmq.LINGER, 0),
+            (zmq.MAXMSGSIZE, MAX_PART_BYTES),
+            (zmq.RCVHWM, 0),
+            (zmq.SNDHWM, 0),
+        ):
+            socket.setsockopt(option, value)
+        socket.bind(endpoint)
+        return socket
+
+    def _wake(self) -> None:
+        try:
+            os.write(self._wake_fd, b"w")
+        except BlockingIOError:
+            pass  # the pipe is full of wake-ups: one more would change nothing
+
+    def _serve(self) -> None:
+        poller = zmq.Poller()
+        poller.register(self._socket, zmq.POLLIN)
+        poller.register(self._woken_fd, zmq.POLLIN)
+        try:
+            while not self._stop.is_set():
+                ready = dict(poller.poll(POLL_MS))
+                if self._woken_fd in ready:
+                    os.read(self._woken_fd, 4096)
+                self._send_all()
+                if self._socket in ready:
+                    self._receive_all()
+        except Closed:
+            pass
+        finally:
+            self._socket.close(linger=0)
+            self._context.term()
+
+    def _receive_all(self) -> None:
+        while True:
+            try:
+                parts = self._socket.recv_multipart(zmq.DONTWAIT)
+            except zmq.Again:
+                return
+            try:
+                self._receive(parts)
+            except MessageError as error:
+                self._metrics.reject(error.reason)
+                log.debug("dropped a message: %s", error)
+            self._send_all()
+
+    def _receive(self, parts: list[bytes]) -> None:
+        if len(parts) < 2:
+            raise MessageError("part count", str(len(parts)))
+        try:
+            identity = parts[0].decode("ascii")
+        except UnicodeDecodeError as error:
+            raise MessageError("identity") from error
+        header = messages.decode_header(parts[1])
+        if header.kind == Kind.HELLO:
+            self._welcome(identity, messages.decode_hello(parts[1:]))
+            return
+        peer = self._peers.get(identity)
+        if peer is None:
+            raise MessageError("no hello", identity)
+        if header.kind == Kind.FAILURE:
+            with self._lock:
+                self._failures[identity] = messages.decode_failure(parts[1:])
+        elif header.kind == Kind.STEP:
+            self._step(identity, peer, header, parts[1:])
+        else:
+            raise MessageError("kind", header.kind.name)
+
+    def _welcome(self, identity: str, hello: Hello) -> None:
+        with self._lock:
+            lanes = self._expected.get(identity)
+            if lanes is None or hello.token != self._hello.token:
+                raise MessageError("stranger", identity)
+            if hello != self._hello:
+                raise MessageError("hello fields", f"{hello}, not {self._hello}")
+            if identity in self._peers:
+                raise MessageError("second hello", identity)
+            self._peers[identity] = _Peer(lanes, time.monotonic(), [0] * hello.groups)
+
+    def _step(
+        self, identity: str, peer: _Peer, header: messages.Header, parts: list[bytes]
+    ) -> None:
+        hello = self._hello
+        if header.group >= hello.groups or header.count != hello.envs_per_group:
+            raise MessageError("counts", f"group {header.group}, count {header.count}")
+        if header.sequence != peer.sequences[header.group]:
+            raise MessageError("sequence", f"{header.sequence}")
+        lanes = peer.lanes[header.group]
+        waiting = self._unanswered.get(int(lanes[0])), self._parked.get(int(lanes[0]))
+        if any(request is not None and request.identity == identity for request in waiting):
+            raise MessageError("sequence", "a step before the answer to the last one")
+        step = messages.decode_step(parts, hello.shape, self._dtype)
+        peer.sequences[header.group] += 1
+        peer.heard_s = time.monotonic()
+        self._metrics.add(
+            agents_waiting_s=header.waited_s, agents_busy_s=header.stepped_s, messages=1
+        )
+        for outcome in step.outcomes[step.outcomes["finished"] == 1]:
+            self._metrics.episode(float(outcome["episode_return"]), int(outcome["episode_length"]))
+        request = Request(identity, header.group, header.sequence, lanes, step)
+        if waiting[0] is not None:
+            self._parked[int(lanes[0])] = request
+        else:
+            self._queue(request)
+
+    def _queue(self, request: Request) -> None:
+        """Queue a request. The queue has room for every lane's one request: it cannot block."""
+        self._unanswered[int(request.lanes[0])] = request
+        self._requests.put([request], [len(request.lanes)], timeout_s=0.0)
+
+    def _send_all(self) -> None:
+        while self._outbox:
+            entry = self._outbox.popleft()
+            if isinstance(entry, str):
+                self._send(entry, [messages.encode_header(messages.Header(Kind.RETIRE))])
+                continue
+            request = entry.request
+            self._unanswered.pop(int(request.lanes[0]), None)
+            peer = self._peers.get(request.identity)
+            if peer is not None:
+                peer.heard_s = time.monotonic()
+                self._send(
+                    request.identity,
+                    messages.encode_actions(request.group, request.sequence, entry.actions),
+                )
+            parked = self._parked.pop(int(request.lanes[0]), None)
+            if parked is not None:
+                self._queue(parked)
+
+    def _send(self, identity: str, parts: list[bytes]) -> None:
+        try:
+            self._socket.send_multipart([identity.encode(), *parts], zmq.DONTWAIT)
+        except zmq.ZMQError as error:  # it has gone: the launcher will say so
+            log.debug("no message to %s: %s", identity, error)

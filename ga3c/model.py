@@ -1,0 +1,239 @@
+"""The one model: acts for all predictors, learns for all trainers.
+
+`act` and `learn` are traced once on the main thread; afterwards any thread may call them.
+Updates are made one at a time; predictions run beside them and see weights as they are.
+"""
+
+import threading
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import keras
+import numpy as np
+
+from agents.environments import Spaces
+from ga3c import backend
+from ga3c.algorithms.a3c import A3C, Segments
+from ga3c.experience import Arrivals, DeviceExperience, HostExperience, RingShape
+from ga3c.networks import NetworkConfig
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """How gradients become steps."""
+
+    optimizer: Literal["rmsprop", "adam"] = "rmsprop"
+    """Optimizer: rmsprop is the paper's, not centred, epsilon within the root."""
+    learning_rate: float = 7e-4
+    """Step size at the start."""
+    learning_rate_end: float = 0.0
+    """Step size at the end of the schedule, reached linearly."""
+    schedule_steps: int = 10_000_000
+    """Environment steps over which schedules run; afterwards their end holds."""
+    rms_decay: float = 0.99
+    """RMSProp's decay of the mean square."""
+    optimizer_epsilon: float = 0.1
+    """Added to the mean square (rmsprop) or to its root (adam)."""
+    clip_norm: float = 40.0
+    """Largest global norm of a batch's summed gradient; 0 does not clip."""
+
+    def __post_init__(self) -> None:
+        if self.learning_rate <= 0:
+            raise ValueError(f"learning_rate {self.learning_rate}: must be above 0 to learn")
+        if self.schedule_steps < 1:
+            raise ValueError(f"schedule_steps {self.schedule_steps}: must be at least 1")
+
+    def build(self) -> keras.optimizers.Optimizer:
+        """The Keras optimizer."""
+        if self.optimizer == "adam":
+            return keras.optimizers.Adam(self.learning_rate, epsilon=self.optimizer_epsilon)
+        return keras.optimizers.RMSprop(
+            self.learning_rate, rho=self.rms_decay, epsilon=self.optimizer_epsilon
+        )
+
+
+class Learned(NamedTuple):
+    """What one update did."""
+
+    update: int  # updates done, this one included
+    means: dict[str, float]  # over the batch's steps
+
+
+def schedule(start: float, end: float, progress: float) -> float:
+    """Linear from `start` at progress 0 to `end` at 1 and beyond."""
+    return start + (end - start) * min(max(progress, 0.0), 1.0)
+
+
+class Model:
+    """Network, optimizer, experience and the two traced functions.
+
+    Raises:
+        ValueError: if the network does not fit the spaces.
+    """
+
+    def __init__(
+        self,
+        algorithm: A3C,
+        network: NetworkConfig,
+        optimizer: OptimizerConfig,
+        spaces: Spaces,
+        ring: RingShape,
+        on_device: bool,
+        seed: int,
+    ) -> None:
+        self._algorithm = algorithm
+        self._optimizer_config = optimizer
+        self._num_actions = spaces.num_actions
+        self._seed = seed
+        self._acts = 0
+        self._updates = 0
+        self._learning = threading.Lock()
+        self._counting = threading.Lock()
+        place = DeviceExperience if on_device else HostExperience
+        self.experience = place(ring, algorithm.columns)
+        self.network = algorithm.network(
+            network, ring.observation_shape, ring.dtype, spaces.is_picture
+        )
+        self._optimizer = optimizer.build()
+        self._optimizer.build(self.network.trainable_variables)
+        self._trace()
+
+    @property
+    def updates(self) -> int:
+        """Updates done."""
+        return self._updates
+
+    def act(self, arrivals: Arrivals) -> np.ndarray:
+        """Record n arrivals and choose their actions: int32 [n]."""
+        with self._counting:
+            self._acts += 1
+            seed = np.array([self._seed, self._acts], np.int32)
+        ring = self.experience.ring
+        index = np.stack([arrivals.lanes, arrivals.slots, arrivals.ages], axis=1)
+        frames = arrivals.frames.reshape(len(arrivals.lanes), -1)
+        if self.experience.on_device:
+            return np.asarray(self._act(index, arrivals.outcomes, frames, seed))
+        rows = ring.rows(arrivals.lanes, arrivals.slots)
+        self.experience.write(rows, _record(index, arrivals.outcomes, frames))
+        decision = self._act(self.experience.stacks(*index.T), seed)
+        decision = {name: np.asarray(value) for name, value in decision.items()}
+        self.experience.write(rows, decision)
+        return decision["action"]
+
+    def learn(self, lanes: np.ndarray, slots: np.ndarray, progress: float) -> Learned:
+        """One update from B segments, given by lanes [B] and slots [B, T + 1] int32.
+
+        Args: progress: of the schedules, 0 at the start and 1 at the end.
+        """
+        config, optimizer = self._algorithm.config, self._optimizer_config
+        rates = np.array(
+            [
+                schedule(optimizer.learning_rate, optimizer.learning_rate_end, progress),
+                schedule(config.entropy_weight, config.entropy_weight_end, progress),
+            ],
+            np.float32,
+        )
+        if self.experience.on_device:
+            inputs = [lanes, slots]
+        else:
+            inputs = list(self._segments(lanes, slots))
+        with self._learning:
+            metrics = self._learn(*inputs, rates)
+            self._updates += 1
+            update = self._updates
+        return Learned(update, {name: float(value) for name, value in metrics.items()})
+
+    def weights(self) -> dict[str, np.ndarray]:
+        """Every weight by its path."""
+        with self._learning:
+            return {w.path: np.array(w) for w in self.network.weights}
+
+    def load_weights(self, weights: dict[str, np.ndarray]) -> None:
+        """Take over `weights`. Raises ValueError if one is missing or of another shape."""
+        for variable in self.network.weights:
+            found = weights.get(variable.path)
+            if found is None or found.shape != tuple(variable.shape):
+                raise ValueError(
+                    f"weight {variable.path}: expected {tuple(variable.shape)}, found "
+                    + ("nothing" if found is None else str(found.shape))
+                )
+        with self._learning:
+            for variable in self.network.weights:
+                variable.assign(weights[variable.path])
+
+    def _segments(self, lanes: Any, slots: Any) -> Segments:
+        """Gather B segments: numpy from the host's ring, tensors (while tracing) from the device's."""
+        experience = self.experience
+        rows = experience.ring.rows(lanes[:, None], slots)
+        before, after = rows[:, :-1], rows[:, 1:]
+        return Segments(
+            observations=experience.stacks(lanes[:, None], slots, experience.gather("age", rows)),
+            actions=experience.gather("action", before),
+            log_probs=experience.gather("log_prob", before),
+            rewards=experience.gather("reward", after),
+            discounts=experience.gather("discount", after),
+            firsts=experience.gather("first", after),
+        )
+
+    def _trace(self) -> None:
+        ring, t_max = self.experience.ring, self._algorithm.config.t_max
+        frame = ((None, int(np.prod(ring.shape))), ring.dtype)
+        seed, rates = ((2,), "int32"), ((2,), "float32")
+        observation = ((None, *ring.observation_shape), ring.dtype)
+        if self.experience.on_device:
+            arrivals = [((None, 3), "int32"), ((None, 3), "float32"), frame]
+            self._act = backend.compiled(self._act_on_device, [*arrivals, seed])
+            segments = [((None,), "int32"), ((None, t_max + 1), "int32")]
+            self._learn = backend.compiled(self._learn_on_device, [*segments, rates])
+        else:
+            self._act = backend.compiled(self._decide, [observation, seed])
+            steps = [((None, t_max), dtype) for dtype in ("int32", *["float32"] * 4)]
+            self._learn = backend.compiled(self._update, [observation, *steps, rates])
+
+    def _act_on_device(
+        self, index: backend.Tensor, outcomes: backend.Tensor, frames: backend.Tensor, seed: Any
+    ) -> backend.Tensor:
+        experience = self.experience
+        lanes, slots, ages = index[:, 0], index[:, 1], index[:, 2]
+        rows = experience.ring.rows(lanes, slots)
+        experience.write(rows, _record(index, outcomes, frames))
+        decision = self._decide(experience.stacks(lanes, slots, ages), seed)
+        experience.write(rows, decision)
+        return decision["action"]
+
+    def _decide(self, observations: backend.Tensor, seed: Any) -> dict[str, backend.Tensor]:
+        noise = backend.uniform((backend.shape(observations)[0], self._num_actions), seed)
+        decision = self._algorithm.act(self.network, observations, noise)
+        return {
+            name: keras.ops.cast(decision[name], dtype)
+            for name, (_, dtype) in self._algorithm.columns.items()
+        }
+
+    def _learn_on_device(
+        self, lanes: backend.Tensor, slots: backend.Tensor, rates: backend.Tensor
+    ) -> dict[str, backend.Tensor]:
+        return self._update(*self._segments(lanes, slots), rates)
+
+    def _update(self, *inputs: backend.Tensor) -> dict[str, backend.Tensor]:
+        segments, rates = Segments(*inputs[:-1]), inputs[-1]
+        variables = self.network.trainable_variables
+        loss, metrics, gradients = backend.value_and_gradients(
+            lambda: self._algorithm.loss(self.network, segments, rates[1]), variables
+        )
+        norm = keras.ops.sqrt(sum(keras.ops.sum(keras.ops.square(g)) for g in gradients))
+        if limit := self._optimizer_config.clip_norm:
+            scale = limit / keras.ops.maximum(norm, limit)
+            gradients = [g * scale for g in gradients]
+        self._optimizer.learning_rate.assign(rates[0])
+        self._optimizer.apply(gradients, variables)
+        return {**metrics, "loss": loss, "gradient_norm": norm}
+
+
+def _record(index: Any, outcomes: Any, frames: Any) -> dict[str, Any]:
+    return {
+        "frame": frames,
+        "age": index[:, 2],
+        "reward": outcomes[:, 0],
+        "discount": outcomes[:, 1],
+        "first": outcomes[:, 2],
+    }

@@ -1,0 +1,90 @@
+"""A predictor thread: requests in, actions out, completed segments on to the trainers."""
+
+import threading
+import time
+
+import numpy as np
+
+from ga3c.experience import Arrivals, Lanes, Segment
+from ga3c.frontend import Frontend, Reply, Request
+from ga3c.metrics import Metrics
+from ga3c.model import Model
+from ga3c.queues import BatchQueue, Closed
+
+WAIT_S = 0.2
+
+
+class Predictor:
+    """Takes batches of requests until stopped or the queue is closed."""
+
+    def __init__(
+        self,
+        requests: BatchQueue[Request],
+        segments: BatchQueue[Segment],
+        lanes: Lanes,
+        model: Model,
+        frontend: Frontend,
+        metrics: Metrics,
+        discount: float,
+        stop: threading.Event,
+    ) -> None:
+        self._requests = requests
+        self._segments = segments
+        self._lanes = lanes
+        self._model = model
+        self._frontend = frontend
+        self._metrics = metrics
+        self._discount = discount
+        self._stop = stop
+
+    def run(self) -> None:
+        """The thread's body."""
+        try:
+            while not self._stop.is_set():
+                started_s = time.monotonic()
+                batch = self._requests.get(WAIT_S)
+                waited_s = time.monotonic() - started_s
+                self._metrics.add(predictors_waiting_s=waited_s)
+                if batch:
+                    self._predict(batch)
+        except Closed:
+            pass
+
+    def _predict(self, batch: list[Request]) -> None:
+        lanes = np.concatenate([request.lanes for request in batch])
+        started_s = time.monotonic()
+        while not self._lanes.admit(lanes, WAIT_S):
+            if self._segments.closed:
+                raise Closed
+        admitted_s = time.monotonic()
+        actions = self._model.act(self._arrivals(batch, lanes))
+        completed = self._lanes.complete(lanes)  # before the lanes can move on
+        counts = np.cumsum([len(request.lanes) for request in batch])[:-1]
+        self._frontend.reply(
+            [Reply(*pair) for pair in zip(batch, np.split(actions, counts), strict=True)]
+        )
+        self._metrics.add(
+            steps=len(lanes),
+            prediction_batches=1,
+            predictors_busy_s=time.monotonic() - admitted_s,
+            predictors_blocked_s=admitted_s - started_s,
+        )
+        t_max = self._lanes.t_max
+        while completed:
+            done = self._segments.put(completed, [t_max] * len(completed), WAIT_S)
+            completed = completed[done:]
+
+    def _arrivals(self, batch: list[Request], lanes: np.ndarray) -> Arrivals:
+        outcomes = np.concatenate([request.step.outcomes for request in batch])
+        firsts = outcomes["first"] == 1
+        slots, ages = self._lanes.advance(lanes, firsts, self._model.updates)
+        discounts = np.where(outcomes["terminated"] == 1, 0.0, self._discount)
+        return Arrivals(
+            lanes,
+            slots,
+            ages,
+            np.stack([outcomes["reward"], discounts, firsts], axis=1).astype(np.float32),
+            batch[0].step.frames
+            if len(batch) == 1
+            else np.concatenate([request.step.frames for request in batch]),
+        )

@@ -1,0 +1,122 @@
+"""The two queues between playing and learning: bounded, closable, timed, batched."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+
+class Closed(Exception):
+    """The queue is closed: its user should end."""
+
+
+class _Entry(NamedTuple, Generic[T]):
+    item: T
+    size: int
+
+
+class BatchQueue(Generic[T]):
+    """Items of a size each, handed out in order in batches of [min_batch .. max_batch] by size.
+
+    A batch below `min_batch` is handed out only `max_wait_s` after its first item came; one item
+    larger than `max_batch` is a batch of its own. Safe for many producers and consumers.
+
+    Raises:
+        ValueError: if a batch could never be gathered within `capacity`.
+    """
+
+    def __init__(self, capacity: int, min_batch: int, max_batch: int, max_wait_s: float) -> None:
+        if not 0 <= min_batch <= max_batch or max_batch < 1:
+            raise ValueError(
+                f"batch of at least {min_batch} and at most {max_batch}: "
+                "must be 0 <= min <= max and max >= 1, or no batch would ever be complete"
+            )
+        if capacity < max_batch:
+            raise ValueError(
+                f"queue capacity {capacity} < largest batch {max_batch}: "
+                "such a batch would never be complete"
+            )
+        self._capacity = capacity
+        self._min_batch = min_batch
+        self._max_batch = max_batch
+        self._max_wait_s = max_wait_s
+        self._entries: deque[_Entry[T]] = deque()
+        self._size = 0
+        self._oldest_s = 0.0  # when the queue last became non-empty or was last drawn from
+        self._closed = False
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._space = threading.Condition(self._lock)
+
+    @property
+    def size(self) -> int:
+        """The sum of the sizes of what waits."""
+        return self._size
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` has been called."""
+        return self._closed
+
+    def put(self, items: Sequence[T], sizes: Sequence[int], timeout_s: float) -> int:
+        """Append as many of `items` as find space within `timeout_s`; return how many did.
+
+        Raises Closed.
+        """
+        deadline = time.monotonic() + timeout_s
+        done = 0
+        with self._lock:
+            for item, size in zip(items, sizes, strict=True):
+                while not self._closed and self._size and self._size + size > self._capacity:
+                    left_s = deadline - time.monotonic()
+                    if left_s <= 0 or not self._space.wait(left_s):
+                        return done
+                if self._closed:
+                    raise Closed
+                if not self._entries:
+                    self._oldest_s = time.monotonic()
+                self._entries.append(_Entry(item, size))
+                self._size += size
+                done += 1
+                self._changed.notify()
+        return done
+
+    def get(self, timeout_s: float) -> list[T]:
+        """The next batch, or an empty list if there is none within `timeout_s`. Raises Closed."""
+        deadline = time.monotonic() + timeout_s
+        with self._lock:
+            while not self._closed:
+                now = time.monotonic()
+                due_s = self._oldest_s + self._max_wait_s if self._entries else deadline
+                if self._entries and (self._size >= self._min_batch or now >= due_s):
+                    return self._take(now)
+                left_s = min(deadline, due_s) - now
+                if deadline <= now:
+                    return []
+                self._changed.wait(max(left_s, 0.0))
+            raise Closed
+
+    def close(self) -> None:
+        """Drop what waits and wake everyone with Closed."""
+        with self._lock:
+            self._closed = True
+            self._entries.clear()
+            self._size = 0
+            self._changed.notify_all()
+            self._space.notify_all()
+
+    def _take(self, now: float) -> list[T]:
+        batch = [self._entries.popleft()]
+        size = batch[0].size
+        while self._entries and size + self._entries[0].size <= self._max_batch:
+            batch.append(self._entries.popleft())
+            size += batch[-1].size
+        self._size -= size
+        self._oldest_s = now
+        self._space.notify_all()
+        if self._entries:
+            self._changed.notify()
+        return [entry.item for entry in batch]

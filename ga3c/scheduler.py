@@ -1,0 +1,182 @@
+"""Anneals the numbers of agents, predictors and trainers against the measured training rate.
+
+After GA3C, section 4.4, with the faults of its public code mended: equal windows after a
+settling time, a comparison with the last accepted setting measured right before, samples and
+not updates counted, and a rejected setting undone at once.
+"""
+
+import json
+import math
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+NAMES = ("agents", "predictors", "trainers")
+
+
+class Counts(NamedTuple):
+    """How many of each."""
+
+    agents: int
+    predictors: int
+    trainers: int
+
+
+@dataclass(frozen=True)
+class SchedulerConfig:
+    """How the counts are tuned while the run goes on."""
+
+    scheduler: Literal["anneal", "off"] = "anneal"
+    """anneal tries other counts of agents, predictors and trainers; off leaves them fixed."""
+    settle_s: float = 5.0
+    """Seconds between a change and the window that measures it."""
+    window_s: float = 15.0
+    """Seconds of a window; every window is of this length."""
+    temperature: float = 0.02
+    """Relative loss of rate that is accepted with probability 1/e at first."""
+    cooling: float = 0.8
+    """Factor of the temperature after each decision."""
+    patience: float = 2.0
+    """After all neighbours were rejected, the time between proposals grows by this factor."""
+
+    def __post_init__(self) -> None:
+        for name in ("window_s", "temperature"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} {getattr(self, name)}: must be above 0")
+        if self.settle_s < 0 or not 0 < self.cooling <= 1 or self.patience < 1:
+            raise ValueError(
+                "settle_s must be at least 0, cooling in (0, 1] and patience at least 1: given "
+                f"{self.settle_s}, {self.cooling}, {self.patience}"
+            )
+
+
+class Decision(NamedTuple):
+    """One line of the journal."""
+
+    seconds: float
+    kept: Counts
+    tried: Counts
+    rate_kept: float  # trained samples a second
+    rate_tried: float
+    temperature: float
+    accepted: bool
+
+
+class Annealer:
+    """Simulated annealing over the three counts by steps of +-1. Knows neither clock nor threads.
+
+    `propose` gives a neighbour of the kept setting; `judge` accepts it if its rate is at least
+    the kept one's, or with probability exp(-relative loss / temperature).
+    """
+
+    def __init__(
+        self, config: SchedulerConfig, start: Counts, most: Counts, seed: int | None
+    ) -> None:
+        self._config = config
+        self._most = most
+        self._random = random.Random(seed)
+        self._untried: list[Counts] = []
+        self.kept = start
+        self.temperature = config.temperature
+        self.calm = 0  # times that all neighbours in a row were rejected
+
+    def propose(self) -> Counts | None:
+        """The next setting to try; None if there is no other."""
+        if not self._untried:
+            self._untried = [
+                self.kept._replace(**{name: getattr(self.kept, name) + change})
+                for name in NAMES
+                for change in (-1, 1)
+                if 1 <= getattr(self.kept, name) + change <= getattr(self._most, name)
+            ]
+            self._random.shuffle(self._untried)
+        return self._untried[-1] if self._untried else None
+
+    def judge(self, tried: Counts, rate_kept: float, rate_tried: float, seconds: float) -> Decision:
+        """Keep or reject the setting that `propose` gave, by trained samples a second."""
+        gain = rate_tried / rate_kept - 1 if rate_kept > 0 else math.inf
+        accepted = gain >= 0 or self._random.random() < math.exp(gain / self.temperature)
+        decision = Decision(
+            seconds, self.kept, tried, rate_kept, rate_tried, self.temperature, accepted
+        )
+        self.temperature *= self._config.cooling
+        self._untried.pop()
+        if accepted:
+            self.kept, self._untried, self.calm = tried, [], 0
+        elif not self._untried:
+            self.calm += 1
+        return decision
+
+
+class Scheduler:
+    """Drives an annealer by the clock: `tick` is called often and never waits.
+
+    Phases: settle, measure the kept setting, change, settle, measure the tried one, judge.
+    """
+
+    def __init__(
+        self,
+        config: SchedulerConfig,
+        annealer: Annealer,
+        trained_samples: Callable[[], float],
+        apply: Callable[[Counts], None],
+        journal: Path,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._config = config
+        self._annealer = annealer
+        self._trained_samples = trained_samples
+        self._apply = apply
+        self._journal = journal
+        self._clock = clock
+        self._tried: Counts | None = None
+        self._rate_kept = 0.0
+        self._started_s = clock()
+        self._begin(config.settle_s)
+
+    def tick(self) -> Decision | None:
+        """Do what is due. Returns a decision when one was made."""
+        now = self._clock()
+        if now < self._window_from_s:
+            return None
+        if self._samples_from is None:
+            self._window_from_s = now
+            self._samples_from = self._trained_samples()
+            return None
+        if now < self._window_from_s + self._config.window_s:
+            return None
+        rate = (self._trained_samples() - self._samples_from) / (now - self._window_from_s)
+        if self._tried is None:
+            self._try_neighbour(rate)
+            return None
+        return self._judge(rate, now)
+
+    def _begin(self, wait_s: float) -> None:
+        self._window_from_s = self._clock() + wait_s
+        self._samples_from: float | None = None
+
+    def _try_neighbour(self, rate: float) -> None:
+        self._rate_kept = rate
+        self._tried = self._annealer.propose()
+        if self._tried is not None:
+            self._apply(self._tried)
+        self._begin(self._config.settle_s)
+
+    def _judge(self, rate: float, now: float) -> Decision:
+        assert self._tried is not None
+        decision = self._annealer.judge(self._tried, self._rate_kept, rate, now - self._started_s)
+        if not decision.accepted:
+            self._apply(self._annealer.kept)
+        with open(self._journal, "a") as journal:
+            line = {
+                k: v._asdict() if isinstance(v, Counts) else v
+                for k, v in decision._asdict().items()
+            }
+            journal.write(json.dumps(line) + "\n")
+        self._tried = None
+        pause = self._config.patience ** min(self._annealer.calm, 8) - 1
+        self._begin(self._config.settle_s + pause * self._config.window_s)
+        return decision

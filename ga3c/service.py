@@ -1,0 +1,293 @@
+"""Puts the parts together, changes their numbers while they run, and ends them in order.
+
+Stopping goes the way of the data: agents stop producing, the queues close, predictors and
+trainers are joined, then the frontend, then the agents' processes. Every wait has a limit.
+"""
+
+import logging
+import secrets
+import shutil
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from agents.environments import Spaces
+from agents.launchers import Exit, LocalLauncher
+from agents.worker import Task
+from ga3c.algorithms.a3c import A3C
+from ga3c.config import TrainConfig
+from ga3c.experience import Lanes, RingShape, Segment
+from ga3c.frontend import Frontend, Request
+from ga3c.metrics import Metrics
+from ga3c.model import Model
+from ga3c.predictor import Predictor
+from ga3c.queues import BatchQueue
+from ga3c.scheduler import Counts
+from ga3c.trainer import Trainer
+
+MAX_EARLY_DEATHS = 3  # of one agent in a row, before its first step
+log = logging.getLogger(__name__)
+
+
+class RunFailed(RuntimeError):
+    """The run cannot go on; the message says why, with the traceback of what failed."""
+
+
+class Workers:
+    """Threads of one role, whose number can change while they run.
+
+    A thread that fails is kept in `failure`: the run ends with its traceback.
+    """
+
+    def __init__(self, role: str, body: Callable[[threading.Event], Callable[[], None]]) -> None:
+        self._role = role
+        self._body = body
+        self._running: list[tuple[threading.Thread, threading.Event]] = []
+        self._leaving: list[threading.Thread] = []
+        self._started = 0
+        self.failure = ""
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def resize(self, count: int) -> None:
+        """Start or stop threads; one that stops finishes its batch first."""
+        while len(self._running) < count:
+            stop = threading.Event()
+            name = f"{self._role}-{self._started}"
+            thread = threading.Thread(target=self._guard, args=(self._body(stop),), name=name)
+            self._started += 1
+            thread.start()
+            self._running.append((thread, stop))
+        while len(self._running) > count:
+            thread, stop = self._running.pop()
+            stop.set()
+            self._leaving.append(thread)
+        self._leaving = [thread for thread in self._leaving if thread.is_alive()]
+
+    def join(self, deadline_s: float) -> bool:
+        """Wait until all threads have ended; False if one has not by `deadline_s`."""
+        self.resize(0)
+        for thread in self._leaving:
+            thread.join(max(0.0, deadline_s - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._leaving)
+
+    def _guard(self, body: Callable[[], None]) -> None:
+        try:
+            body()
+        except Exception:
+            self.failure = traceback.format_exc()
+
+
+class Agents:
+    """The agent processes: agent i owns lanes i * E .. (i + 1) * E, whoever plays it.
+
+    One that dies is replaced; one that dies at every start fails the run.
+    """
+
+    def __init__(
+        self, config: TrainConfig, frontend: Frontend, token: str, directory: Path, metrics: Metrics
+    ) -> None:
+        self._config = config
+        self._frontend = frontend
+        self._token = token
+        self._metrics = metrics
+        self._launcher = LocalLauncher(directory)
+        self._identities: dict[int, str] = {}
+        self._retired: set[str] = set()
+        self._generation = 0
+        self._early_deaths = 0
+        self._steps_at_death = -1.0
+
+    def __len__(self) -> int:
+        return len(self._identities)
+
+    def pids(self) -> list[int]:
+        """Process ids of the agents that play."""
+        return [self._launcher.pid(identity) for identity in self._identities.values()]
+
+    def resize(self, count: int) -> None:
+        """Start agents, or let the last ones retire after their current step."""
+        for index in range(count):
+            if index not in self._identities:
+                self._start(index)
+        for index in [i for i in self._identities if i >= count]:
+            identity = self._identities.pop(index)
+            self._retired.add(identity)
+            self._frontend.retire(identity)
+
+    def tend(self) -> list[str]:
+        """Replace the dead and kill the silent. Returns a line for each event.
+
+        Raises RunFailed if agents die again and again without a step being made.
+        """
+        for identity in self._frontend.silent(self._config.service.agent_timeout_s):
+            self._launcher.kill(identity)
+        events = []
+        for ended in self._launcher.reap():
+            words = self._frontend.forget(ended.identity) or ended.log
+            if ended.identity in self._retired:
+                self._retired.remove(ended.identity)
+                continue
+            events.append(self._replace(ended, words))
+        return events
+
+    def stop(self, timeout_s: float) -> None:
+        """End every agent process."""
+        self._launcher.stop(timeout_s)
+
+    def _replace(self, ended: Exit, words: str) -> str:
+        steps = self._metrics.snapshot()["steps"]
+        self._early_deaths = self._early_deaths + 1 if steps == self._steps_at_death else 1
+        self._steps_at_death = steps
+        self._metrics.add(agent_deaths=1)
+        how = f"was killed by signal {-ended.code}" if ended.code < 0 else f"exited {ended.code}"
+        if self._early_deaths >= MAX_EARLY_DEATHS:
+            raise RunFailed(
+                f"agent {ended.identity} {how}; {self._early_deaths} agents ended in a row without "
+                f"a step between them\n{words}"
+            )
+        index = next(i for i, name in self._identities.items() if name == ended.identity)
+        self._start(index)
+        reason = words.strip().splitlines()[-1] if words.strip() else "no last words"
+        return f"agent {ended.identity} {how} ({reason}): replaced by {self._identities[index]}"
+
+    def _start(self, index: int) -> None:
+        config = self._config
+        identity = f"agent-{index}.{self._generation}"
+        seeds = np.random.SeedSequence([config.run.seed, index, self._generation])
+        self._generation += 1
+        per_agent, groups = config.service.envs_per_agent, config.service.groups
+        lanes = np.arange(index * per_agent, (index + 1) * per_agent, dtype=np.int32)
+        self._frontend.expect(identity, lanes.reshape(groups, -1))
+        self._identities[index] = identity
+        self._launcher.start(
+            Task(
+                identity,
+                self._frontend.endpoint,
+                self._token,
+                groups,
+                per_agent // groups,
+                int(seeds.generate_state(1)[0]),
+                config.environment,
+            )
+        )
+
+
+class Service:
+    """A whole run's threads and processes. Made, resized, tended and stopped by the main thread."""
+
+    def __init__(self, config: TrainConfig, spaces: Spaces) -> None:
+        service = config.service
+        self._config = config
+        self.metrics = Metrics()
+        self._lanes = Lanes(
+            service.max_lanes, config.a3c.t_max, service.pending_segments, spaces.stack
+        )
+        ring = RingShape(
+            service.max_lanes, self._lanes.capacity, spaces.shape, spaces.dtype, spaces.stack
+        )
+        self.model = Model(
+            A3C(config.a3c, spaces.num_actions),
+            config.network,
+            config.optimizer,
+            spaces,
+            ring,
+            service.experience == "device",
+            config.run.seed,
+        )
+        self.requests: BatchQueue[Request] = BatchQueue(
+            service.max_lanes,
+            service.prediction_batch_min,
+            service.prediction_max,
+            service.prediction_wait_s,
+        )
+        self.segments: BatchQueue[Segment] = BatchQueue(
+            service.training_queue,
+            service.training_batch_min,
+            service.training_batch_max,
+            service.training_wait_s,
+        )
+        self._directory = Path(tempfile.mkdtemp(prefix="ga3c-"))  # mode 0700
+        token = secrets.token_hex(16)
+        local = service.transport == "ipc"
+        self._frontend = Frontend(
+            f"ipc://{self._directory}/agents" if local else "tcp://127.0.0.1:*",
+            token,
+            spaces,
+            service.groups,
+            service.envs_per_agent // service.groups,
+            self.requests,
+            self.metrics,
+        )
+        self.agents = Agents(config, self._frontend, token, self._directory, self.metrics)
+        self._predictors = Workers("predictor", self._predictor)
+        self._trainers = Workers("trainer", self._trainer)
+
+    @property
+    def counts(self) -> Counts:
+        """How many of each there are."""
+        return Counts(len(self.agents), len(self._predictors), len(self._trainers))
+
+    def start(self) -> None:
+        """Begin with the configured counts."""
+        self._frontend.start()
+        self.resize(self._config.service.counts)
+
+    def resize(self, counts: Counts) -> None:
+        """Change the counts while running."""
+        self._trainers.resize(counts.trainers)
+        self._predictors.resize(counts.predictors)
+        self.agents.resize(counts.agents)
+
+    def tend(self) -> list[str]:
+        """See to the agents. Returns a line for each event.
+
+        Raises RunFailed if a thread has failed or agents cannot live.
+        """
+        if failure := self._predictors.failure or self._trainers.failure:
+            raise RunFailed(f"a service thread failed\n{failure}")
+        if not self._frontend.alive:
+            raise RunFailed("the frontend thread has ended")
+        return self.agents.tend()
+
+    def stop(self, timeout_s: float) -> list[str]:
+        """End everything within about `timeout_s`. Returns what did not end, by name."""
+        deadline_s = time.monotonic() + timeout_s
+        self.requests.close()
+        self.segments.close()
+        stuck = [
+            role
+            for role, workers in (("predictors", self._predictors), ("trainers", self._trainers))
+            if not workers.join(deadline_s)
+        ]
+        if not self._frontend.stop(max(0.1, deadline_s - time.monotonic())):
+            stuck.append("frontend")
+        self.agents.stop(max(0.5, deadline_s - time.monotonic()))
+        shutil.rmtree(self._directory, ignore_errors=True)
+        return stuck
+
+    def _progress(self) -> float:
+        return self.metrics.snapshot()["steps"] / self._config.optimizer.schedule_steps
+
+    def _predictor(self, stop: threading.Event) -> Callable[[], None]:
+        return Predictor(
+            self.requests,
+            self.segments,
+            self._lanes,
+            self.model,
+            self._frontend,
+            self.metrics,
+            self._config.a3c.discount,
+            stop,
+        ).run
+
+    def _trainer(self, stop: threading.Event) -> Callable[[], None]:
+        return Trainer(
+            self.segments, self._lanes, self.model, self.metrics, self._progress, stop
+        ).run

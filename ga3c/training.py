@@ -1,0 +1,155 @@
+"""One training run, from configuration to result."""
+
+import json
+import signal
+import sys
+import threading
+from types import FrameType
+from typing import Any
+
+from agents.environments import spaces
+from ga3c import backend, dashboard
+from ga3c.config import TrainConfig
+from ga3c.metrics import ROLLING_EPISODES, Window
+from ga3c.runs import RunDirectory
+from ga3c.scheduler import Annealer, Counts, Decision, Scheduler
+from ga3c.service import Service
+
+TICK_S = 0.1
+STOP_TIMEOUT_S = 8.0
+
+
+class Interrupts:
+    """SIGINT and SIGTERM as a flag; a second one cuts the clean stop short."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.event = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._handle)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.count += 1
+        self.event.set()
+
+
+def train(config: TrainConfig) -> int:
+    """Run until a limit, a signal or a failure. Returns the exit code: 0, or 130 after a signal.
+
+    Raises:
+        ValueError: if the environment does not fit the settings; nothing has been started.
+        RunFailed: if the run cannot go on; everything has been stopped.
+    """
+    interrupts = Interrupts()
+    found = spaces(config.environment)
+    backend.configure(config.service.intra_op_threads, config.run.seed)
+    service = Service(config, found)
+    run = RunDirectory(config, config.environment.game)
+    print(f"ga3c: {config.environment.game}, seed {config.run.seed}, in {run.path}")
+    print(dashboard.LEGEND, flush=True)
+    scheduler = _scheduler(config, service, run)
+    first = service.metrics.snapshot()
+    try:
+        service.start()
+        reason = _loop(config, service, run, scheduler, interrupts)
+    finally:
+        stuck = service.stop(STOP_TIMEOUT_S if interrupts.count < 2 else 1.0)
+        result = _result(config, service, Window(first, service.metrics.snapshot()))
+        run.episodes(service.metrics.take_episodes())
+        run.finish(service.model.weights(), result)
+    print(f"ga3c: {reason}; kept in {run.path}")
+    if stuck:
+        print(f"ga3c: did not end in time: {', '.join(stuck)}", file=sys.stderr)
+    if config.run.json:
+        print(json.dumps(result), flush=True)
+    return 130 if interrupts.count else 0
+
+
+def _loop(
+    config: TrainConfig,
+    service: Service,
+    run: RunDirectory,
+    scheduler: Scheduler | None,
+    interrupts: Interrupts,
+) -> str:
+    """Tend the service until something ends the run. Returns what did."""
+    last = service.metrics.snapshot()
+    while not interrupts.event.wait(TICK_S):
+        for event in service.tend():
+            print(f"ga3c: {event}", file=sys.stderr, flush=True)
+        decision = scheduler.tick() if scheduler else None
+        if decision:
+            _say(decision)
+        run.episodes(service.metrics.take_episodes())
+        now = service.metrics.snapshot()
+        if now.time_s - last.time_s >= config.run.progress_every_s:
+            values = dashboard.figures(
+                Window(last, now),
+                service.metrics,
+                service.counts,
+                service.requests.size,
+                service.segments.size,
+            )
+            run.metrics(values)
+            print(dashboard.line(values), flush=True)
+            last = now
+        if reason := _finished(config, service):
+            return reason
+    return "interrupted"
+
+
+def _finished(config: TrainConfig, service: Service) -> str | None:
+    limits, metrics = config.run, service.metrics
+    if limits.steps is not None and metrics.snapshot()["steps"] >= limits.steps:
+        return f"{limits.steps} steps done"
+    if limits.seconds is not None and metrics.seconds >= limits.seconds:
+        return f"{limits.seconds:g} seconds passed"
+    if limits.score is not None and metrics.episodes >= ROLLING_EPISODES:
+        mean = metrics.score_mean()
+        if mean >= limits.score:
+            return f"mean score {mean:.2f} of the last {ROLLING_EPISODES} episodes reached"
+    return None
+
+
+def _scheduler(config: TrainConfig, service: Service, run: RunDirectory) -> Scheduler | None:
+    if config.scheduler.scheduler == "off":
+        return None
+    return Scheduler(
+        config.scheduler,
+        Annealer(config.scheduler, config.service.counts, config.service.most, config.run.seed),
+        lambda: service.metrics.snapshot()["trained_samples"],
+        service.resize,
+        run.path / "scheduler.jsonl",
+    )
+
+
+def _say(decision: Decision) -> None:
+    verdict = "kept" if decision.accepted else "undone"
+    print(
+        f"ga3c: scheduler: {_counts(decision.kept)} made {decision.rate_kept:.0f} samples/s, "
+        f"{_counts(decision.tried)} {decision.rate_tried:.0f}: {verdict}",
+        flush=True,
+    )
+
+
+def _counts(counts: Counts) -> str:
+    return f"NT {counts.trainers} NP {counts.predictors} NA {counts.agents}"
+
+
+def _result(config: TrainConfig, service: Service, window: Window) -> dict[str, Any]:
+    """The figures of the whole run, from the first agent's start to the last one's end."""
+    values = dashboard.figures(window, service.metrics, service.counts, 0, 0)
+    return {
+        **values,
+        "game": config.environment.game,
+        "seed": config.run.seed,
+        "frames": int(window.end["steps"]) * config.environment.action_repeat,
+        "trained_samples_per_s": values["tps"],
+        "policy_lag_mean": values["policy_lag"],
+        "agent_deaths": int(window.end["agent_deaths"]),
+        "rejected_messages": {
+            name.removeprefix("rejected:"): int(count)
+            for name, count in window.end.counts.items()
+            if name.startswith("rejected:")
+        },
+    }

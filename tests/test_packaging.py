@@ -1,0 +1,188 @@
+"""What is declared fits together: ranges, locks, make targets, the line between the packages."""
+
+import ast
+import configparser
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import PackageNotFoundError, requires
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[1]
+FLAVOURS = {"tensorflow", "tensorflow-cpu"}
+NEVER_ON_AN_AGENT = {"tensorflow", "keras", "ga3c"}
+
+
+def read_pins(name: str) -> dict[str, Requirement]:
+    """The `name==version` lines of a requirements file; its `-r` lines and comments left out."""
+    lines = (ROOT / "requirements" / name).read_text().splitlines()
+    pins = [Requirement(line) for line in lines if line and line[0] not in "#-"]
+    return {canonicalize_name(pin.name): pin for pin in pins}
+
+
+def read_setup() -> configparser.ConfigParser:
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    return setup
+
+
+def read_ranges(section: str, key: str) -> list[Requirement]:
+    return [Requirement(line) for line in read_setup()[section][key].split("\n") if line]
+
+
+def pinned_version(pin: Requirement) -> str:
+    (specifier,) = pin.specifier
+    assert specifier.operator == "==", f"{pin} is not pinned: the next install may differ"
+    return specifier.version
+
+
+def run_make(
+    *arguments: str, cwd: Path = ROOT, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Make on its own, without what an outer `make test ARGS=...` hands down."""
+    handed_down = {"MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "ARGS", "DEVICE"}
+    inherited = {k: v for k, v in os.environ.items() if k not in handed_down}
+    return subprocess.run(
+        ["make", "--no-print-directory", *arguments],
+        cwd=cwd,
+        env={**inherited, **environment},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+
+
+def helped_targets() -> list[str]:
+    return re.findall(r"^  ([a-z]+) ", run_make("help").stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "locks"),
+    [
+        ("options", "install_requires", ["lock.txt"]),
+        ("options.extras_require", "dev", ["lock.txt"]),
+        ("options.extras_require", "cpu", ["cpu.txt"]),
+        ("options.extras_require", "gpu", ["gpu.txt"]),
+    ],
+)
+def test_pinned_versions_satisfy_the_declared_ranges(section, key, locks):
+    pins = {name: pin for lock in locks for name, pin in read_pins(lock).items()}
+    for declared in read_ranges(section, key):
+        pin = pins[canonicalize_name(declared.name)]
+        assert declared.specifier.contains(pinned_version(pin)), f"{pin} is outside {declared}"
+        assert declared.extras == pin.extras
+
+
+@pytest.mark.parametrize("lock", ["lock.txt", "cpu.txt", "gpu.txt"])
+def test_every_line_of_a_lock_is_an_exact_version(lock):
+    for pin in read_pins(lock).values():
+        pinned_version(pin)
+
+
+def test_the_lock_names_no_tensorflow_and_each_flavour_builds_on_it():
+    assert not FLAVOURS & read_pins("lock.txt").keys()
+    for flavour in ("cpu.txt", "gpu.txt"):
+        assert "-r lock.txt" in (ROOT / "requirements" / flavour).read_text().splitlines()
+
+
+def test_the_lock_names_what_its_packages_need():
+    """A package that the lock leaves out would be installed at whatever version is newest."""
+    locked = read_pins("lock.txt")
+    for name in [*locked, "tensorflow-cpu"]:
+        try:
+            needed = [Requirement(line) for line in requires(name) or []]
+        except PackageNotFoundError:
+            assert name in FLAVOURS, f"{name} is locked but not installed: run make install"
+            continue
+        for requirement in needed:
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                pin = locked.get(canonicalize_name(requirement.name))
+                assert pin is not None, f"{name} needs {requirement}, which lock.txt leaves out"
+                assert requirement.specifier.contains(pinned_version(pin), prereleases=True)
+
+
+def test_tensorflow_is_only_ever_an_extra():
+    assert not FLAVOURS & {r.name for r in read_ranges("options", "install_requires")}
+
+
+def test_pyproject_describes_tools_and_setup_cfg_the_package():
+    assert "project" not in tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert read_setup()["metadata"]["name"] == "ga3c"
+
+
+def test_every_directory_of_code_is_a_package_that_would_be_installed():
+    for top in ("agents", "ga3c"):
+        for module in (ROOT / top).rglob("*.py"):
+            assert (module.parent / "__init__.py").exists(), f"{module} would be left out"
+
+
+def test_help_lists_every_target_and_each_exists():
+    (declared,) = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert helped_targets() == declared.split()
+    for target in helped_targets():
+        dry = run_make("--dry-run", target)
+        assert dry.returncode == 0, dry.stderr
+
+
+def test_an_unknown_device_is_refused_in_one_line():
+    refused = run_make("help", "DEVICE=tpu")
+    assert refused.returncode == 2
+    assert 'DEVICE is "tpu", must be cpu or gpu' in refused.stderr
+
+
+def test_no_python_new_enough_is_said_in_one_line(tmp_path):
+    for copied in ("Makefile", "setup.cfg"):
+        shutil.copy(ROOT / copied, tmp_path)
+    shutil.copytree(ROOT / "requirements", tmp_path / "requirements")
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for tool in ("make", "cat", "cksum", "rm"):
+        (tools / tool).symlink_to(shutil.which(tool))
+    (tools / "python3").write_text("#!/bin/sh\nexit 1\n")  # as an older Python answers
+    (tools / "python3").chmod(0o755)
+
+    refused = run_make("install", "DEVICE=cpu", cwd=tmp_path, PATH=str(tools))
+
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("no python3.11, and no python3 of 3.11 or later, on PATH")
+    assert not (tmp_path / ".venv").exists()
+
+
+def imported_names(source: str) -> set[str]:
+    """The top-level packages that a module imports anywhere, inside functions too."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names.add(node.module)
+    return {name.partition(".")[0] for name in names}
+
+
+def test_agents_name_nothing_of_the_device_side():
+    modules = sorted((ROOT / "agents").rglob("*.py"))
+    assert modules
+    for module in modules:
+        forbidden = imported_names(module.read_text()) & NEVER_ON_AN_AGENT
+        assert not forbidden, f"{module} imports {forbidden}: agents must start without it"
+
+
+def test_importing_every_agents_module_loads_nothing_of_the_device_side():
+    program = f"""
+import importlib, pkgutil, sys, agents
+for module in pkgutil.walk_packages(agents.__path__, "agents."):
+    importlib.import_module(module.name)
+print(*({NEVER_ON_AN_AGENT!r} & sys.modules.keys()))
+"""
+    imported = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert imported.returncode == 0, imported.stderr
+    assert imported.stdout.strip() == ""
