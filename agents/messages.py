@@ -66,7 +66,7 @@ class Header(NamedTuple):
 
     kind: Kind
     group: int = 0
-    count: int = 0  # environments in the group
+    envs: int = 0  # environments in the group
     sequence: int = 0  # steps of the group so far; actions repeat that of their step
     waited_s: float = 0.0  # agent: waiting for actions since its last message
     stepped_s: float = 0.0  # agent: stepping environments since its last message
@@ -100,7 +100,7 @@ def encode_header(header: Header) -> bytes:
         PROTOCOL,
         header.kind,
         header.group,
-        header.count,
+        header.envs,
         header.sequence,
         header.waited_s,
         header.stepped_s,
@@ -111,18 +111,18 @@ def decode_header(part: bytes | memoryview) -> Header:
     """The header in `part`. Raises MessageError unless every field is in its range."""
     if len(part) != _HEADER.size:
         raise MessageError("header size", f"{len(part)} bytes, not {_HEADER.size}")
-    magic, protocol, kind, group, count, sequence, waited_s, stepped_s = _HEADER.unpack(part)
+    magic, protocol, kind, group, envs, sequence, waited_s, stepped_s = _HEADER.unpack(part)
     if magic != MAGIC:
         raise MessageError("magic")
     if protocol != PROTOCOL:
         raise MessageError("protocol", f"version {protocol}, not {PROTOCOL}")
     if kind not in Kind._value2member_map_:
         raise MessageError("kind", str(kind))
-    if group >= MAX_COUNT or count > MAX_COUNT:
-        raise MessageError("counts", f"group {group}, count {count}")
+    if group >= MAX_COUNT or envs > MAX_COUNT:
+        raise MessageError("counts", f"group {group}, {envs} environments")
     if not (math.isfinite(waited_s) and math.isfinite(stepped_s)):
         raise MessageError("times")
-    return Header(Kind(kind), group, count, sequence, waited_s, stepped_s)
+    return Header(Kind(kind), group, envs, sequence, waited_s, stepped_s)
 
 
 def encode_hello(hello: Hello) -> list[bytes]:
@@ -160,7 +160,7 @@ def encode_step(header: Header, step: Step) -> list[bytes | memoryview]:
     return [
         encode_header(header),
         step.outcomes.tobytes(),
-        memoryview(np.ascontiguousarray(step.frames)).cast("B"),
+        np.ascontiguousarray(step.frames).data.cast("B"),
     ]
 
 
@@ -173,7 +173,7 @@ def decode_step(
     """
     if len(parts) != 3:
         raise MessageError("part count", f"{len(parts)}, not 3")
-    n = decode_header(parts[0]).count
+    n = decode_header(parts[0]).envs
     if len(parts[1]) != n * OUTCOME.itemsize:
         raise MessageError("outcome size", f"{len(parts[1])} bytes for {n} environments")
     if len(parts[2]) != n * math.prod(shape) * dtype.itemsize:
@@ -201,7 +201,7 @@ def decode_actions(parts: Sequence[bytes | memoryview], num_actions: int) -> np.
     """The actions in `parts`, int32 [n]. Raises MessageError if any is not below `num_actions`."""
     if len(parts) != 2:
         raise MessageError("part count", f"{len(parts)}, not 2")
-    n = decode_header(parts[0]).count
+    n = decode_header(parts[0]).envs
     if len(parts[1]) != 4 * n:
         raise MessageError("action size", f"{len(parts[1])} bytes for {n} environments")
     actions = np.frombuffer(parts[1], np.int32)

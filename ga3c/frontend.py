@@ -1,5 +1,6 @@
 """The only thread that owns sockets: checks every message, queues requests, sends actions."""
 
+import contextlib
 import logging
 import os
 import threading
@@ -80,12 +81,12 @@ class Frontend:
         self._failures: dict[str, str] = {}
         self._outbox: deque[Reply | str] = deque()  # replies, and identities to retire
         self._lock = threading.Lock()  # of _expected, _peers and _failures
-        self._wake_fd, self._woken_fd = os.pipe()
+        self._woken_fd, self._wake_fd = os.pipe()
         os.set_blocking(self._woken_fd, False)
         os.set_blocking(self._wake_fd, False)
         self._context = zmq.Context()
         self._socket = self._bind(endpoint)
-        self.endpoint = self._socket.getsockopt(zmq.LAST_ENDPOINT).rstrip(b"\0").decode()
+        self.endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="frontend")
 
@@ -98,7 +99,11 @@ class Frontend:
         self._stop.set()
         self._wake()
         self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        if self._thread.is_alive():
+            return False
+        os.close(self._wake_fd)
+        os.close(self._woken_fd)
+        return True
 
     @property
     def alive(self) -> bool:
@@ -153,10 +158,8 @@ class Frontend:
         return socket
 
     def _wake(self) -> None:
-        try:
+        with contextlib.suppress(BlockingIOError):  # full of wake-ups: one more changes nothing
             os.write(self._wake_fd, b"w")
-        except BlockingIOError:
-            pass  # the pipe is full of wake-ups: one more would change nothing
 
     def _serve(self) -> None:
         poller = zmq.Poller()
@@ -226,8 +229,8 @@ class Frontend:
         self, identity: str, peer: _Peer, header: messages.Header, parts: list[bytes]
     ) -> None:
         hello = self._hello
-        if header.group >= hello.groups or header.count != hello.envs_per_group:
-            raise MessageError("counts", f"group {header.group}, count {header.count}")
+        if header.group >= hello.groups or header.envs != hello.envs_per_group:
+            raise MessageError("counts", f"group {header.group}, {header.envs} environments")
         if header.sequence != peer.sequences[header.group]:
             raise MessageError("sequence", f"{header.sequence}")
         lanes = peer.lanes[header.group]

@@ -30,7 +30,8 @@ class Snapshot:
         return self.counts.get(name, 0.0)
 
 
-class Window(NamedTuple):
+@dataclass(frozen=True)
+class Window:
     """Two snapshots and what lies between."""
 
     start: Snapshot

@@ -45,10 +45,10 @@ class RunDirectory:
         self.path.mkdir(parents=True)
         self._write("config.json", asdict(config))
         self._write("meta.json", machine())
-        self._episodes = open(self.path / "episodes.csv", "w", newline="", buffering=1)
+        self._episodes = open(self.path / "episodes.csv", "w", newline="", buffering=1)  # noqa: SIM115
         self._csv = csv.writer(self._episodes)
         self._csv.writerow(Episode._fields)
-        self._metrics = open(self.path / "metrics.jsonl", "w", buffering=1)
+        self._metrics = open(self.path / "metrics.jsonl", "w", buffering=1)  # noqa: SIM115
         self._point_latest()
 
     def episodes(self, episodes: Iterable[Episode]) -> None:
@@ -90,20 +90,12 @@ def load_weights(path: Path) -> dict[str, np.ndarray]:
 
 def machine() -> dict[str, Any]:
     """Machine, versions and git revision; nothing from the environment."""
-    tensorflow = next(
-        (
-            f"{name} {found}"
-            for name in ("tensorflow-cpu", "tensorflow")
-            if (found := _version(name))
-        ),
-        None,
-    )
     return {
         "date": time.strftime("%Y-%m-%d"),
         "processor": _processor(),
         "cores": CORES,
         "python": platform.python_version(),
-        "tensorflow": tensorflow,
+        "tensorflow": _version("tensorflow-cpu") or _version("tensorflow"),
         **{name: _version(name) for name in VERSIONS},
         "git": _git_revision(),
         "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 NAMES = ("agents", "predictors", "trainers")
 
@@ -63,6 +63,10 @@ class Decision(NamedTuple):
     rate_tried: float
     temperature: float
     accepted: bool
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return {**self._asdict(), "kept": self.kept._asdict(), "tried": self.tried._asdict()}
 
 
 class Annealer:
@@ -135,7 +139,8 @@ class Scheduler:
         self._tried: Counts | None = None
         self._rate_kept = 0.0
         self._started_s = clock()
-        self._begin(config.settle_s)
+        self._window_from_s = self._started_s + config.settle_s
+        self._samples_from: float | None = None
 
     def tick(self) -> Decision | None:
         """Do what is due. Returns a decision when one was made."""
@@ -156,7 +161,7 @@ class Scheduler:
 
     def _begin(self, wait_s: float) -> None:
         self._window_from_s = self._clock() + wait_s
-        self._samples_from: float | None = None
+        self._samples_from = None
 
     def _try_neighbour(self, rate: float) -> None:
         self._rate_kept = rate
@@ -171,11 +176,7 @@ class Scheduler:
         if not decision.accepted:
             self._apply(self._annealer.kept)
         with open(self._journal, "a") as journal:
-            line = {
-                k: v._asdict() if isinstance(v, Counts) else v
-                for k, v in decision._asdict().items()
-            }
-            journal.write(json.dumps(line) + "\n")
+            journal.write(json.dumps(decision.plain()) + "\n")
         self._tried = None
         pause = self._config.patience ** min(self._annealer.calm, 8) - 1
         self._begin(self._config.settle_s + pause * self._config.window_s)

@@ -53,8 +53,9 @@ def train(config: TrainConfig) -> int:
         service.start()
         reason = _loop(config, service, run, scheduler, interrupts)
     finally:
+        counts = service.counts
         stuck = service.stop(STOP_TIMEOUT_S if interrupts.count < 2 else 1.0)
-        result = _result(config, service, Window(first, service.metrics.snapshot()))
+        result = _result(config, service, counts, Window(first, service.metrics.snapshot()))
         run.episodes(service.metrics.take_episodes())
         run.finish(service.model.weights(), result)
     print(f"ga3c: {reason}; kept in {run.path}")
@@ -136,9 +137,11 @@ def _counts(counts: Counts) -> str:
     return f"NT {counts.trainers} NP {counts.predictors} NA {counts.agents}"
 
 
-def _result(config: TrainConfig, service: Service, window: Window) -> dict[str, Any]:
+def _result(
+    config: TrainConfig, service: Service, counts: Counts, window: Window
+) -> dict[str, Any]:
     """The figures of the whole run, from the first agent's start to the last one's end."""
-    values = dashboard.figures(window, service.metrics, service.counts, 0, 0)
+    values = dashboard.figures(window, service.metrics, counts, 0, 0)
     return {
         **values,
         "game": config.environment.game,

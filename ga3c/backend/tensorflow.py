@@ -4,6 +4,7 @@ The only module that imports TensorFlow. Everything is built on the main thread;
 only call what `compiled` returned.
 """
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,10 +19,8 @@ Column = tuple[tuple[int, ...], str]  # shape and dtype of one step's entry
 def configure(intra_op_threads: int, seed: int) -> None:
     """Set threads for one operation and the seed of initial weights. Call before all else."""
     tf.keras.utils.set_random_seed(seed)
-    try:
+    with contextlib.suppress(RuntimeError):  # TensorFlow runs already: its threads are set
         tf.config.threading.set_intra_op_parallelism_threads(intra_op_threads)
-    except RuntimeError:  # TensorFlow runs already: its threads are what they are
-        pass
 
 
 class DeviceRing:
