@@ -1,48 +1,318 @@
+"""A vector of n environments that step together: ALE's own C++ vector, or any Gymnasium id.
+
+Actions in, `Step` out. What the back ends do differently (names, spaces, lives, autoreset's extra
+step) ends here: every other module sees newest frames and outcomes only.
+"""
+
+import difflib
+import importlib
+import os
+import re
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gymnasium
 import numpy as np
+from ale_py import registration, roms
 from ale_py.vector_env import AtariVectorEnv
+from gymnasium.spaces import Box, Discrete, Space
+from gymnasium.vector import AutoresetMode
+
 from agents.messages import OUTCOME, Step
+
+_ATARI_V5 = re.compile(r"ALE/(\w+)-v5", re.IGNORECASE)
+_ATARI_LEGACY = re.compile(r"(\w+?)(NoFrameskip)?-v[04]", re.IGNORECASE)
+_ATARI_BARE = re.compile(r"([\w-]+)")
+_TWO_PLAYERS = {"combat", "joust", "maze_craze", "warlords"}  # nobody plays the other side
+_V5_STICKY_ACTIONS = 0.25
+
+
+class UnknownGame(ValueError):
+    """A name that is neither an Atari game's nor a Gymnasium id."""
+
+
+class UnfitRom(ValueError):
+    """An Atari game whose ROM file is missing or damaged."""
+
+
+class UnfitSpaces(ValueError):
+    """An environment whose actions or observations this system cannot learn from."""
+
+
+def _check(valid: bool, otherwise: str) -> None:
+    if not valid:
+        raise ValueError(otherwise)
+
+
 @dataclass(frozen=True)
 class EnvironmentConfig:
+    """What is played and how. All but `game` and `stack` concern Atari games only."""
+
     game: str = "Pong"
+    """An Atari game by name (Pong, ms_pacman, ALE/Pong-v5) or a Gymnasium id (CartPole-v1)."""
     action_repeat: int = 4
+    """Emulator frames for which one action is held: frames a step, whatever the id says."""
     sticky_actions: float | None = None
+    """Probability a frame of repeating the last action; None: 0.25 for ALE/*-v5, else 0."""
     noop_max: int = 30
+    """A game begins after fewer than this many idle emulator frames, drawn evenly."""
     fire_on_reset: bool = True
+    """Press FIRE once where a game begins (not after a lost life), if the game has it."""
     max_pool: bool = True
+    """Show the brighter of a step's last two emulator frames at each pixel."""
     life_loss_terminates: bool = True
+    """A lost life ends the return that is learned; the game and its score go on."""
     full_action_space: bool = False
+    """All 18 actions of the console, not only those that the game uses."""
     frame_cap: int = 108_000
+    """Emulator frames after which a game is cut short (108,000 are 30 minutes)."""
     frame_size: int = 84
+    """Height and width of a grey frame, in pixels."""
     stack: int | None = None
+    """Newest observations that the model sees at once; None: 4 for [h, w] uint8, else 1."""
+
+    def __post_init__(self) -> None:
+        sticky, repeat, stack = self.sticky_actions, self.action_repeat, self.stack
+        _check(repeat >= 1, f"action_repeat {repeat} < 1: no frame would be played")
+        valid = sticky is None or 0 <= sticky < 1
+        _check(valid, f"sticky_actions {sticky} not in [0, 1): no action would ever count")
+        _check(self.noop_max >= 0, f"noop_max {self.noop_max} < 0: nothing to draw from")
+        rule = f"< action_repeat {repeat}: no whole step would fit into a game"
+        _check(self.frame_cap >= repeat, f"frame_cap {self.frame_cap} {rule}")
+        _check(self.frame_size >= 1, f"frame_size {self.frame_size} < 1: frames would be empty")
+        _check(stack is None or stack >= 1, f"stack {stack} < 1: the model would see nothing")
+
+
 @dataclass(frozen=True)
 class Spaces:
-    shape: tuple[int, ...]
-    dtype: str
+    """What an environment shows and how many actions it takes."""
+
+    shape: tuple[int, ...]  # of one newest observation, without the stack
+    dtype: str  # uint8 or float32
     num_actions: int
-    stack: int
+    stack: int  # observations that the service puts together
+
     @property
-    def is_picture(self): return len(self.shape)>=2
-def check(config): pass
-def spaces(config):
-    e=Environments(config,1)
-    return Spaces((84,84),"uint8",int(e.v.single_action_space.n),4)
+    def is_picture(self) -> bool:
+        """Whether an observation is [h, w] or [h, w, c] of bytes."""
+        return self.dtype == "uint8" and len(self.shape) in (2, 3)
+
+
+class Game(NamedTuple):
+    """What a name stands for."""
+
+    name: str  # an ALE rom id (`ms_pacman`) or a Gymnasium id
+    is_atari: bool
+    sticky_actions: float  # what the name itself asks for
+
+
+def _plain(name: str) -> str:
+    """`name` without what users write differently: case, underscores and hyphens."""
+    return re.sub(r"[_-]", "", name).lower()
+
+
+def _atari_roms() -> dict[str, str]:
+    return {_plain(rom): rom for rom in roms.get_all_rom_ids() if rom not in _TWO_PLAYERS}
+
+
+def _resolve_atari(name: str) -> Game | None:
+    known = gymnasium.registry.get(name)
+    if known is not None and not str(known.entry_point).startswith("ale_py"):
+        return None  # somebody's own Breakout-v0
+    for pattern in (_ATARI_V5, _ATARI_LEGACY, _ATARI_BARE):
+        match = pattern.fullmatch(name)
+        rom = match and _atari_roms().get(_plain(match[1]))
+        if rom:
+            return Game(rom, True, _V5_STICKY_ACTIONS if pattern is _ATARI_V5 else 0.0)
+    return None
+
+
+def resolve(name: str) -> Game:
+    """The game called `name`; the module of `module:Id-v0` is imported. Raises UnknownGame."""
+    module, _, gymnasium_id = name.rpartition(":")
+    if not module and (atari := _resolve_atari(name)):
+        return atari
+    try:
+        if module:
+            importlib.import_module(module)
+        gymnasium.spec(gymnasium_id)
+    except ModuleNotFoundError as error:
+        raise UnknownGame(f"unknown game {name!r}: {error}, so its id is not known") from error
+    except gymnasium.error.Error as error:
+        raise UnknownGame(_unknown(name)) from error
+    return Game(gymnasium_id, False, 0.0)
+
+
+def _unknown(name: str) -> str:
+    """One line that says what is wrong with `name` and what was perhaps meant."""
+    names = [registration.rom_id_to_name(rom) for rom in _atari_roms().values()]
+    names += [i for i, s in gymnasium.registry.items() if "ale_py" not in str(s.entry_point)]
+    by_lower = {n.lower(): n for n in names}
+    core = re.sub(r"^ale/|(noframeskip|deterministic)?(-v\d+)?$", "", name.lower())
+    near = [by_lower[n] for n in difflib.get_close_matches(core, by_lower)]
+    meant = f"did you mean {', '.join(near)}? " if near else ""
+    choices = "Atari games by name (Pong, MsPacman) or any Gymnasium id (CartPole-v1)"
+    return f"unknown game {name!r}: {meant}{choices}"
+
+
+def check(config: EnvironmentConfig) -> Game:
+    """The game of `config`, known and with a sound ROM file, which is not loaded.
+
+    Raises UnknownGame or UnfitRom. The emulator would end the process on a damaged file.
+    """
+    game = resolve(config.game)
+    if game.is_atari:
+        folder = Path(os.environ.get("ALE_ROMS_DIR") or Path(roms.__file__).parent)
+        path = folder / f"{game.name}.bin"
+        try:
+            roms.get_rom_path(game.name)  # compares the MD5 sum
+        except OSError as error:
+            fault = "damaged (its MD5 sum is wrong)" if path.is_file() else "missing"
+            message = f"ROM file of {game.name!r} at {path} is {fault}: it cannot be played"
+            raise UnfitRom(message) from error
+    return game
+
+
+def _make_vector(config: EnvironmentConfig, game: Game, num_envs: int, num_threads: int) -> Any:
+    """Either back end: both answer alike, and spend one step on a reset after an end."""
+    if not game.is_atari:
+        options = {"autoreset_mode": AutoresetMode.NEXT_STEP}
+        return gymnasium.make_vec(
+            game.name, num_envs, vectorization_mode="sync", vector_kwargs=options
+        )
+    sticky = game.sticky_actions if config.sticky_actions is None else config.sticky_actions
+    return AtariVectorEnv(
+        game.name,
+        num_envs,
+        batch_size=0,
+        num_threads=num_threads,
+        thread_affinity_offset=-1,
+        max_num_frames_per_episode=config.frame_cap,
+        repeat_action_probability=sticky,
+        full_action_space=config.full_action_space,
+        continuous=False,
+        autoreset_mode=AutoresetMode.NEXT_STEP,
+        img_height=config.frame_size,
+        img_width=config.frame_size,
+        grayscale=True,
+        stack_num=1,
+        frameskip=config.action_repeat,
+        maxpool=config.max_pool,
+        noop_max=config.noop_max,
+        # ALE's own life options lose ends: `episodic_life` restarts the whole game, and
+        # `life_loss_info` hides a cut game where a life is lost in its last step.
+        episodic_life=False,
+        life_loss_info=False,
+        reward_clipping=False,
+        use_fire_reset=config.fire_on_reset,
+    )
+
+
+def _fit(config: EnvironmentConfig, game: Game, observation: Space, action: Space) -> Spaces:
+    """The spaces of one environment of `game`. Raises UnfitSpaces."""
+    if not isinstance(action, Discrete):
+        raise UnfitSpaces(f"{config.game}: actions {action} are not Discrete: none could be drawn")
+    if not isinstance(observation, Box) or not 1 <= len(observation.shape) <= 4:
+        kind = f"{type(observation).__name__} {observation.shape}"
+        rule = "are not a Box of 1 to 4 dimensions: no network takes them"
+        raise UnfitSpaces(f"{config.game}: observations {kind} {rule}")
+    shape = observation.shape[1:] if game.is_atari else observation.shape
+    dtype = "uint8" if observation.dtype == np.uint8 else "float32"
+    stack = config.stack or (4 if dtype == "uint8" and len(shape) == 2 else 1)
+    return Spaces(shape, dtype, int(action.n), stack)
+
+
+def spaces(config: EnvironmentConfig) -> Spaces:
+    """What the environments of `config` show and take, learned by making one of them."""
+    environments = Environments(config, 1)
+    environments.close()
+    return environments.spaces
+
+
 class Environments:
-    def __init__(self,c,n,num_threads=1):
-        self.v=AtariVectorEnv(c.game.lower(),n,num_threads=num_threads,max_num_frames_per_episode=c.frame_cap,repeat_action_probability=c.sticky_actions or 0.0,stack_num=1,reward_clipping=False,life_loss_info=c.life_loss_terminates,use_fire_reset=c.fire_on_reset,noop_max=c.noop_max)
-        self.fin=np.ones(n,bool); self.ret=np.zeros(n,np.float32); self.len=np.zeros(n,np.int32)
-    def reset(self,seed):
-        o,i=self.v.reset(seed=seed%2**30)
-        return self._out(o,np.zeros(len(o)),np.zeros(len(o),bool),np.zeros(len(o),bool),i)
-    def _out(self,o,r,te,tr,i):
-        out=np.zeros(len(o),OUTCOME)
-        first=self.fin
-        self.ret[first]=0; self.len[first]=0
-        self.ret+=r; self.len+=~first
-        self.fin=tr|(te&(i["lives"]==0))
-        out["reward"]=r;out["terminated"]=te;out["truncated"]=tr;out["first"]=first;out["finished"]=self.fin
-        out["episode_return"]=self.ret;out["episode_length"]=self.len
-        return Step(o[:,0],out)
-    def step(self,a):
-        return self._out(*self.v.step(a))
-    def close(self): self.v.close()
+    """`num_envs` environments that step together, for one thread.
+
+    The frames and outcomes that it returns are new arrays at each call: they stay as they are.
+    """
+
+    def __init__(self, config: EnvironmentConfig, num_envs: int, num_threads: int = 1) -> None:
+        """`num_threads` emulate Atari games; other environments step in the caller's thread."""
+        _check(num_envs >= 1, f"num_envs {num_envs} < 1: nothing would be played")
+        _check(num_threads >= 1, f"num_threads {num_threads} < 1: nothing would step")
+        self.num_envs = num_envs
+        self._game = check(config)
+        self._vector = _make_vector(config, self._game, num_envs, num_threads)
+        action = self._vector.single_action_space
+        self.spaces = _fit(config, self._game, self._vector.single_observation_space, action)
+        self._first_action = int(action.start)
+        self._watches_lives = self._game.is_atari and config.life_loss_terminates
+        self._clear()
+
+    def _clear(self) -> None:
+        self._lives = np.zeros(self.num_envs, np.int32)
+        self._returns = np.zeros(self.num_envs, np.float64)
+        self._lengths_steps = np.zeros(self.num_envs, np.int32)
+        self._finished = np.ones(self.num_envs, np.bool_)  # so that what comes next is a first
+
+    def reset(self, seed: int) -> Step:
+        """Begin a game everywhere; the same `seed` (>= 0) begins the same games."""
+        words = np.random.SeedSequence(seed).generate_state(self.num_envs) & 0x7FFFFFFF
+        seeds = words.astype(np.int64) if self._game.is_atari else words.tolist()
+        frames, info = self._vector.reset(seed=seeds)
+        self._clear()
+        nothing = np.zeros(self.num_envs, np.bool_)
+        return self._outcome(frames, np.zeros(self.num_envs), nothing, nothing, info)
+
+    def step(self, actions: np.ndarray) -> Step:
+        """Take `actions`, int32 [n]. Where the last step `finished`, a game begins instead."""
+        if actions.view(np.uint32).max() >= self.spaces.num_actions:  # negative ones are huge
+            rule = f"outside 0..{self.spaces.num_actions - 1}"
+            raise ValueError(f"actions {actions.tolist()} {rule}: the emulator would hang")
+        if self._first_action:
+            actions = actions + self._first_action
+        return self._outcome(*self._vector.step(actions))
+
+    def _outcome(
+        self,
+        frames: np.ndarray,
+        rewards: np.ndarray,
+        terminated: np.ndarray,
+        truncated: np.ndarray,
+        info: dict[str, Any],
+    ) -> Step:
+        """Both back ends' answer as a Step, with the counts of whole games."""
+        first, finished = self._finished, terminated | truncated
+        self._lengths_steps += 1
+        self._lengths_steps[first] = 0
+        self._returns += rewards
+        self._returns[first] = 0
+        outcomes = np.zeros(self.num_envs, OUTCOME)
+        outcomes["reward"] = np.where(first, 0, rewards)
+        outcomes["first"] = first
+        if self._watches_lives:
+            terminated = terminated | self._lost_life(info["lives"], first)
+        outcomes["terminated"] = terminated
+        outcomes["truncated"] = truncated & ~terminated
+        if finished.any():
+            outcomes["finished"] = finished
+            outcomes["episode_return"][finished] = self._returns[finished]
+            outcomes["episode_length"][finished] = self._lengths_steps[finished]
+        self._finished = finished
+        return Step(self._newest(frames), outcomes)
+
+    def _lost_life(self, lives: np.ndarray, first: np.ndarray) -> np.ndarray:
+        """Where a life was lost and the game goes on: the last one is the emulator's to tell."""
+        lost = (lives < self._lives) & (lives > 0) & ~first
+        self._lives = lives
+        return lost
+
+    def _newest(self, frames: np.ndarray) -> np.ndarray:
+        if self._game.is_atari:
+            return frames[:, 0]  # the vector's stack of one
+        return frames.astype(self.spaces.dtype, copy=False)
+
+    def close(self) -> None:
+        """Free the environments and the emulator's threads."""
+        self._vector.close()
+        self._vector = None

@@ -46,6 +46,7 @@ def _train(arguments: list[str]) -> int:
         if stop.code:
             _complain(_one_line(wanted.getvalue()), 2)
         return 2 if stop.code else 0
+    import ga3c.backend  # noqa: F401  first: it keeps the framework's greetings from the terminal
     from agents.environments import check
     from ga3c.service import RunFailed
     from ga3c.training import train

@@ -3,15 +3,14 @@
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import tyro
 
 from agents.environments import EnvironmentConfig
-from ga3c.algorithms.a3c import A3CConfig
-from ga3c.model import OptimizerConfig
-from ga3c.networks import NetworkConfig
 from ga3c.scheduler import Counts, SchedulerConfig
+
+NetworkName = Literal["auto", "small", "large-4", "large-3", "large-2", "large-1", "nature", "mlp"]
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -114,6 +113,84 @@ def _check_queue(name: str, capacity: int, smallest: int, largest: int) -> None:
 
 
 @dataclass(frozen=True)
+class A3CConfig:
+    """Advantage actor-critic (Mnih et al. 2016; Babaeizadeh et al. 2017)."""
+
+    t_max: int = 20
+    """Steps in a segment: the longest n-step return."""
+    discount: float = 0.99
+    """Discount per step (gamma)."""
+    reward_clip: float = 1.0
+    """Rewards are clipped to [-x, x] for learning; 0 leaves them as they are."""
+    entropy_weight: float = 0.01
+    """Weight of the policy's entropy in the loss (beta) at the start."""
+    entropy_weight_end: float = 0.01
+    """The same at the end of the schedule."""
+    value_weight: float = 0.5
+    """Weight of the squared error of the value in the loss."""
+    trace_decay: float = 1.0
+    """Lambda of the returns: 1 is the paper's n-step return, below it GAE's mixture."""
+    correction: Literal["none", "vtrace"] = "vtrace"
+    """Correction of policy lag: none (the paper) or V-trace (Espeholt et al. 2018)."""
+    normalize_advantages: bool = True
+    """Give each batch's advantages mean 0 and deviation 1, as PPO does (Schulman et al. 2017)."""
+    log_epsilon: float = 1e-6
+    """Added to probabilities within logarithms (GA3C, section 5.4)."""
+
+    def __post_init__(self) -> None:
+        if self.t_max < 1:
+            raise ValueError(f"t_max {self.t_max}: must be at least 1, or nothing is learned")
+        for name in ("discount", "trace_decay"):
+            value = getattr(self, name)
+            if not 0 <= value <= 1:
+                raise ValueError(f"{name} {value}: must be in [0, 1], or returns would diverge")
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """What lies between the observation and the heads."""
+
+    network: NetworkName = "auto"
+    """Torso: auto is small for pictures and mlp for vectors."""
+    padding: Literal["same", "valid"] = "valid"
+    """Edges of convolutions: same is the published code's, valid costs less."""
+    initializer: Literal["orthogonal", "fan-in"] = "orthogonal"
+    """First weights: fan-in is the published code's uniform distribution."""
+
+    def __post_init__(self) -> None:
+        if self.network not in get_args(NetworkName):
+            raise ValueError(
+                f"network {self.network!r}: must be one of {', '.join(get_args(NetworkName))}"
+            )
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """How gradients become steps."""
+
+    optimizer: Literal["rmsprop", "adam"] = "rmsprop"
+    """Optimizer: rmsprop is the paper's, not centred, epsilon within the root."""
+    learning_rate: float = 7e-4
+    """Step size at the start."""
+    learning_rate_end: float = 0.0
+    """Step size at the end of the schedule, reached linearly."""
+    schedule_steps: int = 10_000_000
+    """Environment steps over which schedules run; afterwards their end holds."""
+    rms_decay: float = 0.99
+    """RMSProp's decay of the mean square."""
+    optimizer_epsilon: float = 0.1
+    """Added to the mean square (rmsprop) or to its root (adam)."""
+    clip_norm: float = 40.0
+    """Largest global norm of a batch's summed gradient; 0 does not clip."""
+
+    def __post_init__(self) -> None:
+        if self.learning_rate <= 0:
+            raise ValueError(f"learning_rate {self.learning_rate}: must be above 0 to learn")
+        if self.schedule_steps < 1:
+            raise ValueError(f"schedule_steps {self.schedule_steps}: must be at least 1")
+
+
+@dataclass(frozen=True)
 class RunConfig:
     """When a run ends, and what it leaves."""
 
@@ -188,7 +265,7 @@ PRESETS: dict[str, TrainConfig] = {
             training_batch_max=40,
             training_queue=500,
         ),
-        a3c=A3CConfig(t_max=5, correction="none"),
+        a3c=A3CConfig(t_max=5, correction="none", normalize_advantages=False),
         network=NetworkConfig(network="auto", padding="same", initializer="fan-in"),
         optimizer=OptimizerConfig(
             learning_rate=3e-4, learning_rate_end=3e-4, optimizer_epsilon=0.1, clip_norm=0.0

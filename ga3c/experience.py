@@ -85,7 +85,7 @@ class DeviceExperience:
         return self._ring.gather(name, rows)
 
     def stacks(self, lanes: Tensor, slots: Tensor, ages: Tensor) -> Tensor:
-        """Observations of int32 lanes, slots and ages, [k, *observation_shape] with k their count."""
+        """Observations [k, *observation_shape] of k int32 lanes, slots and ages."""
         shape = (-1, *self.ring.observation_shape)
         rows = self.ring.stack_rows(lanes, slots, ages, backend.minimum)
         if self.ring.stack == 1:
@@ -137,8 +137,8 @@ class Lanes:
     """Which slot of its ring each lane fills next, and which segments await training.
 
     Segment k of a lane holds its steps k T .. (k + 1) T. At most `pending` segments of a lane
-    await training, the one being filled among them; the ring has room for those and the older frames of
-    the first stack: pending * T + T + stack slots. `admit` waits where a step would overwrite
+    await training, the one being filled among them; the ring has room for those and the older
+    frames of the first stack: pending * T + stack slots. `admit` waits where a step would overwrite
     one of them: this is what bounds policy lag. Safe for several predictors and trainers, as
     each lane is with one predictor at a time.
     """

@@ -5,8 +5,7 @@ Updates are made one at a time; predictions run beside them and see weights as t
 """
 
 import threading
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -14,42 +13,8 @@ import numpy as np
 from agents.environments import Spaces
 from ga3c import backend
 from ga3c.algorithms.a3c import A3C, Segments
+from ga3c.config import NetworkConfig, OptimizerConfig
 from ga3c.experience import Arrivals, DeviceExperience, HostExperience, RingShape
-from ga3c.networks import NetworkConfig
-
-
-@dataclass(frozen=True)
-class OptimizerConfig:
-    """How gradients become steps."""
-
-    optimizer: Literal["rmsprop", "adam"] = "rmsprop"
-    """Optimizer: rmsprop is the paper's, not centred, epsilon within the root."""
-    learning_rate: float = 7e-4
-    """Step size at the start."""
-    learning_rate_end: float = 0.0
-    """Step size at the end of the schedule, reached linearly."""
-    schedule_steps: int = 10_000_000
-    """Environment steps over which schedules run; afterwards their end holds."""
-    rms_decay: float = 0.99
-    """RMSProp's decay of the mean square."""
-    optimizer_epsilon: float = 0.1
-    """Added to the mean square (rmsprop) or to its root (adam)."""
-    clip_norm: float = 40.0
-    """Largest global norm of a batch's summed gradient; 0 does not clip."""
-
-    def __post_init__(self) -> None:
-        if self.learning_rate <= 0:
-            raise ValueError(f"learning_rate {self.learning_rate}: must be above 0 to learn")
-        if self.schedule_steps < 1:
-            raise ValueError(f"schedule_steps {self.schedule_steps}: must be at least 1")
-
-    def build(self) -> keras.optimizers.Optimizer:
-        """The Keras optimizer."""
-        if self.optimizer == "adam":
-            return keras.optimizers.Adam(self.learning_rate, epsilon=self.optimizer_epsilon)
-        return keras.optimizers.RMSprop(
-            self.learning_rate, rho=self.rms_decay, epsilon=self.optimizer_epsilon
-        )
 
 
 class Learned(NamedTuple):
@@ -57,6 +22,15 @@ class Learned(NamedTuple):
 
     update: int  # updates done, this one included
     means: dict[str, float]  # over the batch's steps
+
+
+def build_optimizer(config: OptimizerConfig) -> keras.optimizers.Optimizer:
+    """The Keras optimizer of `config`."""
+    if config.optimizer == "adam":
+        return keras.optimizers.Adam(config.learning_rate, epsilon=config.optimizer_epsilon)
+    return keras.optimizers.RMSprop(
+        config.learning_rate, rho=config.rms_decay, epsilon=config.optimizer_epsilon
+    )
 
 
 def schedule(start: float, end: float, progress: float) -> float:
@@ -94,7 +68,7 @@ class Model:
         self.network = algorithm.network(
             network, ring.observation_shape, ring.dtype, spaces.is_picture
         )
-        self._optimizer = optimizer.build()
+        self._optimizer = build_optimizer(optimizer)
         self._optimizer.build(self.network.trainable_variables)
         self._trace()
 
@@ -162,7 +136,7 @@ class Model:
                 variable.assign(weights[variable.path])
 
     def _segments(self, lanes: Any, slots: Any) -> Segments:
-        """Gather B segments: numpy from the host's ring, tensors (while tracing) from the device's."""
+        """Gather B segments: arrays from the host's ring, tensors from the device's (traced)."""
         experience = self.experience
         rows = experience.ring.rows(lanes[:, None], slots)
         before, after = rows[:, :-1], rows[:, 1:]

@@ -3,18 +3,18 @@
 | name | layers | source |
 | --- | --- | --- |
 | small | conv 16 8x8/4, conv 32 4x4/2, dense 256 | GA3C and A3C, section 5 |
-| large-S | conv 32 8x8/S, conv 32 4x4/2, conv 64 4x4/2, dense 256; S in 4, 3, 2, 1 | GA3C, Table 2 |
+| large-S | conv 32 8x8/S, conv 32 4x4/2, conv 64 4x4/2, dense 256 | GA3C, Table 2 (S: 4 to 1) |
 | nature | conv 32 8x8/4, conv 64 4x4/2, conv 64 3x3/1, dense 512 | Mnih et al. 2015 |
 | mlp | dense 64, dense 64, tanh | for vectors |
 """
 
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any
 
 import keras
 
+from ga3c.config import NetworkConfig
+
 Tensor = Any
-NetworkName = Literal["auto", "small", "large-4", "large-3", "large-2", "large-1", "nature", "mlp"]
 Conv = tuple[int, int, int]  # filters, size, stride
 
 _CONVS: dict[str, tuple[list[Conv], int]] = {
@@ -25,24 +25,6 @@ _CONVS: dict[str, tuple[list[Conv], int]] = {
         for stride in (4, 3, 2, 1)
     },
 }
-
-
-@dataclass(frozen=True)
-class NetworkConfig:
-    """What lies between the observation and the heads."""
-
-    network: NetworkName = "auto"
-    """Torso: auto is small for pictures and mlp for vectors."""
-    padding: Literal["same", "valid"] = "valid"
-    """Edges of convolutions: same is the published code's, valid costs less."""
-    initializer: Literal["orthogonal", "fan-in"] = "orthogonal"
-    """First weights: fan-in is the published code's uniform distribution."""
-
-    def __post_init__(self) -> None:
-        if self.network not in get_args(NetworkName):
-            raise ValueError(
-                f"network {self.network!r}: must be one of {', '.join(get_args(NetworkName))}"
-            )
 
 
 def initializer(config: NetworkConfig, gain: float) -> keras.initializers.Initializer:

@@ -5,47 +5,15 @@ and the rewards r_1 .. r_T, discounts d_1 .. d_T that answered them (`d = 0 if t
 gamma`). `first_t` marks a reset's frame: no action led there, so the step before it is void.
 """
 
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import keras
 from keras import ops
 
-from ga3c.networks import NetworkConfig, initializer, torso
+from ga3c.config import A3CConfig, NetworkConfig
+from ga3c.networks import initializer, torso
 
 Tensor = Any
-
-
-@dataclass(frozen=True)
-class A3CConfig:
-    """Advantage actor-critic (Mnih et al. 2016; Babaeizadeh et al. 2017)."""
-
-    t_max: int = 20
-    """Steps in a segment: the longest n-step return."""
-    discount: float = 0.99
-    """Discount per step (gamma)."""
-    reward_clip: float = 1.0
-    """Rewards are clipped to [-x, x] for learning; 0 leaves them as they are."""
-    entropy_weight: float = 0.01
-    """Weight of the policy's entropy in the loss (beta) at the start."""
-    entropy_weight_end: float = 0.01
-    """The same at the end of the schedule."""
-    value_weight: float = 0.5
-    """Weight of the squared error of the value in the loss."""
-    trace_decay: float = 1.0
-    """Lambda of the returns: 1 is the paper's n-step return, below it GAE's mixture."""
-    correction: Literal["none", "vtrace"] = "vtrace"
-    """Correction of policy lag: none (the paper) or V-trace (Espeholt et al. 2018)."""
-    log_epsilon: float = 1e-6
-    """Added to probabilities within logarithms (GA3C, section 5.4)."""
-
-    def __post_init__(self) -> None:
-        if self.t_max < 1:
-            raise ValueError(f"t_max {self.t_max}: must be at least 1, or nothing is learned")
-        for name in ("discount", "trace_decay"):
-            value = getattr(self, name)
-            if not 0 <= value <= 1:
-                raise ValueError(f"{name} {value}: must be in [0, 1], or returns would diverge")
 
 
 class Segments(NamedTuple):
@@ -69,7 +37,8 @@ def lambda_returns(
 ) -> tuple[Tensor, Tensor]:
     """Targets of the values and advantages of the actions.
 
-    With rho_t = c_t / lambda = min(1, ratios_t) and delta_t = rho_t (r_{t+1} + d_{t+1} v_{t+1} - v_t),
+    With rho_t = min(1, ratio_t), c_t = lambda rho_t and
+    delta_t = rho_t (r_{t+1} + d_{t+1} v_{t+1} - v_t),
 
         G_t = v_t + delta_t + d_{t+1} c_t (G_{t+1} - v_{t+1}),    G_T = v_T
         A_t = r_{t+1} + d_{t+1} (v_{t+1} + lambda (G_{t+1} - v_{t+1})) - v_t
@@ -101,6 +70,13 @@ def lambda_returns(
     return ops.stack(targets[::-1], axis=1), ops.stack(advantages[::-1], axis=1)
 
 
+def normalized(advantages: Tensor, valid: Tensor) -> Tensor:
+    """(A - mean) / deviation over the valid entries; 0 elsewhere. Both [B, T]."""
+    count = ops.maximum(ops.sum(valid), 1.0)
+    centred = (advantages - ops.sum(advantages * valid) / count) * valid
+    return centred / (ops.sqrt(ops.sum(ops.square(centred)) / count) + 1e-8)
+
+
 def policy_gradient_loss(
     probs: Tensor, actions: Tensor, advantages: Tensor, log_epsilon: float
 ) -> Tensor:
@@ -120,7 +96,7 @@ def entropies(probs: Tensor, log_epsilon: float) -> Tensor:
 class A3C:
     """What the model asks of an algorithm: a network, actions, and a loss."""
 
-    columns = {"action": ((), "int32"), "log_prob": ((), "float32")}
+    columns: ClassVar = {"action": ((), "int32"), "log_prob": ((), "float32")}
     """What acting adds to a step's record: name, shape, dtype."""
 
     def __init__(self, config: A3CConfig, num_actions: int) -> None:
@@ -134,12 +110,15 @@ class A3C:
         observation = keras.Input(shape, dtype=dtype)
         features = torso(config, observation, is_picture)
         logits = keras.layers.Dense(
-            self._num_actions, kernel_initializer=initializer(config, 0.01), name="policy"
+            self._num_actions,
+            kernel_initializer=initializer(config, 0.01),
+            dtype="float32",
+            name="policy",
         )(features)
-        value = keras.layers.Dense(1, kernel_initializer=initializer(config, 1.0), name="value")(
-            features
-        )
-        return keras.Model(observation, [logits, keras.layers.Reshape(())(value)])
+        value = keras.layers.Dense(
+            1, kernel_initializer=initializer(config, 1.0), dtype="float32", name="value"
+        )(features)
+        return keras.Model(observation, [logits, keras.layers.Reshape((), dtype="float32")(value)])
 
     def act(self, network: keras.Model, observations: Tensor, noise: Tensor) -> dict[str, Tensor]:
         """Sampled actions (Gumbel's maximum) and their log-probabilities.
@@ -178,6 +157,8 @@ class A3C:
             ratios,
             config.trace_decay,
         )
+        if config.normalize_advantages:
+            advantages = normalized(advantages, valid)
         advantages = ops.reshape(advantages * ops.minimum(ratios, 1.0), (-1,))
         policy = policy_gradient_loss(probs, actions, advantages, config.log_epsilon)
         value = ops.sum(valid * ops.square(targets - values[:, :-1]))

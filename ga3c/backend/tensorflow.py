@@ -5,11 +5,37 @@ only call what `compiled` returned.
 """
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
+
+NOISE = ("WARNING: All log messages before absl", "oneDNN custom operations", "cpu_feature_guard")
+
+
+@contextlib.contextmanager
+def _without_noise() -> Iterator[None]:
+    """Hold back what C++ says on standard error, and let through all but its greetings."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as said:
+        os.dup2(said.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            said.seek(0)
+            for line in said.read().decode(errors="replace").splitlines():
+                if not any(noise in line for noise in NOISE):
+                    print(line, file=sys.stderr)
+
+
+with _without_noise():
+    import tensorflow as tf
 
 Tensor = Any
 minimum, reshape, stack, shape = tf.minimum, tf.reshape, tf.stack, tf.shape
@@ -21,6 +47,8 @@ def configure(intra_op_threads: int, seed: int) -> None:
     tf.keras.utils.set_random_seed(seed)
     with contextlib.suppress(RuntimeError):  # TensorFlow runs already: its threads are set
         tf.config.threading.set_intra_op_parallelism_threads(intra_op_threads)
+    with _without_noise():
+        tf.config.list_logical_devices()  # starts the runtime
 
 
 class DeviceRing:

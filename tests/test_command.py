@@ -1,0 +1,326 @@
+"""The command as its users meet it: help, wrong input, limits, signals, and what is left behind."""
+
+import dataclasses
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ga3c.config import TrainConfig
+
+ROOT = Path(__file__).resolve().parents[1]
+MARK = "GA3C_TEST_MARK"  # in the environment of a command and of all that it starts
+LIGHT = ["--agents", "2", "--envs-per-agent", "4", "--max-agents", "2", "--training-batch-min"]
+LIGHT += ["20", "--training-batch-max", "80", "--progress-every-s", "0.5"]
+CORRIDOR = ["train", "--game", "tests.tiny:Corridor-v0", *LIGHT]
+STOP_S = 10.0  # a signal ends a run within this
+BEGIN_S = 60.0  # a run has begun within this, however busy the machine
+
+
+class Command:
+    """`python -m ga3c ARGUMENTS` in a session of its own, with its own places for files."""
+
+    def __init__(self, tmp_path: Path, arguments: list[str]) -> None:
+        self.runs, self.temporary = tmp_path / "runs", tmp_path / "tmp"
+        self.temporary.mkdir()
+        self.mark = uuid.uuid4().hex
+        self._out, self._err = tmp_path / "out", tmp_path / "err"
+        if arguments[:1] == ["train"] and "--runs-dir" not in arguments:
+            arguments = [*arguments, "--runs-dir", str(self.runs)]
+        with open(self._out, "wb") as out, open(self._err, "wb") as err:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "ga3c", *arguments],
+                cwd=ROOT,
+                env={**os.environ, "TMPDIR": str(self.temporary), MARK: self.mark},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+
+    @property
+    def out(self) -> str:
+        return self._out.read_text()
+
+    @property
+    def err(self) -> str:
+        return self._err.read_text()
+
+    def wait(self, timeout_s: float) -> int:
+        return self.process.wait(timeout_s)
+
+    def until(self, holds: Callable[[], bool], timeout_s: float = BEGIN_S) -> None:
+        """Wait for `holds` while the command runs."""
+        wait_for(lambda: self.process.poll() is not None or holds(), timeout_s)
+        assert self.process.poll() is None, f"exited {self.process.returncode}: {self.err}"
+
+    def until_steps_are_made(self) -> None:
+        self.until(lambda: any(f"NA {n}]" in self.out for n in (1, 2)) and self.steps() > 0)
+
+    def steps(self) -> int:
+        """Of the newest progress line."""
+        lines = [line for line in self.out.splitlines() if line.startswith("[Time")]
+        return int(lines[-1].split("Steps ")[1].split("]")[0].replace(",", "")) if lines else 0
+
+    def interrupt(self) -> None:
+        """As a terminal does for Ctrl-C."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def survivors(self) -> list[psutil.Process]:
+        """Processes that the command started, wherever they hang now, and itself."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                alive = process.status() != psutil.STATUS_ZOMBIE
+                if alive and process.environ().get(MARK) == self.mark:
+                    found.append(process)
+            except psutil.Error:
+                continue
+        return found
+
+    def agents(self) -> list[psutil.Process]:
+        return [p for p in self.survivors() if p.pid != self.process.pid]
+
+    def leftovers(self) -> list[str]:
+        """The service's own files outside the run directory."""
+        return [path.name for path in self.temporary.glob("ga3c-*")]
+
+    def kill_all(self) -> None:
+        for process in self.survivors():
+            process.kill()
+        self.process.wait(STOP_S)
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Iterator[Callable[..., Command]]:
+    started: list[Command] = []
+
+    def start(*arguments: str) -> Command:
+        started.append(Command(tmp_path, list(arguments)))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.kill_all()
+
+
+def wait_for(holds: Callable[[], bool], timeout_s: float) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline_s, f"not within {timeout_s} s"
+        time.sleep(0.02)
+
+
+def settings(kind: type) -> Iterator[str]:
+    """The name of every setting in a configuration and its parts."""
+    for each in dataclasses.fields(kind):
+        if dataclasses.is_dataclass(each.type):
+            assert isinstance(each.type, type)
+            yield from settings(each.type)
+        else:
+            yield each.name
+
+
+def assert_nothing_is_left(run: Command) -> None:
+    assert run.survivors() == []
+    assert run.leftovers() == []
+
+
+def test_help_names_every_setting(command):
+    run = command("train", "--help")
+    assert run.wait(BEGIN_S) == 0
+    names = list(settings(TrainConfig))
+    assert len(names) > 50
+    missing = [n for n in names if f"--{n.replace('_', '-')}" not in run.out.replace("no-", "")]
+    assert missing == []
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], []])
+def test_usage_names_the_command_train(command, arguments):
+    run = command(*arguments)
+    assert run.wait(BEGIN_S) == (0 if arguments else 2)
+    assert "ga3c train" in run.out
+
+
+WRONG: dict[str, tuple[list[str], list[str]]] = {  # arguments, and words that must be in the line
+    "unknown command": (["play"], ["play", "train"]),
+    "misspelt game": (["train", "--game", "Pogn"], ["Pogn", "Pong"]),
+    "unknown module": (["train", "--game", "nowhere:Corridor-v0"], ["nowhere"]),
+    "no agents": (["train", "--agents", "0"], ["agents 0"]),
+    "more agents than the most": (["train", "--agents", "3", "--max-agents", "2"], ["agents 3"]),
+    "queue below batch": (
+        ["train", "--training-queue", "100", "--training-batch-max", "160"],
+        ["100", "160"],
+    ),
+    "smallest batch above largest": (["train", "--training-batch-min", "200"], ["200", "160"]),
+    "unknown setting": (["train", "--agnets", "2"], ["agnets"]),
+    "unknown preset": (["train", "--preset", "fastest"], ["fastest"]),
+    "no number": (["train", "--seconds", "soon"], ["seconds", "soon"]),
+    "not a number": (["train", "--seconds", "nan"], ["seconds", "nan"]),
+    "learning rate that is no number": (["train", "--learning-rate", "nan"], ["learning_rate"]),
+    "no seconds": (["train", "--seconds", "0"], ["seconds 0"]),
+    "negative seed": (["train", "--seed", "-1"], ["seed -1"]),
+    "continuous actions": (["train", "--game", "Pendulum-v1"], ["Pendulum-v1", "Discrete"]),
+    "network for pictures": (
+        ["train", "--game", "CartPole-v1", "--network", "small"],
+        ["small", "vectors"],
+    ),
+    "picture too small": (["train", "--game", "Pong", "--frame-size", "12"], ["12"]),
+    "segment above batch": (["train", "--t-max", "200"], ["t_max 200", "160"]),
+    "run that exists": (["train", "--game", "CartPole-v1", "--name", "."], ["runs"]),
+    "place for runs that is a file": (
+        ["train", "--game", "CartPole-v1", "--runs-dir", str(ROOT / "setup.cfg")],
+        ["setup.cfg"],
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", WRONG)
+def test_wrong_input_is_one_line_and_starts_nothing(command, tmp_path, fault):
+    arguments, words = WRONG[fault]
+    (tmp_path / "runs").mkdir()
+    run = command(*arguments)
+    assert run.wait(BEGIN_S) == 2, run.err
+    lines = run.err.splitlines()
+    assert len(lines) == 1, run.err
+    assert lines[0].startswith("ga3c: ")
+    assert all(word in lines[0] for word in words), lines[0]
+    assert run.out == ""
+    assert list(run.runs.iterdir()) == []
+    assert_nothing_is_left(run)
+
+
+def test_steps_end_a_run_with_its_figures_as_json(command):
+    run = command(*CORRIDOR, "--steps", "2000", "--json", "--seed", "3", "--name", "mine")
+    assert run.wait(BEGIN_S) == 0, run.err
+    result = json.loads(run.out.splitlines()[-1])
+    assert result["steps"] >= 2000
+    assert result["trained_samples_per_s"] > 0
+    assert result["pps"] > 0
+    assert result["tps"] == result["trained_samples_per_s"]
+    assert result["policy_lag_mean"] >= 0
+    assert -1 <= result["score_mean_100"] <= 1
+    assert result["episodes"] > 0
+    assert 0 < result["seconds"] < BEGIN_S
+    assert [result[role] for role in ("agents", "predictors", "trainers")] == [2, 1, 1]
+    assert result["seed"] == 3
+    assert json.loads((run.runs / "mine" / "result.json").read_text()) == result
+    assert run.err == ""
+    assert_nothing_is_left(run)
+
+
+def test_seconds_end_a_run(command):
+    run = command(*CORRIDOR, "--seconds", "1.5")
+    assert run.wait(BEGIN_S) == 0, run.err
+    assert "1.5 seconds passed" in run.out
+    assert_nothing_is_left(run)
+
+
+def moments() -> list[tuple[str, float, bool]]:
+    """Ten random moments: signal, seconds, and whether from the run's beginning or before it."""
+    draw = random.Random(20).uniform
+    early = [(name, round(draw(0.0, 4.0), 2), False) for name in ("SIGINT", "SIGTERM") * 3]
+    return early + [(name, round(draw(0.0, 2.0), 2), True) for name in ("SIGINT", "SIGTERM") * 2]
+
+
+@pytest.mark.parametrize(("name", "delay_s", "begun"), moments())
+def test_a_signal_at_any_moment_ends_all_with_130(command, name, delay_s, begun):
+    run = command(*CORRIDOR, "--name", "mine")
+    maps = Path(f"/proc/{run.process.pid}/maps")
+    run.until(lambda: "numpy" in maps.read_text())  # Python's own start is over: we are in main
+    if begun:
+        run.until(lambda: "in " in run.out)
+    time.sleep(delay_s)
+    if name == "SIGINT":
+        run.interrupt()
+    else:
+        run.process.terminate()
+    assert run.wait(STOP_S) == 130, run.err
+    assert_nothing_is_left(run)
+    assert "Traceback" not in run.err
+    if begun or run.runs.exists():
+        result = json.loads((run.runs / "mine" / "result.json").read_text())
+        assert result["game"] == "tests.tiny:Corridor-v0"
+        assert (run.runs / "mine" / "weights.npz").exists()
+
+
+def test_agents_end_when_the_service_is_killed(command):
+    run = command(*CORRIDOR)
+    run.until(lambda: len(run.agents()) == 2)
+    run.process.kill()
+    run.wait(STOP_S)
+    wait_for(lambda: not run.survivors(), STOP_S)
+
+
+def test_a_killed_agent_is_replaced_and_the_run_says_so(command):
+    run = command(*CORRIDOR, "--json")
+    run.until_steps_are_made()
+    run.agents()[0].kill()
+    run.until(lambda: "was killed by signal 9" in run.err and "replaced by" in run.err)
+    steps = run.steps()
+    run.until(lambda: run.steps() > steps + 100)
+    run.interrupt()
+    assert run.wait(STOP_S) == 130
+    assert json.loads(run.out.splitlines()[-1])["agent_deaths"] == 1
+    assert len(run.err.splitlines()) == 1
+
+
+def test_agents_that_never_make_a_step_end_the_run_with_their_traceback(command):
+    run = command("train", "--game", "tests.tiny:Fallen-v0", *LIGHT)
+    assert run.wait(BEGIN_S) == 1
+    assert "the corridor has fallen in" in run.err
+    assert "RuntimeError" in run.err
+    assert_nothing_is_left(run)
+
+
+def test_frozen_agents_do_not_hold_up_the_end(command):
+    run = command(*CORRIDOR)
+    run.until_steps_are_made()
+    for agent in run.agents():
+        agent.suspend()
+    run.interrupt()
+    assert run.wait(STOP_S) == 130
+    assert_nothing_is_left(run)
+
+
+def test_a_second_interrupt_cuts_the_stop_short(command):
+    run = command(*CORRIDOR)
+    run.until_steps_are_made()
+    run.agents()[0].suspend()
+    run.interrupt()
+    time.sleep(1.0)
+    assert run.process.poll() is None, "the frozen agent was to hold up the stop"
+    run.interrupt()
+    assert run.wait(STOP_S / 3) == 130
+    assert_nothing_is_left(run)
+
+
+STUCK = """
+import sys, threading
+from ga3c.model import Model
+Model.learn = lambda *_: threading.Event().wait()
+from ga3c.__main__ import main
+sys.exit(main())
+"""
+
+
+def test_a_thread_that_never_returns_is_named_and_does_not_hold_up_the_end(tmp_path):
+    limits = ["--seconds", "2", "--runs-dir", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-c", STUCK, *CORRIDOR, *limits],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=BEGIN_S,
+    )
+    assert "did not end in time: trainers" in done.stderr
+    assert done.returncode == 1

@@ -1,0 +1,400 @@
+"""Environments: names, spaces, and the truth of every flag, on real games."""
+
+import importlib.util
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+from ale_py import roms
+from gymnasium.spaces import Box, Discrete
+from gymnasium.wrappers import AtariPreprocessing
+
+from agents.environments import (
+    EnvironmentConfig,
+    Environments,
+    UnfitRom,
+    UnfitSpaces,
+    UnknownGame,
+    check,
+    resolve,
+    spaces,
+)
+from agents.messages import Step
+
+
+class Counter(gymnasium.Env):
+    """Shows its step count as float64; the actions are 3 and 4, the reward is the action."""
+
+    observation_space = Box(-1, 99, (2,), np.float64)
+    action_space = Discrete(2, start=3)
+
+    def __init__(self, **options: object) -> None:
+        self.steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(2), {}
+
+    def step(self, action):
+        self.steps += 1
+        return np.full(2, self.steps, np.float64), float(action), self.steps == 5, False, {}
+
+
+class Picture(Counter):
+    """A small colour picture."""
+
+    observation_space = Box(0, 255, (8, 6, 3), np.uint8)
+
+
+class Scalar(Counter):
+    """One number without any dimension."""
+
+    observation_space = Box(0, 1, (), np.float32)
+
+
+for _class in (Counter, Picture, Scalar):
+    gymnasium.register(f"Test{_class.__name__}-v0", _class, max_episode_steps=7)
+gymnasium.register("Tetris-v0", Counter)  # also the name of an Atari game
+
+
+def play(
+    config: EnvironmentConfig, steps: int, num_envs: int = 1, seed: int = 0, actions_seed: int = 0
+) -> Iterator[Step]:
+    """Random actions; the first step is the reset's."""
+    environments = Environments(config, num_envs)
+    draw = np.random.default_rng(actions_seed)
+    yield environments.reset(seed)
+    for _ in range(steps):
+        size = environments.spaces.num_actions
+        yield environments.step(draw.integers(0, size, num_envs, dtype=np.int32))
+    environments.close()
+
+
+def flags(steps: list[Step], name: str, env: int = 0) -> np.ndarray:
+    """One outcome of one environment, over time."""
+    return np.array([step.outcomes[name][env] for step in steps])
+
+
+@pytest.mark.parametrize(
+    "name", ["Pong", "pong", "PONG", "ALE/Pong-v5", "PongNoFrameskip-v4", "Pong-v4", "Pong-v0"]
+)
+def test_every_spelling_of_pong_resolves(name):
+    assert resolve(name)[:2] == ("pong", True)
+
+
+@pytest.mark.parametrize(
+    "name", ["MsPacman", "ms_pacman", "ms-pacman", "ALE/MsPacman-v5", "MsPacmanNoFrameskip-v4"]
+)
+def test_every_spelling_of_ms_pacman_resolves(name):
+    assert resolve(name)[:2] == ("ms_pacman", True)
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "Blackjack-v1", "Tetris-v0"])
+def test_registered_gymnasium_ids_are_no_atari_games(name):
+    assert resolve(name)[:2] == (name, False)
+
+
+def test_module_prefix_is_imported_and_dropped(tmp_path, monkeypatch):
+    text = "import gymnasium\ngymnasium.register('Prefixed-v0', 'gymnasium.envs:CartPoleEnv')\n"
+    (tmp_path / "their_games.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert resolve("their_games:Prefixed-v0").name == "Prefixed-v0"
+
+
+@pytest.mark.parametrize(
+    "name,near",
+    [
+        ("Pnog", "Pong"),
+        ("ALE/Pnog-v5", "Pong"),
+        ("PongDeterministic-v4", "Pong"),
+        ("cartpole", "CartPole-v1"),
+        ("CartPole-v9", "CartPole-v1"),
+    ],
+)
+def test_unknown_name_suggests_the_nearest(name, near):
+    with pytest.raises(
+        UnknownGame, match=f"^unknown game '{name}': did you mean .*{near}"
+    ) as error:
+        check(EnvironmentConfig(name))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["", "ALE/", "a/b/c-v0", "zzzzzz", ":x", "combat"])
+def test_hopeless_name_says_what_is_known(name):
+    with pytest.raises(UnknownGame, match="Atari games by name"):
+        resolve(name)
+
+
+def test_missing_module_is_named():
+    with pytest.raises(UnknownGame, match="No module named 'nowhere'"):
+        resolve("nowhere:Game-v0")
+
+
+@pytest.mark.parametrize(
+    "name,probability", [("ALE/Pong-v5", 0.25), ("Pong", 0.0), ("PongNoFrameskip-v4", 0.0)]
+)
+def test_sticky_actions_default_to_what_the_name_says(name, probability):
+    assert resolve(name).sticky_actions == probability
+
+
+def test_sticky_actions_of_the_name_reach_the_emulator():
+    def last_frames(game: str, sticky: float | None) -> np.ndarray:
+        config = EnvironmentConfig(game, sticky_actions=sticky)
+        return [step.frames for step in play(config, 60)][-1]
+
+    by_name, asked = last_frames("ALE/Pong-v5", None), last_frames("Pong", 0.25)
+    np.testing.assert_array_equal(by_name, asked)
+    assert (by_name != last_frames("ALE/Pong-v5", 0.0)).any()
+
+
+@pytest.mark.parametrize("fault", ["missing", "damaged", "empty"])
+def test_unsound_rom_is_told_in_one_line_and_not_loaded(fault, tmp_path, monkeypatch):
+    rom = tmp_path / "pong.bin"
+    if fault != "missing":
+        shutil.copy(Path(roms.__file__).parent / "pong.bin", rom)
+        rom.write_bytes(rom.read_bytes()[:-1] if fault == "damaged" else b"")
+    monkeypatch.setenv("ALE_ROMS_DIR", str(tmp_path))
+    word = "missing" if fault == "missing" else "damaged"
+    with pytest.raises(UnfitRom, match=f"'pong' at {rom} is {word}") as error:
+        Environments(EnvironmentConfig("Pong"), 1)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "game,shape,dtype,num_actions,stack,is_picture",
+    [
+        ("Pong", (84, 84), "uint8", 6, 4, True),
+        ("CartPole-v1", (4,), "float32", 2, 1, False),
+        ("TestCounter-v0", (2,), "float32", 2, 1, False),
+        ("TestPicture-v0", (8, 6, 3), "uint8", 2, 1, True),
+    ],
+)
+def test_spaces(game, shape, dtype, num_actions, stack, is_picture):
+    found = spaces(EnvironmentConfig(game))
+    assert (found.shape, found.dtype, found.num_actions) == (shape, dtype, num_actions)
+    assert (found.stack, found.is_picture) == (stack, is_picture)
+
+
+def test_spaces_follow_the_configuration():
+    found = spaces(EnvironmentConfig("Pong", full_action_space=True, frame_size=42, stack=2))
+    assert (found.shape, found.num_actions, found.stack) == ((42, 42), 18, 2)
+
+
+@pytest.mark.parametrize(
+    "game,reason",
+    [
+        ("Pendulum-v1", "not Discrete"),
+        ("Blackjack-v1", "observations Tuple None are not a Box"),
+        ("FrozenLake-v1", "observations Discrete"),
+        ("TestScalar-v0", "of 1 to 4 dimensions"),
+    ],
+)
+def test_unfit_spaces_are_told_in_one_line(game, reason):
+    with pytest.raises(UnfitSpaces, match=f"^{game}: .*{reason}") as error:
+        spaces(EnvironmentConfig(game))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"action_repeat": 0},
+        {"sticky_actions": 1.0},
+        {"sticky_actions": -0.1},
+        {"sticky_actions": float("nan")},
+        {"noop_max": -1},
+        {"frame_cap": 3},
+        {"frame_size": 0},
+        {"stack": 0},
+    ],
+)
+def test_configuration_out_of_range_gives_value_and_consequence(values):
+    ((name, value),) = values.items()
+    with pytest.raises(ValueError, match=rf"^{name} {value} .*: \w+"):
+        EnvironmentConfig(**values)
+
+
+def test_no_environments_or_threads_are_refused():
+    with pytest.raises(ValueError, match="num_envs 0"):
+        Environments(EnvironmentConfig(), 0)
+    with pytest.raises(ValueError, match="num_threads 0"):
+        Environments(EnvironmentConfig(), 1, 0)
+
+
+@pytest.mark.parametrize("action", [-1, 6])
+def test_action_out_of_range_is_refused_before_the_emulator(action):
+    environments = Environments(EnvironmentConfig(), 2)
+    environments.reset(0)
+    with pytest.raises(ValueError, match=r"outside 0\.\.5"):
+        environments.step(np.array([0, action], np.int32))
+    environments.close()
+
+
+def test_lost_life_terminates_without_reset():
+    steps = list(play(EnvironmentConfig("Breakout"), 800))
+    lost = (flags(steps, "terminated") == 1) & (flags(steps, "finished") == 0)
+    assert lost.sum() >= 8  # two games of five lives, four of them lost before the end
+    assert not flags(steps, "first")[1:][lost[:-1]].any()
+
+
+def test_life_loss_terminates_false_terminates_at_game_over_only():
+    config = EnvironmentConfig("Breakout", life_loss_terminates=False)
+    steps = list(play(config, 800))
+    terminated = flags(steps, "terminated")
+    assert terminated.sum() >= 2
+    np.testing.assert_array_equal(terminated, flags(steps, "finished"))
+
+
+def test_life_loss_option_changes_nothing_but_terminated():
+    with_lives = list(play(EnvironmentConfig("Breakout"), 400))
+    without = list(play(EnvironmentConfig("Breakout", life_loss_terminates=False), 400))
+    for one, other in zip(with_lives, without, strict=True):
+        np.testing.assert_array_equal(one.frames, other.frames)
+        for name in ("reward", "first", "finished", "episode_return", "episode_length"):
+            np.testing.assert_array_equal(one.outcomes[name], other.outcomes[name])
+
+
+def test_episode_return_and_length_span_lost_lives():
+    steps = list(play(EnvironmentConfig("Breakout"), 800, num_envs=2))
+    for env in range(2):
+        rewards, first = flags(steps, "reward", env), flags(steps, "first", env)
+        ends = np.flatnonzero(flags(steps, "finished", env))
+        starts = np.flatnonzero(first)[: len(ends)]
+        assert len(ends) >= 2
+        for start, end in zip(starts, ends, strict=True):
+            outcome = steps[end].outcomes[env]
+            assert outcome["episode_return"] == rewards[start : end + 1].sum()
+            assert outcome["episode_length"] == end - start
+        unfinished = flags(steps, "finished", env) == 0
+        assert not flags(steps, "episode_return", env)[unfinished].any()
+    assert max(flags(steps, "episode_return")) > 0
+
+
+def test_rewards_are_not_clipped():
+    steps = play(EnvironmentConfig("MsPacman"), 150)
+    assert max(step.outcomes["reward"][0] for step in steps) >= 10
+
+
+@pytest.mark.parametrize("cap", [200, 201])
+def test_frame_cap_truncates_and_a_first_follows(cap):
+    steps = list(play(EnvironmentConfig("Pong", frame_cap=cap), 120))
+    length = -(-cap // 4)
+    assert list(np.flatnonzero(flags(steps, "truncated"))) == [length, 2 * length + 1]
+    np.testing.assert_array_equal(flags(steps, "truncated"), flags(steps, "finished"))
+    np.testing.assert_array_equal(flags(steps, "truncated")[:-1], flags(steps, "first")[1:])
+    assert not flags(steps, "terminated").any()
+    assert steps[length].outcomes["episode_length"][0] == length
+
+
+def test_life_lost_in_the_last_step_before_the_cap_still_finishes():
+    whole = list(play(EnvironmentConfig("Breakout"), 100))
+    lost = int(np.flatnonzero(flags(whole, "terminated"))[0])
+    cut = list(play(EnvironmentConfig("Breakout", frame_cap=4 * lost), lost + 1))
+    outcome = cut[lost].outcomes[0]
+    assert (outcome["terminated"], outcome["truncated"], outcome["finished"]) == (1, 0, 1)
+    assert outcome["episode_length"] == lost
+    assert cut[lost + 1].outcomes["first"][0] == 1
+
+
+def test_first_frames_carry_no_reward_and_ignore_the_action():
+    steps = list(play(EnvironmentConfig("Breakout"), 800, num_envs=3))
+    for env in range(3):
+        first = flags(steps, "first", env) == 1
+        assert first[0] and first.sum() >= 3
+        assert not flags(steps, "reward", env)[first].any()
+        np.testing.assert_array_equal(first[1:], flags(steps, "finished", env)[:-1] == 1)
+
+
+def test_equal_seeds_give_equal_streams_and_others_differ():
+    config = EnvironmentConfig("ALE/Breakout-v5")
+
+    def stream(seed: int) -> np.ndarray:
+        return np.stack([step.frames for step in play(config, 200, num_envs=2, seed=seed)])
+
+    one = stream(7)
+    np.testing.assert_array_equal(one, stream(7))
+    assert (one != stream(8)).any()
+    assert (one[:, 0] != one[:, 1]).any()
+
+
+def test_reset_begins_anew_in_the_middle_of_games():
+    environments = Environments(EnvironmentConfig("Breakout", frame_cap=400), 2)
+    begin = environments.reset(3)
+    for _ in range(30):
+        environments.step(np.array([1, 2], np.int32))
+    again = environments.reset(3)
+    np.testing.assert_array_equal(begin.frames, again.frames)
+    assert again.outcomes["first"].all()
+    for _ in range(100):
+        last = environments.step(np.zeros(2, np.int32))
+    assert list(last.outcomes["episode_length"]) == [100, 100]
+    environments.close()
+
+
+def test_returned_arrays_stay_as_they_are():
+    steps = play(EnvironmentConfig("Breakout"), 20)
+    held = next(steps)
+    frames, outcomes = held.frames.copy(), held.outcomes.copy()
+    list(steps)
+    np.testing.assert_array_equal(held.frames, frames)
+    assert (held.outcomes == outcomes).all()
+
+
+def test_cartpole_runs_as_float32():
+    steps = list(play(EnvironmentConfig("CartPole-v1"), 100, num_envs=3))
+    assert all(step.frames.shape == (3, 4) for step in steps)
+    assert all(step.frames.dtype == np.float32 for step in steps)
+    finished = flags(steps, "finished") == 1
+    assert finished.any()
+    np.testing.assert_array_equal(
+        flags(steps, "episode_return")[finished], flags(steps, "episode_length")[finished]
+    )
+
+
+def test_actions_that_start_elsewhere_are_shifted():
+    steps = list(play(EnvironmentConfig("TestCounter-v0"), 6))
+    assert set(flags(steps, "reward")[1:6]) == {3.0, 4.0}
+    assert list(flags(steps, "first")) == [1, 0, 0, 0, 0, 0, 1]
+    assert list(flags(steps, "terminated")) == [0, 0, 0, 0, 0, 1, 0]
+    assert steps[5].outcomes["episode_length"][0] == 5
+    assert [float(step.frames[0, 0]) for step in steps] == [0, 1, 2, 3, 4, 5, 0]
+
+
+def test_gymnasium_time_limit_truncates():
+    gymnasium.register("TestShort-v0", Counter, max_episode_steps=3)
+    steps = list(play(EnvironmentConfig("TestShort-v0"), 4))
+    assert list(flags(steps, "truncated")) == [0, 0, 0, 1, 0]
+    assert not flags(steps, "terminated").any()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("cv2") is None, reason="needs opencv")
+@pytest.mark.parametrize("game", ["Pong", "Breakout"])
+def test_frames_equal_gymnasium_preprocessing_bit_for_bit(game):
+    twin = AtariPreprocessing(
+        gymnasium.make(f"{game}NoFrameskip-v4"), noop_max=0, frame_skip=4, screen_size=84
+    )
+    frame, _ = twin.reset(seed=0)
+    assert isinstance(twin.action_space, Discrete)
+    num_actions = int(twin.action_space.n)
+    reward, over, ends = 0.0, False, 0
+    config = EnvironmentConfig(game, noop_max=0, fire_on_reset=False, sticky_actions=0.0)
+    steps = play(config, 1100, actions_seed=1)
+    np.testing.assert_array_equal(next(steps).frames[0], frame)
+    draw = np.random.default_rng(1)
+    for step in steps:
+        action = draw.integers(0, num_actions, 1, dtype=np.int32)[0]
+        if over:
+            (frame, _), reward, over = twin.reset(), 0.0, False
+        else:
+            frame, gained, terminated, truncated, _ = twin.step(action)
+            reward, over = float(gained), terminated or truncated
+        np.testing.assert_array_equal(step.frames[0], frame)
+        outcome = step.outcomes[0]
+        assert (outcome["reward"], outcome["finished"]) == (reward, over)
+        ends += over
+    assert ends >= 1
+    twin.close()

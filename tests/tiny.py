@@ -1,0 +1,129 @@
+"""Environments for tests: learned in seconds, or made to show what happened to every step.
+
+Ids are `tests.tiny:NAME`, which Gymnasium imports this module for, in every process.
+"""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+Observation = np.ndarray
+Info = dict[str, Any]
+
+CORRIDOR_LENGTH = 7
+CATCH_SIZE = 20  # the smallest picture that network `small` takes without padding
+
+
+class Corridor(gymnasium.Env[Observation, np.int64]):
+    """Walk right: +1 at the right end, -1 at the left one; both terminate.
+
+    A walk by chance scores 0 on average, the best policy 1. Registered with a time limit, which
+    truncates.
+    """
+
+    observation_space = spaces.Box(0.0, 1.0, (CORRIDOR_LENGTH,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self) -> None:
+        self._position = 0
+
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> Any:
+        super().reset(seed=seed)
+        self._position = CORRIDOR_LENGTH // 2
+        return self._see(), {}
+
+    def step(self, action: np.int64) -> Any:
+        self._position += 1 if action else -1
+        ended = self._position in (0, CORRIDOR_LENGTH - 1)
+        reward = 0.0 if not ended else 1.0 if self._position else -1.0
+        return self._see(), reward, ended, False, {}
+
+    def _see(self) -> Observation:
+        return np.eye(CORRIDOR_LENGTH, dtype=np.float32)[self._position]
+
+
+class Catch(gymnasium.Env[Observation, np.int64]):
+    """A picture: move the paddle under the falling ball. +1 caught, -1 missed; both terminate."""
+
+    observation_space = spaces.Box(0, 255, (CATCH_SIZE, CATCH_SIZE), np.uint8)
+    action_space = spaces.Discrete(3)
+
+    def __init__(self) -> None:
+        self._ball = self._paddle = self._height = 0
+
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> Any:
+        super().reset(seed=seed)
+        self._ball = int(self.np_random.integers(CATCH_SIZE // 2)) * 2
+        self._paddle = CATCH_SIZE // 2
+        self._height = 0
+        return self._see(), {}
+
+    def step(self, action: np.int64) -> Any:
+        self._paddle = min(max(self._paddle + 2 * (int(action) - 1), 0), CATCH_SIZE - 2)
+        self._height += 2
+        ended = self._height >= CATCH_SIZE - 2
+        reward = 0.0 if not ended else 1.0 if self._ball == self._paddle else -1.0
+        return self._see(), reward, ended, False, {}
+
+    def _see(self) -> Observation:
+        picture = np.zeros((CATCH_SIZE, CATCH_SIZE), np.uint8)
+        picture[-2:, self._paddle : self._paddle + 2] = 128
+        picture[self._height : self._height + 2, self._ball : self._ball + 2] = 255
+        return picture
+
+
+class Ledger(gymnasium.Env[Observation, np.int64]):
+    """Every observation is another one, and says where it belongs.
+
+    It is [number of the environment, episode, step, action before]; `ledger_reward` is the reward
+    of every step. Episodes are 1 to 12 steps long and end in `ledger_end`'s way.
+    """
+
+    observation_space = spaces.Box(0.0, 2.0**24, (4,), np.float32)
+    action_space = spaces.Discrete(3)
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._episode = self._step = 0
+
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> Any:
+        super().reset(seed=seed)
+        if not self._number:
+            self._number = int(self.np_random.integers(1, 2**24))
+        self._episode, self._step = self._episode + 1, 0
+        return self._see(0), {}
+
+    def step(self, action: np.int64) -> Any:
+        self._step += 1
+        terminated, truncated = ledger_end(self._number, self._episode, self._step)
+        reward = ledger_reward(self._step, int(action))
+        return self._see(int(action)), reward, terminated, truncated, {}
+
+    def _see(self, action: int) -> Observation:
+        return np.array([self._number, self._episode, self._step, action], np.float32)
+
+
+def ledger_reward(step: int, action: int) -> float:
+    """Of the action before the step's observation."""
+    return step / 16 + action / 4
+
+
+def ledger_end(number: int, episode: int, step: int) -> tuple[bool, bool]:
+    """Whether the step terminates and whether it truncates the episode."""
+    length = 1 + (number + 5 * episode) % 12
+    return step == length and episode % 2 == 0, step == length and episode % 2 == 1
+
+
+class Fallen(Corridor):
+    """Its first step raises: no agent ever makes one."""
+
+    def step(self, action: np.int64) -> Any:
+        raise RuntimeError("the corridor has fallen in")
+
+
+gymnasium.register("Corridor-v0", Corridor, max_episode_steps=20)
+gymnasium.register("Catch-v0", Catch, max_episode_steps=50)
+gymnasium.register("Ledger-v0", Ledger)
+gymnasium.register("Fallen-v0", Fallen)
