@@ -89,16 +89,28 @@ class Model:
             return np.asarray(self._act(index, arrivals.outcomes, frames, seed))
         rows = ring.rows(arrivals.lanes, arrivals.slots)
         self.experience.write(rows, _record(index, arrivals.outcomes, frames))
-        decision = self._act(self.experience.stacks(*index.T), seed)
-        decision = {name: np.asarray(value) for name, value in decision.items()}
+        decision = self.decide(self.experience.stacks(*index.T), seed)
         self.experience.write(rows, decision)
         return decision["action"]
+
+    def decide(self, observations: np.ndarray, seed: np.ndarray) -> dict[str, np.ndarray]:
+        """The algorithm's columns for observations [n, ...] in RAM; `seed` is int32 [2]."""
+        return {name: np.asarray(value) for name, value in self._act(observations, seed).items()}
 
     def learn(self, lanes: np.ndarray, slots: np.ndarray, progress: float) -> Learned:
         """One update from B segments, given by lanes [B] and slots [B, T + 1] int32.
 
         Args: progress: of the schedules, 0 at the start and 1 at the end.
         """
+        if self.experience.on_device:
+            return self._step([lanes, slots], progress)
+        return self.update(self._segments(lanes, slots), progress)
+
+    def update(self, segments: Segments, progress: float) -> Learned:
+        """One update from segments in RAM."""
+        return self._step(list(segments), progress)
+
+    def _step(self, inputs: list[np.ndarray], progress: float) -> Learned:
         config, optimizer = self._algorithm.config, self._optimizer_config
         rates = np.array(
             [
@@ -107,10 +119,6 @@ class Model:
             ],
             np.float32,
         )
-        if self.experience.on_device:
-            inputs = [lanes, slots]
-        else:
-            inputs = list(self._segments(lanes, slots))
         with self._learning:
             metrics = self._learn(*inputs, rates)
             self._updates += 1

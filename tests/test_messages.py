@@ -1,7 +1,6 @@
 """The codec: what goes in comes out, and whatever is damaged is refused with MessageError."""
 
 import json
-import math
 import struct
 from collections import Counter
 from collections.abc import Callable
@@ -35,7 +34,7 @@ from agents.messages import (
     encode_step,
 )
 from tests import damage
-from tests.damage import Damaged, damaged_messages, make_step, plain, whole_messages
+from tests.damage import damaged_messages, make_step, plain, whole_messages
 
 DTYPE = np.dtype("uint8")
 quietly = settings(max_examples=50, deadline=None, derandomize=True, database=None)

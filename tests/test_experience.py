@@ -1,0 +1,426 @@
+"""The ring: observations as they were seen, and nothing overwritten that is still to be trained."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import ale_py
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+
+from agents.environments import Spaces
+from ga3c import backend
+from ga3c.algorithms.a3c import A3C
+from ga3c.config import A3CConfig, NetworkConfig, OptimizerConfig
+from ga3c.experience import (
+    Arrivals,
+    DeviceExperience,
+    HostExperience,
+    Lanes,
+    RingShape,
+    Segment,
+)
+from ga3c.model import Learned, Model
+from tests.reference import Array, NaiveExperience, NaiveLane, NaiveStacker
+
+PLACES = pytest.mark.parametrize("on_device", [True, False], ids=["device", "host"])
+WAIT_S = 30.0  # far more than any wait here takes
+
+
+class Ring:
+    """An experience in either place, written and gathered as the model does it: compiled."""
+
+    def __init__(self, on_device: bool, shape: RingShape) -> None:
+        self._shape = shape
+        self._write: Any
+        self._stacks: Any
+        if on_device:
+            device = DeviceExperience(shape, {})
+            frame = ((None, int(np.prod(shape.shape))), shape.dtype)
+            index = ((None,), "int32")
+            self._write = backend.compiled(
+                lambda rows, frames: device.write(rows, {"frame": frames}), [index, frame]
+            )
+            self._stacks = backend.compiled(device.stacks, [index] * 3)
+        else:
+            host = HostExperience(shape, {})
+            self._write = lambda rows, frames: host.write(rows, {"frame": frames})
+            self._stacks = host.stacks
+
+    def write(self, lanes: Array, slots: Array, frames: Array) -> None:
+        self._write(self._shape.rows(lanes, slots), frames.reshape(len(frames), -1))
+
+    def stacks(self, lanes: Array, slots: Array, ages: Array) -> Array:
+        return np.asarray(self._stacks(lanes, slots, ages))
+
+
+class Arrived(NamedTuple):
+    """What came from some lanes at once."""
+
+    lanes: Array  # [n] int32
+    firsts: Array  # [n] bool
+    frames: Array  # [n, *shape]
+
+
+def random_frames(
+    rng: np.random.Generator, count: int, shape: tuple[int, ...], dtype: str
+) -> Array:
+    if dtype == "uint8":
+        return rng.integers(256, size=(count, *shape), dtype=np.uint8)
+    return rng.normal(size=(count, *shape)).astype(dtype)
+
+
+def interleaved(
+    rng: np.random.Generator, lanes: int, rounds: int, shape: tuple[int, ...], dtype: str
+) -> Iterator[Arrived]:
+    """Any lanes in any order; every lane's first frame is a reset's, and a fifth of the others."""
+    fresh = np.ones(lanes, bool)
+    for _ in range(rounds):
+        some = rng.permutation(lanes)[: rng.integers(1, lanes + 1)].astype(np.int32)
+        firsts = fresh[some] | (rng.random(len(some)) < 0.2)
+        fresh[some] = False
+        yield Arrived(some, firsts, random_frames(rng, len(some), shape, dtype))
+
+
+# Observations
+
+
+@PLACES
+@pytest.mark.parametrize(
+    ("shape", "dtype", "stack"),
+    [
+        ((6, 5), "uint8", 4),
+        ((6, 5), "uint8", 3),
+        ((6, 5), "float32", 4),
+        ((3,), "float32", 1),
+        ((3,), "float32", 2),
+        ((4, 3, 3), "uint8", 1),
+    ],
+)
+def test_stacks_are_the_naive_stackers_through_ends_and_wraps(
+    on_device: bool, shape: tuple[int, ...], dtype: str, stack: int
+) -> None:
+    rng = np.random.default_rng(stack)
+    book = Lanes(3, t_max=3, pending=2, stack=stack)
+    ring = Ring(on_device, RingShape(3, book.capacity, shape, dtype, stack))
+    naive = NaiveStacker(3, stack)
+    wraps = 0
+    for arrived in interleaved(rng, 3, 60, shape, dtype):
+        slots, ages = book.advance(arrived.lanes, arrived.firsts, version=0)
+        ring.write(arrived.lanes, slots, arrived.frames)
+        expected = [
+            naive.push(int(lane), frame, bool(first))
+            for lane, frame, first in zip(arrived.lanes, arrived.frames, arrived.firsts)
+        ]
+        found = ring.stacks(arrived.lanes, slots, ages)
+        assert found.dtype == np.dtype(dtype)
+        np.testing.assert_array_equal(found, expected)
+        wraps += int((slots == 0).sum()) if stack > 0 else 0
+    assert wraps > 6  # every lane's first, and some that came round
+
+
+@pytest.fixture(scope="module")
+def pong() -> list[list[tuple[Array, bool]]]:
+    """Gymnasium's own stacks over real Pong: per lane, observations [84, 84, 4] and resets."""
+    gymnasium.register_envs(ale_py)
+    return [pong_observations(seed, steps=110) for seed in range(2)]
+
+
+def pong_observations(seed: int, steps: int) -> list[tuple[Array, bool]]:
+    game = gymnasium.make("PongNoFrameskip-v4", max_episode_steps=120)  # frames
+    env = FrameStackObservation(AtariPreprocessing(game), 4, padding_type="reset")
+    env.action_space.seed(seed)
+    observations = []
+    ended = True
+    for _ in range(steps):
+        first = ended
+        if first:
+            observation, _ = env.reset(seed=seed + len(observations))
+        else:
+            observation, _, terminated, truncated, _ = env.step(env.action_space.sample())
+        ended = not first and (terminated or truncated)
+        observations.append((np.moveaxis(observation, 0, -1), first))
+    env.close()
+    return observations
+
+
+@PLACES
+def test_stacks_are_gymnasiums_over_real_pong(
+    on_device: bool, pong: list[list[tuple[Array, bool]]]
+) -> None:
+    """The ring is fed the newest frames only; the lanes take turns of uneven length."""
+    lanes = len(pong)
+    book = Lanes(lanes, t_max=5, pending=2, stack=4)
+    ring = Ring(on_device, RingShape(lanes, book.capacity, (84, 84), "uint8", 4))
+    rng = np.random.default_rng(0)
+    position = [0] * lanes
+    ages_of_slots = np.zeros((lanes, book.capacity), np.int32)
+    while min(position) < len(pong[0]):
+        turn = [i for i in range(lanes) if position[i] < len(pong[i]) and rng.random() < 0.7]
+        if not turn:
+            continue
+        observations = [pong[lane][position[lane]][0] for lane in turn]
+        firsts = np.array([pong[lane][position[lane]][1] for lane in turn])
+        some = np.array(turn, np.int32)
+        slots, ages = book.advance(some, firsts, version=0)
+        ages_of_slots[some, slots] = ages
+        ring.write(some, slots, np.stack([o[..., -1] for o in observations]))
+        np.testing.assert_array_equal(ring.stacks(some, slots, ages), observations)
+        for lane in turn:
+            position[lane] += 1
+        segments = book.complete(some)
+        for segment in segments:
+            after = book.slots([segment])[0]
+            same_lane = np.full(len(after), segment.lane, np.int32)
+            found = ring.stacks(same_lane, after, ages_of_slots[segment.lane, after])
+            seen = pong[segment.lane][segment.start : segment.start + len(after)]
+            np.testing.assert_array_equal(found, [observation for observation, _ in seen])
+        book.release(segments)
+    resets = [sum(first for _, first in lane) for lane in pong]
+    assert min(resets) >= 4  # several episodes ended
+    assert len(pong[0]) > 5 * book.capacity  # and the ring came round
+
+
+# The book about the ring
+
+
+class Waiting:
+    """Segments that were completed, released one by one in any order."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+        self._segments: list[Segment] = []
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def add(self, segments: list[Segment]) -> None:
+        self._segments += segments
+
+    def draw(self) -> list[Segment]:
+        """Some of them, at least one."""
+        count = int(self._rng.integers(1, len(self._segments) + 1))
+        drawn = self._rng.permutation(len(self._segments))[:count]
+        some = [self._segments[i] for i in drawn]
+        self._segments = [s for i, s in enumerate(self._segments) if i not in drawn]
+        return some
+
+
+@pytest.mark.parametrize(
+    ("t_max", "pending", "stack"), [(1, 2, 1), (1, 3, 4), (3, 2, 4), (4, 1, 1), (5, 3, 4), (2, 4, 2)]
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_admit_blocks_exactly_where_a_promised_record_would_be_overwritten(
+    t_max: int, pending: int, stack: int, seed: int
+) -> None:
+    """Against a model with explicit sets: a promise covers the first stack's older frames too."""
+    rng = np.random.default_rng([seed, t_max, pending, stack])
+    count = 4
+    book = Lanes(count, t_max, pending, stack)
+    naive = [NaiveLane(book.capacity, t_max, stack) for _ in range(count)]
+    waiting = Waiting(rng)
+    trained: list[list[int]] = [[] for _ in range(count)]
+    blocked = 0
+    for _ in range(400):
+        some = rng.permutation(count)[: rng.integers(1, count + 1)].astype(np.int32)
+        expected = all(naive[lane].may_advance() for lane in some)
+        assert book.admit(some, timeout_s=0.0) == expected
+        if not expected:
+            blocked += 1
+        else:
+            slots, _ = book.advance(some, rng.random(len(some)) < 0.1, version=0)
+            for lane, slot in zip(some, slots):
+                own = naive[lane]
+                assert slot == (own.step + 1) % book.capacity
+                assert own.would_overwrite() not in own.needed()
+                own.advance()
+            completed = book.complete(some)
+            waiting.add(completed)
+            for segment in completed:
+                naive[segment.lane].promise(segment.start)
+                trained[segment.lane] += range(segment.start, segment.start + t_max)
+            for own in naive:
+                assert own.needed() <= set(own.held.values())
+        if len(waiting) and rng.random() < 0.3:
+            released = waiting.draw()
+            book.release(released)
+            for segment in released:
+                del naive[segment.lane].promised[segment.start]
+    assert blocked > 10
+    for lane, own in enumerate(naive):  # every step with an answer is in exactly one segment
+        assert trained[lane] == list(range(own.step // t_max * t_max))
+        assert own.step > 3 * book.capacity
+
+
+def test_slots_of_a_segment_hold_its_steps() -> None:
+    book = Lanes(2, t_max=3, pending=2, stack=4)
+    assert book.capacity == 10
+    np.testing.assert_array_equal(
+        book.slots([Segment(0, 0), Segment(1, 9)]), [[0, 1, 2, 3], [9, 0, 1, 2]]
+    )
+    assert book.slots([Segment(0, 6)]).dtype == np.int32
+
+
+def test_next_segment_begins_with_the_last_observation_of_the_one_before() -> None:
+    book = Lanes(1, t_max=2, pending=2, stack=1)
+    lane = np.array([0])
+    starts = []
+    for step in range(7):
+        book.advance(lane, np.array([step == 0]), version=0)
+        completed = book.complete(lane)
+        starts += [segment.start for segment in completed]
+        book.release(completed)
+    assert starts == [0, 2, 4]
+
+
+def test_ages_count_from_the_reset_up_to_the_stack() -> None:
+    book = Lanes(1, t_max=5, pending=2, stack=4)
+    firsts = [True, False, False, False, False, True, False, True]
+    ages = [int(book.advance(np.array([0]), np.array([f]), 0)[1][0]) for f in firsts]
+    assert ages == [0, 1, 2, 3, 3, 0, 1, 0]
+
+
+def test_versions_are_those_of_the_weights_that_acted() -> None:
+    book = Lanes(2, t_max=2, pending=2, stack=1)
+    both = np.array([0, 1], np.int32)
+    for step in range(5):
+        book.advance(both[:1], np.array([step == 0]), version=10 + step)
+        book.advance(both[1:], np.array([step == 0]), version=20 + step)
+    slots = book.slots([Segment(0, 2), Segment(1, 2)])[:, :-1]
+    np.testing.assert_array_equal(book.versions(both, slots), [[12, 13], [22, 23]])
+
+
+def test_release_wakes_a_predictor_that_waits() -> None:
+    book = Lanes(1, t_max=1, pending=1, stack=1)
+    lane = np.array([0])
+    completed = []
+    for step in range(2):
+        assert book.admit(lane, timeout_s=0.0)
+        book.advance(lane, np.array([step == 0]), version=0)
+        completed += book.complete(lane)
+    assert not book.admit(lane, timeout_s=0.0)
+    answers = []
+    waiting = threading.Thread(target=lambda: answers.append(book.admit(lane, WAIT_S)))
+    waiting.start()
+    book.release(completed)
+    waiting.join(WAIT_S)
+    assert answers == [True]
+
+
+def test_blocked_lane_blocks_only_batches_that_it_is_in() -> None:
+    book = Lanes(2, t_max=1, pending=1, stack=1)
+    for step in range(2):
+        book.advance(np.array([0]), np.array([step == 0]), version=0)
+        book.complete(np.array([0]))
+    assert not book.admit(np.array([0, 1]), timeout_s=0.0)
+    assert book.admit(np.array([1]), timeout_s=0.0)
+
+
+# Through the model
+
+
+class Played:
+    """A model that has acted for three lanes for a while, and all that was seen and done."""
+
+    def __init__(self, on_device: bool, picture: bool, weights: dict[str, Array] | None) -> None:
+        spaces = Spaces((20, 20), "uint8", 3, 4) if picture else Spaces((3,), "float32", 3, 1)
+        self.t_max = 4
+        self.lanes = Lanes(3, self.t_max, pending=2, stack=spaces.stack)
+        ring = RingShape(3, self.lanes.capacity, spaces.shape, spaces.dtype, spaces.stack)
+        self.model = Model(
+            A3C(A3CConfig(t_max=self.t_max), 3),
+            NetworkConfig(),
+            OptimizerConfig(),
+            spaces,
+            ring,
+            on_device,
+            seed=1,
+        )
+        if weights is not None:
+            self.model.load_weights(weights)
+        self.seen = NaiveExperience(3, spaces.stack)
+        self.segments: list[Segment] = []  # the last that were completed, one of each lane
+        self.slots: list[list[int]] = [[], [], []]
+        rng = np.random.default_rng(0)
+        for arrived in interleaved(rng, 3, 40, spaces.shape, spaces.dtype):
+            self._act(arrived, rng)
+
+    def _act(self, arrived: Arrived, rng: np.random.Generator) -> None:
+        assert self.lanes.admit(arrived.lanes, timeout_s=0.0)
+        slots, ages = self.lanes.advance(arrived.lanes, arrived.firsts, version=0)
+        outcomes = np.stack(
+            [
+                rng.normal(size=len(slots)),
+                np.where(rng.random(len(slots)) < 0.2, 0.0, 0.99),
+                arrived.firsts,
+            ],
+            axis=1,
+        ).astype(np.float32)
+        for lane, frame, outcome in zip(arrived.lanes, arrived.frames, outcomes):
+            self.seen.see(int(lane), frame, outcome)
+        actions = self.model.act(Arrivals(arrived.lanes, slots, ages, outcomes, arrived.frames))
+        log_probs = self.recorded("log_prob", arrived.lanes, slots)
+        for lane, slot, action, log_prob in zip(arrived.lanes, slots, actions, log_probs):
+            self.seen.do(int(lane), int(action), float(log_prob))
+            self.slots[lane].append(int(slot))
+        completed = self.lanes.complete(arrived.lanes)
+        lanes = {segment.lane for segment in completed}
+        self.segments = [s for s in self.segments if s.lane not in lanes] + completed
+        self.lanes.release(completed)
+
+    def recorded(self, column: str, lanes: Array, slots: Array) -> Array:
+        experience = self.model.experience
+        return np.asarray(experience.gather(column, experience.ring.rows(lanes, slots)))
+
+    def learn(self) -> Learned:
+        lanes = np.array([segment.lane for segment in self.segments], np.int32)
+        return self.model.learn(lanes, self.lanes.slots(self.segments), progress=0.0)
+
+
+@PLACES
+@pytest.mark.parametrize("picture", [True, False], ids=["pictures", "vectors"])
+def test_act_records_action_and_log_probability_beside_the_outcome(
+    on_device: bool, picture: bool
+) -> None:
+    played = Played(on_device, picture, None)
+    for lane, slots in enumerate(played.slots):
+        last = slice(-played.lanes.capacity, None)  # what the ring still holds
+        held = np.array(slots[last])
+        observations = np.array(played.seen.observations[lane][last])
+        decisions = played.seen.decisions[lane][last]
+        outcomes = np.array(played.seen.outcomes[lane][last])
+        lanes = np.full(len(held), lane)
+        actions = played.recorded("action", lanes, held)
+        assert actions.dtype == np.int32
+        assert set(actions) <= {0, 1, 2}
+        np.testing.assert_array_equal(actions, [action for action, _ in decisions])
+        logits = np.asarray(played.model.network(observations)[0], np.float64)
+        expected = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+        np.testing.assert_allclose(
+            played.recorded("log_prob", lanes, held),
+            expected[np.arange(len(held)), actions],
+            rtol=1e-4,
+        )
+        for column, values in zip(("reward", "discount", "first"), outcomes.T):
+            np.testing.assert_array_equal(played.recorded(column, lanes, held), values)
+
+
+@pytest.mark.parametrize("picture", [True, False], ids=["pictures", "vectors"])
+def test_host_and_device_act_and_learn_alike(picture: bool) -> None:
+    device = Played(True, picture, None)
+    start = device.model.weights()
+    host = Played(False, picture, dict(zip(path_names(start), start.values())))
+    for lane in range(3):
+        device_decisions = np.array(device.seen.decisions[lane])
+        np.testing.assert_allclose(device_decisions, host.seen.decisions[lane], rtol=1e-5)
+    for _ in range(3):
+        one, other = device.learn(), host.learn()
+        assert one.update == other.update
+        assert one.means == pytest.approx(other.means, rel=1e-5, abs=1e-5)
+    for one_weight, other_weight, first in zip(
+        device.model.weights().values(), host.model.weights().values(), start.values()
+    ):
+        np.testing.assert_allclose(one_weight, other_weight, atol=1e-5)
+        assert not np.array_equal(one_weight, first)

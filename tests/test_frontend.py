@@ -1,0 +1,653 @@
+"""The frontend over real sockets: who is heard, what is queued, and where the answers go."""
+
+import contextlib
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import psutil
+import pytest
+import zmq
+from zmq.utils.monitor import recv_monitor_message
+
+from agents import messages
+from agents.environments import Spaces
+from agents.messages import Header, Hello, Kind, Step
+from ga3c.frontend import Frontend, Reply, Request
+from ga3c.metrics import Episode, Metrics
+from ga3c.queues import BatchQueue, Closed
+from tests.damage import (
+    ENVS,
+    GROUPS,
+    HELLO,
+    NUM_ACTIONS,
+    SHAPE,
+    Damaged,
+    damaged_messages,
+    make_step,
+    whole_messages,
+)
+
+LANES = 4 * GROUPS * ENVS
+LIMIT_S = 20.0  # for what must happen: long, since nothing waits for it in vain
+UNHEARD_MS = 100  # for what must not happen
+SPACES = Spaces(shape=SHAPE, dtype="uint8", num_actions=NUM_ACTIONS, stack=1)
+
+
+def wait_until(happened: Callable[[], object], limit_s: float = LIMIT_S) -> None:
+    deadline_s = time.monotonic() + limit_s
+    while not happened():
+        assert time.monotonic() < deadline_s, "it has not happened in time"
+        time.sleep(0.002)
+
+
+def lanes_of(index: int) -> np.ndarray:
+    """int32 [GROUPS, ENVS]: those of the agent in place `index`."""
+    first = index * GROUPS * ENVS
+    return np.arange(first, first + GROUPS * ENVS, dtype=np.int32).reshape(GROUPS, ENVS)
+
+
+class Answer(NamedTuple):
+    """What an agent received."""
+
+    kind: Kind
+    group: int
+    sequence: int
+    actions: list[int]
+
+
+class Agent:
+    """A DEALER socket that speaks as an agent does, or as none should."""
+
+    def __init__(self, context: zmq.Context, endpoint: str, identity: str | bytes) -> None:
+        self.socket = context.socket(zmq.DEALER)
+        name = identity.encode() if isinstance(identity, str) else identity
+        self.socket.setsockopt(zmq.IDENTITY, name)
+        self.socket.setsockopt(zmq.LINGER, 0)
+        self.socket.connect(endpoint)
+
+    def hello(self, hello: Hello = HELLO) -> None:
+        self.socket.send_multipart(messages.encode_hello(hello))
+
+    def step(
+        self,
+        group: int = 0,
+        sequence: int = 0,
+        step: Step | None = None,
+        envs: int = ENVS,
+        waited_s: float = 0.0,
+        stepped_s: float = 0.0,
+    ) -> Step:
+        step = step or make_step(seed=100 * group + sequence)
+        header = Header(Kind.STEP, group, envs, sequence, waited_s, stepped_s)
+        self.socket.send_multipart(messages.encode_step(header, step))
+        return step
+
+    def send(self, parts: list[bytes]) -> None:
+        self.socket.send_multipart(parts or [b""])
+
+    def hears(self, within_ms: int) -> bool:
+        return bool(self.socket.poll(within_ms))
+
+    def receive(self) -> Answer:
+        assert self.hears(int(1000 * LIMIT_S)), "no answer"
+        parts = self.socket.recv_multipart()
+        header = messages.decode_header(parts[0])
+        actions = (
+            messages.decode_actions(parts, NUM_ACTIONS).tolist()
+            if header.kind == Kind.ACTIONS
+            else []
+        )
+        return Answer(header.kind, header.group, header.sequence, actions)
+
+
+class Rig:
+    """A frontend, its queue and counters, and agents to speak to it."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.requests: BatchQueue[Request] = BatchQueue(LANES, 1, ENVS, 0.0)
+        self.metrics = Metrics()
+        self.frontend = Frontend(
+            endpoint, HELLO.token, SPACES, GROUPS, ENVS, self.requests, self.metrics
+        )
+        self.context = zmq.Context()
+        self.frontend.start()
+
+    def agent(self, identity: str | bytes) -> Agent:
+        """An agent that nobody expects."""
+        return Agent(self.context, self.frontend.endpoint, identity)
+
+    def welcome(self, identity: str, index: int = 0) -> Agent:
+        """An agent that is expected and has said hello."""
+        self.frontend.expect(identity, lanes_of(index))
+        agent = self.agent(identity)
+        agent.hello()
+        return agent
+
+    def take(self) -> Request:
+        """The next request."""
+        (request,) = self.requests.get(LIMIT_S)
+        return request
+
+    def answer(self, request: Request, actions: list[int] | None = None) -> None:
+        self.frontend.reply([Reply(request, np.array(actions or [0] * ENVS, np.int32))])
+
+    def rejected(self, reason: str) -> float:
+        return self.metrics.snapshot()[f"rejected:{reason}"]
+
+    def all_rejected(self) -> float:
+        counts = self.metrics.snapshot().counts
+        return sum(count for name, count in counts.items() if name.startswith("rejected:"))
+
+    def close(self) -> None:
+        self.context.destroy(linger=0)
+        assert self.frontend.stop(LIMIT_S)
+
+
+@contextlib.contextmanager
+def predictor(rig: Rig) -> Iterator[None]:
+    """Answers every request with its sequence, modulo the number of actions."""
+    stop = threading.Event()
+
+    def predict() -> None:
+        while not stop.is_set():
+            for request in rig.requests.get(0.05):
+                rig.answer(request, [request.sequence % NUM_ACTIONS] * ENVS)
+
+    thread = threading.Thread(target=predict)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(LIMIT_S)
+
+
+def endpoint_of(transport: str, directory: Path) -> str:
+    return f"ipc://{directory}/agents" if transport == "ipc" else "tcp://127.0.0.1:*"
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    rig = Rig(endpoint_of("ipc", tmp_path))
+    yield rig
+    rig.close()
+
+
+@pytest.fixture(params=["ipc", "tcp"])
+def any_rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
+    """Over either transport."""
+    rig = Rig(endpoint_of(request.param, tmp_path))
+    yield rig
+    rig.close()
+
+
+def test_steps_are_queued_as_they_were_sent(any_rig: Rig) -> None:
+    agents = [any_rig.welcome(f"agent-{index}", index) for index in range(2)]
+    sent = {}
+    for index, agent in enumerate(agents):
+        for group in range(GROUPS):
+            step = make_step(seed=10 * index + group)
+            sent[f"agent-{index}", group] = agent.step(group, step=step), lanes_of(index)[group]
+    for _ in range(len(sent)):
+        request = any_rig.take()
+        step, lanes = sent.pop((request.identity, request.group))
+        assert request.sequence == 0
+        assert request.lanes.tolist() == lanes.tolist()
+        assert request.step.frames.dtype == np.uint8
+        np.testing.assert_array_equal(request.step.frames, step.frames)
+        np.testing.assert_array_equal(request.step.outcomes, step.outcomes)
+    assert any_rig.all_rejected() == 0
+
+
+def test_actions_reach_the_agent_and_group_that_asked(any_rig: Rig) -> None:
+    agents = {f"agent-{index}": any_rig.welcome(f"agent-{index}", index) for index in range(3)}
+    for sequence in range(3):
+        for agent in agents.values():
+            for group in range(GROUPS):
+                agent.step(group, sequence)
+        requests = [any_rig.take() for _ in range(len(agents) * GROUPS)]
+        replies = [  # in another order, and all at once
+            Reply(request, (request.lanes + sequence) % NUM_ACTIONS) for request in requests[::-1]
+        ]
+        any_rig.frontend.reply(replies)
+        for index, agent in enumerate(agents.values()):
+            answers = sorted(agent.receive() for _ in range(GROUPS))
+            for group, answer in enumerate(answers):
+                actions = (lanes_of(index)[group] + sequence) % NUM_ACTIONS
+                assert answer == Answer(Kind.ACTIONS, group, sequence, actions.tolist())
+
+
+def test_the_endpoint_is_one_that_agents_can_connect_to(tmp_path: Path) -> None:
+    rig = Rig(endpoint_of("tcp", tmp_path))
+    assert not rig.frontend.endpoint.endswith("*")
+    rig.close()
+
+
+@pytest.mark.parametrize(
+    ("hello", "reason"),
+    [
+        (replace(HELLO, token="another token"), "stranger"),
+        (replace(HELLO, token=""), "stranger"),
+        (replace(HELLO, token=HELLO.token + "\0"), "stranger"),
+        (replace(HELLO, token="\ud800"), "stranger"),
+        (replace(HELLO, shape=(2, 3)), "hello fields"),
+        (replace(HELLO, shape=(*SHAPE, 1)), "hello fields"),
+        (replace(HELLO, dtype="float32"), "hello fields"),
+        (replace(HELLO, num_actions=NUM_ACTIONS + 1), "hello fields"),
+        (replace(HELLO, groups=GROUPS + 1), "hello fields"),
+        (replace(HELLO, envs_per_group=ENVS - 1), "hello fields"),
+        (replace(HELLO, envs_per_group=0), "hello counts"),
+        (replace(HELLO, protocol=2), "protocol"),
+    ],
+)
+def test_a_wrong_hello_is_counted_and_its_steps_are_not_heard(
+    rig: Rig, hello: Hello, reason: str
+) -> None:
+    rig.frontend.expect("agent", lanes_of(0))
+    agent = rig.agent("agent")
+    agent.hello(hello)
+    agent.step()
+    wait_until(lambda: rig.rejected("no hello") == 1)
+    assert rig.rejected(reason) == 1
+    assert rig.all_rejected() == 2
+    agent.hello()  # the right one is still taken
+    agent.step()
+    assert rig.take().identity == "agent"
+    assert rig.all_rejected() == 2
+
+
+@pytest.mark.parametrize(
+    ("identity", "reason"), [("agent-2", "stranger"), ("", "stranger"), (b"\xff\xfe", "identity")]
+)
+def test_an_unexpected_identity_is_not_heard_whatever_it_knows(
+    rig: Rig, identity: str | bytes, reason: str
+) -> None:
+    rig.frontend.expect("agent-1", lanes_of(0))
+    stranger = rig.agent(identity)
+    stranger.hello()
+    wait_until(lambda: rig.all_rejected() == 1)
+    if identity:  # without one, the socket is given random bytes
+        assert rig.rejected(reason) == 1
+    stranger.step()
+    wait_until(lambda: rig.all_rejected() == 2)
+    assert rig.requests.size == 0
+
+
+def test_a_step_before_the_hello_is_not_heard(rig: Rig) -> None:
+    rig.frontend.expect("agent", lanes_of(0))
+    rig.agent("agent").step()
+    wait_until(lambda: rig.rejected("no hello") == 1)
+    assert rig.requests.size == 0
+
+
+def test_a_second_hello_changes_nothing(rig: Rig) -> None:
+    agent = rig.welcome("agent")
+    agent.step()
+    rig.answer(rig.take())
+    agent.receive()
+    agent.hello()
+    agent.step(sequence=1)
+    assert rig.take().sequence == 1
+    assert rig.rejected("second hello") == rig.all_rejected() == 1
+
+
+@pytest.mark.parametrize("kind", ["actions", "retire"])
+def test_what_only_the_service_says_is_not_heard_from_an_agent(rig: Rig, kind: str) -> None:
+    agent = rig.welcome("agent")
+    agent.send(whole_messages()[kind])
+    wait_until(lambda: rig.rejected("kind") == 1)
+    assert rig.requests.size == 0
+
+
+@pytest.mark.parametrize("sequence", [1, 2, 2**32 - 1])
+def test_a_step_out_of_sequence_is_dropped_and_the_right_one_taken(rig: Rig, sequence: int) -> None:
+    agent = rig.welcome("agent")
+    agent.step(sequence=sequence)
+    wait_until(lambda: rig.rejected("sequence") == 1)
+    assert rig.requests.size == 0
+    agent.step()
+    rig.answer(rig.take())
+    agent.receive()
+    agent.step()  # again, after its answer
+    wait_until(lambda: rig.rejected("sequence") == 2)
+    agent.step(sequence=1)
+    assert rig.take().sequence == 1
+
+
+def test_steps_before_the_answer_are_dropped_for_that_group_only(rig: Rig) -> None:
+    agent = rig.welcome("agent")
+    first = agent.step()
+    agent.step(step=make_step(seed=7))  # the same sequence
+    agent.step(sequence=1)  # the next one
+    agent.step(group=1)
+    requests = [rig.take(), rig.take()]
+    assert [request.group for request in requests] == [0, 1]
+    assert requests[0].step.frames.tobytes() == first.frames.tobytes()
+    assert rig.rejected("sequence") == rig.all_rejected() == 2
+    rig.answer(requests[0])
+    assert agent.receive().sequence == 0
+    agent.step(sequence=1)
+    assert (rig.take().sequence, rig.requests.size) == (1, 0)
+
+
+@pytest.mark.parametrize("group", [GROUPS, 4095, 4096, 0xFFFF])
+def test_a_group_out_of_range_is_dropped(rig: Rig, group: int) -> None:
+    agent = rig.welcome("agent")
+    agent.step(group=group)
+    wait_until(lambda: rig.rejected("counts") == 1)
+    agent.step(group=GROUPS - 1)
+    assert rig.take().group == GROUPS - 1
+
+
+@pytest.mark.parametrize("envs", [0, ENVS - 1, ENVS + 1])
+def test_a_step_of_another_number_of_environments_is_dropped(rig: Rig, envs: int) -> None:
+    agent = rig.welcome("agent")
+    step = make_step(max(envs, 1))
+    agent.step(step=Step(step.frames[:envs], step.outcomes[:envs]), envs=envs) if envs else (
+        agent.send([messages.encode_header(Header(Kind.STEP)), b"", b""])
+    )
+    wait_until(lambda: rig.rejected("counts") == 1)
+    assert rig.requests.size == 0
+
+
+def every_nth(n: int) -> list[Damaged]:
+    return list(damaged_messages(1))[::n]
+
+
+def test_a_good_agent_is_served_while_others_send_damaged_messages(any_rig: Rig) -> None:
+    vandals = [
+        any_rig.agent("a stranger"),
+        any_rig.agent(b"\x80 no text"),
+        any_rig.welcome("vandal", 1),  # it may speak, and some of what it says may be taken
+    ]
+    any_rig.frontend.expect("no hello yet", lanes_of(2))
+    vandals.append(any_rig.agent("no hello yet"))
+    good = any_rig.welcome("good")
+    with predictor(any_rig):
+        for sequence, damaged in enumerate(every_nth(7)):
+            for vandal in vandals:
+                vandal.send(damaged.parts)
+            if sequence % 10 == 0:
+                good.step(sequence=sequence // 10)
+                answer = good.receive()
+                assert answer.sequence == sequence // 10, damaged.how
+                assert answer.actions == [sequence // 10 % NUM_ACTIONS] * ENVS
+    assert sequence > 400
+    wait_until(lambda: any_rig.all_rejected() > 3 * 400)
+    assert any_rig.frontend.alive
+    reasons = {name for name in any_rig.metrics.snapshot().counts if name.startswith("rejected")}
+    assert len(reasons) > 10
+
+
+def test_a_good_agents_own_damaged_messages_do_not_move_its_sequence(rig: Rig) -> None:
+    agent = rig.welcome("agent")
+    step = whole_messages(group=0, sequence=0)["step"]
+    for part in range(3):
+        for cut in (0, 1, len(step[part]) - 1):
+            agent.send([*step[:part], step[part][:cut], *step[part + 1 :]])
+    wait_until(lambda: rig.all_rejected() == 9)
+    agent.send(step)
+    request = rig.take()
+    assert request.step.frames.tobytes() == step[2]
+    assert request.step.outcomes.tobytes() == step[1]
+
+
+def test_a_reply_to_an_agent_that_has_gone_does_not_matter(any_rig: Rig) -> None:
+    gone = any_rig.welcome("gone", 0)
+    here = any_rig.welcome("here", 1)
+    gone.step()
+    request = any_rig.take()
+    gone.socket.close(linger=0)
+    for _ in range(3):  # the last two answer what has been answered
+        any_rig.answer(request)
+    any_rig.frontend.forget("gone")
+    any_rig.answer(request)
+    here.step()
+    any_rig.answer(any_rig.take(), [3, 1, 2])
+    assert here.receive().actions == [3, 1, 2]
+    assert any_rig.frontend.alive
+
+
+def test_a_successors_step_waits_until_the_old_request_is_answered(rig: Rig) -> None:
+    old = rig.welcome("old")
+    old.step()
+    request = rig.take()
+    old.socket.close(linger=0)
+    rig.frontend.forget("old")
+    successor = rig.welcome("successor")
+    step = successor.step(step=make_step(seed=5))
+    successor.step(group=1)
+    assert rig.take().group == 1, "another group's lanes are free"
+    assert rig.requests.size == 0, "the lanes are still with a predictor"
+    successor.step(sequence=1)  # too early, though its first one is only parked
+    wait_until(lambda: rig.rejected("sequence") == 1)
+    rig.answer(request)
+    parked = rig.take()
+    assert (parked.identity, parked.group, parked.sequence) == ("successor", 0, 0)
+    assert parked.lanes.tolist() == request.lanes.tolist()
+    assert parked.step.frames.tobytes() == step.frames.tobytes()
+    rig.answer(parked, [1, 2, 3])
+    assert successor.receive() == Answer(Kind.ACTIONS, 0, 0, [1, 2, 3])
+    successor.step(sequence=1)
+    assert rig.take().sequence == 1
+
+
+def test_lanes_are_never_with_two_predictors_through_many_successions(rig: Rig) -> None:
+    held = None
+    for generation in range(5):
+        agent = rig.welcome(f"agent.{generation}")
+        agent.step()
+        if held is None:
+            held = rig.take()
+        wait_until(lambda g=generation: rig.metrics.snapshot()["messages"] == g + 1)  # type: ignore[misc]
+        assert rig.requests.size == 0
+        agent.socket.close(linger=0)
+        if generation < 4:
+            rig.frontend.forget(f"agent.{generation}")
+    assert held is not None
+    rig.answer(held)
+    assert rig.take().identity == "agent.4"
+    assert rig.requests.size == 0
+
+
+def test_a_duplicate_identity_cannot_take_over_the_replies(any_rig: Rig) -> None:
+    agent = any_rig.welcome("agent")
+    agent.step()
+    request = any_rig.take()
+    thief = Agent.__new__(Agent)
+    thief.socket = any_rig.context.socket(zmq.DEALER)
+    thief.socket.setsockopt(zmq.IDENTITY, b"agent")
+    monitor = thief.socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+    thief.socket.connect(any_rig.frontend.endpoint)
+    assert monitor.poll(int(1000 * LIMIT_S)) and recv_monitor_message(monitor)
+    thief.hello()
+    thief.step(group=1)
+    any_rig.answer(request, [3, 2, 1])
+    assert agent.receive().actions == [3, 2, 1]
+    agent.step(sequence=1)
+    any_rig.answer(any_rig.take(), [2, 2, 2])
+    assert agent.receive().actions == [2, 2, 2]
+    assert not thief.hears(UNHEARD_MS)
+    assert any_rig.requests.size == 0, "nor was the duplicate heard"
+    thief.socket.disable_monitor()
+
+
+def test_retire_reaches_the_agent_after_its_actions(any_rig: Rig) -> None:
+    agents = [any_rig.welcome(f"agent-{index}", index) for index in range(2)]
+    for agent in agents:
+        agent.step()
+    for request in (any_rig.take(), any_rig.take()):
+        any_rig.answer(request)
+    any_rig.frontend.retire("agent-1")
+    any_rig.frontend.retire("nobody")
+    assert [agent.receive().kind for agent in agents] == [Kind.ACTIONS] * 2
+    assert agents[1].receive().kind == Kind.RETIRE
+    assert not agents[0].hears(0)
+
+
+def test_a_forgotten_agent_is_heard_no_longer(rig: Rig) -> None:
+    agent = rig.welcome("agent")
+    agent.step()
+    rig.answer(rig.take())
+    agent.receive()
+    assert rig.frontend.forget("agent") == ""
+    agent.step(sequence=1)
+    wait_until(lambda: rig.rejected("no hello") == 1)
+    agent.hello()
+    wait_until(lambda: rig.rejected("stranger") == 1)
+    assert rig.requests.size == 0
+    assert rig.frontend.forget("agent") == rig.frontend.forget("nobody") == ""
+
+
+def test_last_words_are_given_once_to_whoever_forgets_the_agent(rig: Rig) -> None:
+    agent = rig.welcome("agent")
+    agent.send(messages.encode_failure("Traceback: first"))
+    agent.send(messages.encode_failure("Traceback: last \u2620"))
+    agent.step()
+    rig.take()
+    assert rig.frontend.forget("agent") == "Traceback: last \u2620"
+    assert rig.frontend.forget("agent") == ""
+
+
+def test_a_strangers_last_words_are_not_heard(rig: Rig) -> None:
+    rig.agent("stranger").send(messages.encode_failure("lies"))
+    wait_until(lambda: rig.rejected("no hello") == 1)
+    assert rig.frontend.forget("stranger") == ""
+
+
+def test_finished_episodes_are_counted_with_return_and_length(rig: Rig) -> None:
+    agent = rig.welcome("agent")
+    step = make_step()
+    step.outcomes["terminated"] = [1, 1, 0]  # the first is a life lost, the third is cut short
+    step.outcomes["truncated"] = [0, 0, 1]
+    step.outcomes["finished"] = [0, 1, 1]
+    step.outcomes["episode_return"] = [5.0, -21.0, 2.5]
+    step.outcomes["episode_length"] = [50, 758, 27_000]
+    agent.step(step=step)
+    rig.take()
+    episodes = rig.metrics.take_episodes()
+    assert all(isinstance(episode, Episode) for episode in episodes)
+    assert [(e.score, e.length) for e in episodes] == [(-21.0, 758), (2.5, 27_000)]
+    assert rig.metrics.episodes == 2
+
+
+def test_a_dropped_step_counts_no_episode(rig: Rig) -> None:
+    agent = rig.welcome("agent")
+    agent.step(sequence=3, step=make_step(finished=True))
+    wait_until(lambda: rig.rejected("sequence") == 1)
+    assert rig.metrics.episodes == 0
+
+
+def test_the_agents_times_are_summed(rig: Rig) -> None:
+    agent = rig.welcome("agent")
+    agent.step(group=0, waited_s=0.5, stepped_s=2.0)
+    agent.step(group=1, waited_s=0.25, stepped_s=4.0)
+    rig.take(), rig.take()
+    counts = rig.metrics.snapshot()
+    assert counts["messages"] == 2
+    assert math.isclose(counts["agents_waiting_s"], 0.75)
+    assert math.isclose(counts["agents_busy_s"], 6.0)
+
+
+def test_silent_names_only_agents_that_owe_a_step(rig: Rig) -> None:
+    owing = rig.welcome("owing", 0)
+    waiting = rig.welcome("waiting", 1)
+    for agent in (owing, waiting):
+        agent.step()
+    first, second = rig.take(), rig.take()
+    assert rig.frontend.silent(0.0) == [], "both await their actions"
+    rig.answer(first if first.identity == "owing" else second)
+    owing.receive()
+    wait_until(lambda: rig.frontend.silent(0.0) == ["owing"])
+    assert rig.frontend.silent(3600.0) == [], "it has not owed it for so long"
+    rig.frontend.forget("owing")
+    assert rig.frontend.silent(0.0) == []
+
+
+def test_silent_names_an_agent_that_said_hello_and_no_more(rig: Rig) -> None:
+    rig.welcome("agent")
+    wait_until(lambda: rig.frontend.silent(0.0) == ["agent"])
+
+
+@pytest.mark.xfail(reason="silent() looks at unanswered requests, not at parked ones", strict=True)
+def test_silent_does_not_name_an_agent_whose_step_is_parked(rig: Rig) -> None:
+    rig.welcome("old").step()
+    rig.take()
+    rig.frontend.forget("old")
+    rig.welcome("successor").step()
+    wait_until(lambda: rig.metrics.snapshot()["messages"] == 2)
+    assert rig.frontend.silent(0.0) == []
+
+
+@pytest.mark.xfail(reason="silent() looks only at those that have said hello", strict=True)
+def test_silent_names_an_agent_that_never_said_hello(rig: Rig) -> None:
+    rig.frontend.expect("hangs while it starts", lanes_of(0))
+    time.sleep(0.01)
+    assert rig.frontend.silent(0.0) == ["hangs while it starts"]
+
+
+@pytest.mark.parametrize("transport", ["ipc", "tcp"])
+@pytest.mark.parametrize("busy", [False, True])
+def test_stop_leaves_no_thread_no_descriptor_and_no_socket_file(
+    tmp_path: Path, transport: str, busy: bool
+) -> None:
+    process = psutil.Process()
+    threads, descriptors = process.num_threads(), process.num_fds()
+    rig = Rig(endpoint_of(transport, tmp_path))
+    agent = rig.welcome("agent")
+    agent.step()
+    request = rig.take()
+    if busy:  # requests that wait, and answers on their way
+        agent.step(group=1)
+        rig.answer(request)
+    assert process.num_fds() > descriptors
+    assert rig.frontend.stop(LIMIT_S)
+    assert not rig.frontend.alive
+    rig.context.destroy(linger=0)
+    wait_until(lambda: process.num_fds() == descriptors)
+    wait_until(lambda: process.num_threads() == threads)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_stop_ends_in_time_while_agents_go_on_sending(rig: Rig) -> None:
+    agents = [rig.welcome(f"agent-{index}", index) for index in range(3)]
+    stop = threading.Event()
+
+    def flood(agent: Agent) -> None:
+        while not stop.is_set():
+            with contextlib.suppress(zmq.Again):
+                agent.socket.send_multipart([b"no header"], zmq.DONTWAIT)
+
+    threads = [threading.Thread(target=flood, args=(agent,)) for agent in agents]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: rig.rejected("header size") > 100)
+    assert rig.frontend.stop(LIMIT_S)
+    stop.set()
+    for thread in threads:
+        thread.join(LIMIT_S)
+    rig.frontend.stop = lambda timeout_s: True  # type: ignore[method-assign]
+
+
+def test_a_closed_queue_ends_the_thread(rig: Rig) -> None:
+    agent = rig.welcome("agent")
+    rig.requests.close()
+    agent.step()
+    wait_until(lambda: not rig.frontend.alive)
+    with pytest.raises(Closed):
+        rig.take()
+
+
+def test_a_token_or_frame_sent_by_a_stranger_is_never_kept(rig: Rig) -> None:
+    """A stranger's megabytes are dropped as they come."""
+    stranger = rig.agent("stranger")
+    for _ in range(5):
+        stranger.send([whole_messages()["step"][0], bytes(1_000_000)])
+    wait_until(lambda: rig.rejected("no hello") == 5)
+    assert rig.requests.size == 0
