@@ -1,5 +1,6 @@
 """Starts agent processes on this machine, and sees them end."""
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import NamedTuple
 from agents.worker import Task
 
 LOG_TAIL_BYTES = 4000
+KILL_TIMEOUT_S = 5.0
 
 
 class Exit(NamedTuple):
@@ -48,11 +50,9 @@ class LocalLauncher:
             )
         assert process.stdin is not None
         self._processes[task.identity] = process
-        try:
+        with contextlib.suppress(BrokenPipeError):  # it has died already: reap() says so
             process.stdin.write(task.to_json().encode() + b"\n")
             process.stdin.flush()
-        except BrokenPipeError:
-            pass  # it has died already: reap() says so
 
     def reap(self) -> list[Exit]:
         """The agents that have ended since the last call."""
@@ -70,14 +70,13 @@ class LocalLauncher:
     def stop(self, timeout_s: float) -> None:
         """End all agents: by the end of their input, then by force."""
         for process in self._processes.values():
-            assert process.stdin is not None
-            process.stdin.close()
+            _end_input(process)
         for identity, process in list(self._processes.items()):
             try:
                 process.wait(timeout_s)
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait(timeout_s)
+                process.wait(KILL_TIMEOUT_S)
             self._forget(identity)
 
     def _log(self, identity: str) -> Path:
@@ -85,9 +84,14 @@ class LocalLauncher:
 
     def _forget(self, identity: str) -> Exit:
         process = self._processes.pop(identity)
-        if process.stdin is not None and not process.stdin.closed:
-            process.stdin.close()
+        _end_input(process)
         log = self._log(identity)
         tail = log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
         log.unlink()
         return Exit(identity, process.returncode, tail.strip())
+
+
+def _end_input(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):  # what it did not read before it died
+        process.stdin.close()

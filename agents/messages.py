@@ -120,7 +120,7 @@ def decode_header(part: bytes | memoryview) -> Header:
         raise MessageError("kind", str(kind))
     if group >= MAX_COUNT or envs > MAX_COUNT:
         raise MessageError("counts", f"group {group}, {envs} environments")
-    if not (math.isfinite(waited_s) and math.isfinite(stepped_s)):
+    if not (0 <= waited_s < math.inf and 0 <= stepped_s < math.inf):
         raise MessageError("times")
     return Header(Kind(kind), group, envs, sequence, waited_s, stepped_s)
 
@@ -142,7 +142,7 @@ def decode_hello(parts: Sequence[bytes | memoryview]) -> Hello:
         raise MessageError("hello json") from error
     if not isinstance(values, dict) or set(values) != {f.name for f in fields(Hello)}:
         raise MessageError("hello fields")
-    if values["protocol"] != PROTOCOL:
+    if type(values["protocol"]) is not int or values["protocol"] != PROTOCOL:
         raise MessageError("protocol", f"version {values['protocol']!r}, not {PROTOCOL}")
     if not isinstance(values["token"], str) or values["dtype"] not in _DTYPES:
         raise MessageError("hello fields")
@@ -185,6 +185,8 @@ def decode_step(
         np.isfinite(outcomes["reward"]).all() and np.isfinite(outcomes["episode_return"]).all()
     ):
         raise MessageError("reward")
+    if (outcomes["episode_length"] < 0).any():
+        raise MessageError("episode length")
     frames = np.frombuffer(parts[2], dtype).reshape(n, *shape)
     if dtype == np.float32 and not np.isfinite(frames).all():
         raise MessageError("frame values")
@@ -212,7 +214,10 @@ def decode_actions(parts: Sequence[bytes | memoryview], num_actions: int) -> np.
 
 def encode_failure(text: str) -> list[bytes]:
     """The parts of an agent's last words; the end of a long `text` is kept."""
-    return [encode_header(Header(Kind.FAILURE)), text.encode()[-MAX_FAILURE_BYTES:]]
+    return [
+        encode_header(Header(Kind.FAILURE)),
+        text.encode(errors="backslashreplace")[-MAX_FAILURE_BYTES:],
+    ]
 
 
 def decode_failure(parts: Sequence[bytes | memoryview]) -> str:

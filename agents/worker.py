@@ -4,6 +4,7 @@ Started as `python -m agents.worker` with a `Task` as one line of JSON on its st
 which its parent keeps open: the end of that input means that the parent is gone, however it went.
 """
 
+import contextlib
 import json
 import os
 import sys
@@ -104,7 +105,8 @@ def play(socket: zmq.Socket, task: Task) -> None:
 
 
 def _leave_with_parent() -> None:
-    sys.stdin.buffer.read()
+    while os.read(0, 4096):  # unbuffered: no lock is held when the process ends by itself
+        pass
     os._exit(1)
 
 
@@ -119,7 +121,8 @@ def main() -> int:
     except Exception:
         text = traceback.format_exc()
         print(text, file=sys.stderr)
-        socket.send_multipart(messages.encode_failure(text))
+        with contextlib.suppress(zmq.Again):  # nobody listens: the log has it
+            socket.send_multipart(messages.encode_failure(text), zmq.DONTWAIT)
         return 1
     finally:
         context.destroy(linger=LINGER_MS)

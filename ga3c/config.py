@@ -245,6 +245,13 @@ class TrainConfig:
                 f"t_max {self.a3c.t_max} > training_batch_max {self.service.training_batch_max}: "
                 "no segment would fit a batch"
             )
+        whole = self.service.training_queue // self.a3c.t_max * self.a3c.t_max
+        if whole < self.service.training_batch_min:
+            raise ValueError(
+                f"training_queue {self.service.training_queue} holds {whole} samples in whole "
+                f"segments of t_max {self.a3c.t_max} < training_batch_min "
+                f"{self.service.training_batch_min}: every batch would wait training_wait_s"
+            )
 
 
 PRESETS: dict[str, TrainConfig] = {

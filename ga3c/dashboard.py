@@ -31,7 +31,7 @@ def figures(
         "policy_lag": round(window.mean("lag_updates", "trained_samples"), 2),
         "prediction_batch": round(window.mean("steps", "prediction_batches"), 1),
         **counts._asdict(),
-        **{name: round(value, 5) for name, value in metrics.newest().items()},
+        **{name: _finite(value, 5) for name, value in metrics.newest().items()},
     }
 
 
@@ -49,8 +49,8 @@ def line(values: dict[str, float | None]) -> str:
     )
 
 
-def _finite(value: float) -> float | None:
-    return round(value, 3) if math.isfinite(value) else None
+def _finite(value: float, digits: int = 3) -> float | None:
+    return round(value, digits) if math.isfinite(value) else None
 
 
 def _number(value: float | None) -> str:

@@ -19,6 +19,7 @@ from ga3c.metrics import Metrics
 from ga3c.queues import BatchQueue, Closed
 
 POLL_MS = 100
+MESSAGES_A_TURN = 64
 MAX_PART_BYTES = 1 << 28
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,6 @@ class _Peer:
     """An agent that has said hello."""
 
     lanes: np.ndarray  # [groups, n] int32
-    heard_s: float
     sequences: list[int] = field(default_factory=list)  # next expected of each group
 
 
@@ -75,12 +75,13 @@ class Frontend:
         self._requests = requests
         self._metrics = metrics
         self._expected: dict[str, np.ndarray] = {}
+        self._heard_s: dict[str, float] = {}
         self._peers: dict[str, _Peer] = {}
         self._unanswered: dict[int, Request] = {}  # by first lane
         self._parked: dict[int, Request] = {}  # by first lane
         self._failures: dict[str, str] = {}
         self._outbox: deque[Reply | str] = deque()  # replies, and identities to retire
-        self._lock = threading.Lock()  # of _expected, _peers and _failures
+        self._lock = threading.Lock()  # of _expected, _heard_s, _peers and _failures
         self._woken_fd, self._wake_fd = os.pipe()
         os.set_blocking(self._woken_fd, False)
         os.set_blocking(self._wake_fd, False)
@@ -88,7 +89,8 @@ class Frontend:
         self._socket = self._bind(endpoint)
         self.endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._serve, name="frontend")
+        self._stopped = False
+        self._thread = threading.Thread(target=self._serve, name="frontend", daemon=True)
 
     def start(self) -> None:
         """Begin to serve."""
@@ -96,11 +98,17 @@ class Frontend:
 
     def stop(self, timeout_s: float) -> bool:
         """End the thread and close its socket; False if it did not end in time."""
+        if self._stopped:
+            return True
         self._stop.set()
-        self._wake()
-        self._thread.join(timeout_s)
-        if self._thread.is_alive():
-            return False
+        if self._thread.ident is None:  # never started: the socket is still the caller's
+            self._close()
+        else:
+            self._wake()
+            self._thread.join(timeout_s)
+            if self._thread.is_alive():
+                return False
+        self._stopped = True
         os.close(self._wake_fd)
         os.close(self._woken_fd)
         return True
@@ -114,11 +122,13 @@ class Frontend:
         """Let an agent of this identity speak for `lanes` int32 [groups, n]."""
         with self._lock:
             self._expected[identity] = lanes
+            self._heard_s[identity] = time.monotonic()
 
     def forget(self, identity: str) -> str:
         """The agent has ended: hear it no longer. Returns its last words, if it had any."""
         with self._lock:
             self._expected.pop(identity, None)
+            self._heard_s.pop(identity, None)
             self._peers.pop(identity, None)
             return self._failures.pop(identity, "")
 
@@ -133,14 +143,15 @@ class Frontend:
         self._wake()
 
     def silent(self, longer_than_s: float) -> list[str]:
-        """Agents that owe a step and have not been heard for so long."""
+        """Agents that owe a hello or a step and have not been heard for so long."""
         limit_s = time.monotonic() - longer_than_s
+        owed = [*list(self._unanswered.values()), *list(self._parked.values())]
+        waiting = {request.identity for request in owed}
         with self._lock:
-            waiting = {request.identity for request in list(self._unanswered.values())}
             return [
                 identity
-                for identity, peer in self._peers.items()
-                if peer.heard_s < limit_s and identity not in waiting
+                for identity, heard_s in self._heard_s.items()
+                if heard_s < limit_s and identity not in waiting
             ]
 
     def _bind(self, endpoint: str) -> zmq.Socket:
@@ -158,6 +169,8 @@ class Frontend:
         return socket
 
     def _wake(self) -> None:
+        if self._stopped:
+            return
         with contextlib.suppress(BlockingIOError):  # full of wake-ups: one more changes nothing
             os.write(self._wake_fd, b"w")
 
@@ -172,15 +185,19 @@ class Frontend:
                     os.read(self._woken_fd, 4096)
                 self._send_all()
                 if self._socket in ready:
-                    self._receive_all()
+                    self._receive_some()
         except Closed:
             pass
         finally:
-            self._socket.close(linger=0)
-            self._context.term()
+            self._close()
 
-    def _receive_all(self) -> None:
-        while True:
+    def _close(self) -> None:
+        self._socket.close(linger=0)
+        self._context.term()
+
+    def _receive_some(self) -> None:
+        """Receive what has come, but turn to the other duties now and then."""
+        for _ in range(MESSAGES_A_TURN):
             try:
                 parts = self._socket.recv_multipart(zmq.DONTWAIT)
             except zmq.Again:
@@ -223,7 +240,7 @@ class Frontend:
                 raise MessageError("hello fields", f"{hello}, not {self._hello}")
             if identity in self._peers:
                 raise MessageError("second hello", identity)
-            self._peers[identity] = _Peer(lanes, time.monotonic(), [0] * hello.groups)
+            self._peers[identity] = _Peer(lanes, [0] * hello.groups)
 
     def _step(
         self, identity: str, peer: _Peer, header: messages.Header, parts: list[bytes]
@@ -239,7 +256,7 @@ class Frontend:
             raise MessageError("sequence", "a step before the answer to the last one")
         step = messages.decode_step(parts, hello.shape, self._dtype)
         peer.sequences[header.group] += 1
-        peer.heard_s = time.monotonic()
+        self._heard(identity)
         self._metrics.add(
             agents_waiting_s=header.waited_s, agents_busy_s=header.stepped_s, messages=1
         )
@@ -250,6 +267,11 @@ class Frontend:
             self._parked[int(lanes[0])] = request
         else:
             self._queue(request)
+
+    def _heard(self, identity: str) -> None:
+        with self._lock:
+            if identity in self._heard_s:
+                self._heard_s[identity] = time.monotonic()
 
     def _queue(self, request: Request) -> None:
         """Queue a request. The queue has room for every lane's one request: it cannot block."""
@@ -264,9 +286,8 @@ class Frontend:
                 continue
             request = entry.request
             self._unanswered.pop(int(request.lanes[0]), None)
-            peer = self._peers.get(request.identity)
-            if peer is not None:
-                peer.heard_s = time.monotonic()
+            if request.identity in self._peers:
+                self._heard(request.identity)
                 self._send(
                     request.identity,
                     messages.encode_actions(request.group, request.sequence, entry.actions),

@@ -16,6 +16,7 @@ class Closed(Exception):
 class _Entry(NamedTuple, Generic[T]):
     item: T
     size: int
+    came_s: float
 
 
 class BatchQueue(Generic[T]):
@@ -45,7 +46,6 @@ class BatchQueue(Generic[T]):
         self._max_wait_s = max_wait_s
         self._entries: deque[_Entry[T]] = deque()
         self._size = 0
-        self._oldest_s = 0.0  # when the queue last became non-empty or was last drawn from
         self._closed = False
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
@@ -76,9 +76,7 @@ class BatchQueue(Generic[T]):
                         return done
                 if self._closed:
                     raise Closed
-                if not self._entries:
-                    self._oldest_s = time.monotonic()
-                self._entries.append(_Entry(item, size))
+                self._entries.append(_Entry(item, size, time.monotonic()))
                 self._size += size
                 done += 1
                 self._changed.notify()
@@ -90,9 +88,9 @@ class BatchQueue(Generic[T]):
         with self._lock:
             while not self._closed:
                 now = time.monotonic()
-                due_s = self._oldest_s + self._max_wait_s if self._entries else deadline
+                due_s = self._entries[0].came_s + self._max_wait_s if self._entries else deadline
                 if self._entries and (self._size >= self._min_batch or now >= due_s):
-                    return self._take(now)
+                    return self._take()
                 left_s = min(deadline, due_s) - now
                 if deadline <= now:
                     return []
@@ -108,14 +106,13 @@ class BatchQueue(Generic[T]):
             self._changed.notify_all()
             self._space.notify_all()
 
-    def _take(self, now: float) -> list[T]:
+    def _take(self) -> list[T]:
         batch = [self._entries.popleft()]
         size = batch[0].size
         while self._entries and size + self._entries[0].size <= self._max_batch:
             batch.append(self._entries.popleft())
             size += batch[-1].size
         self._size -= size
-        self._oldest_s = now
         self._space.notify_all()
         if self._entries:
             self._changed.notify()

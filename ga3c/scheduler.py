@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+COLDEST = 1e-6
 NAMES = ("agents", "predictors", "trainers")
 
 
@@ -106,7 +107,7 @@ class Annealer:
         decision = Decision(
             seconds, self.kept, tried, rate_kept, rate_tried, self.temperature, accepted
         )
-        self.temperature *= self._config.cooling
+        self.temperature = max(self.temperature * self._config.cooling, COLDEST)
         self._untried.pop()
         if accepted:
             self.kept, self._untried, self.calm = tried, [], 0

@@ -30,12 +30,25 @@ from ga3c.queues import BatchQueue
 from ga3c.scheduler import Counts
 from ga3c.trainer import Trainer
 
+SLICE_S = 0.1  # of a wait that can be cut short
 MAX_EARLY_DEATHS = 3  # of one agent in a row, before its first step
 log = logging.getLogger(__name__)
 
 
 class RunFailed(RuntimeError):
     """The run cannot go on; the message says why, with the traceback of what failed."""
+
+
+class Deadline:
+    """A moment on the monotonic clock, which comes at once when `hurry` is set."""
+
+    def __init__(self, timeout_s: float, hurry: threading.Event) -> None:
+        self._at_s = time.monotonic() + timeout_s
+        self._hurry = hurry
+
+    def left_s(self) -> float:
+        """Until then."""
+        return 0.0 if self._hurry.is_set() else max(0.0, self._at_s - time.monotonic())
 
 
 class Workers:
@@ -60,7 +73,9 @@ class Workers:
         while len(self._running) < count:
             stop = threading.Event()
             name = f"{self._role}-{self._started}"
-            thread = threading.Thread(target=self._guard, args=(self._body(stop),), name=name)
+            thread = threading.Thread(
+                target=self._guard, args=(self._body(stop),), name=name, daemon=True
+            )
             self._started += 1
             thread.start()
             self._running.append((thread, stop))
@@ -70,11 +85,12 @@ class Workers:
             self._leaving.append(thread)
         self._leaving = [thread for thread in self._leaving if thread.is_alive()]
 
-    def join(self, deadline_s: float) -> bool:
-        """Wait until all threads have ended; False if one has not by `deadline_s`."""
+    def join(self, deadline: Deadline) -> bool:
+        """Wait until all threads have ended; False if one has not by the deadline."""
         self.resize(0)
         for thread in self._leaving:
-            thread.join(max(0.0, deadline_s - time.monotonic()))
+            while thread.is_alive() and deadline.left_s() > 0:
+                thread.join(min(SLICE_S, deadline.left_s()))
         return not any(thread.is_alive() for thread in self._leaving)
 
     def _guard(self, body: Callable[[], None]) -> None:
@@ -256,19 +272,22 @@ class Service:
             raise RunFailed("the frontend thread has ended")
         return self.agents.tend()
 
-    def stop(self, timeout_s: float) -> list[str]:
-        """End everything within about `timeout_s`. Returns what did not end, by name."""
-        deadline_s = time.monotonic() + timeout_s
+    def stop(self, timeout_s: float, hurry: threading.Event | None = None) -> list[str]:
+        """End everything within about `timeout_s`, or at once when `hurry` is set.
+
+        Returns what did not end, by name. A second call does nothing more.
+        """
+        deadline = Deadline(timeout_s, hurry or threading.Event())
         self.requests.close()
         self.segments.close()
         stuck = [
             role
             for role, workers in (("predictors", self._predictors), ("trainers", self._trainers))
-            if not workers.join(deadline_s)
+            if not workers.join(deadline)
         ]
-        if not self._frontend.stop(max(0.1, deadline_s - time.monotonic())):
+        if not self._frontend.stop(max(SLICE_S, deadline.left_s())):
             stuck.append("frontend")
-        self.agents.stop(max(0.5, deadline_s - time.monotonic()))
+        self.agents.stop(max(SLICE_S, deadline.left_s()))
         shutil.rmtree(self._directory, ignore_errors=True)
         return stuck
 

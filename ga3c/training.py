@@ -20,17 +20,16 @@ STOP_TIMEOUT_S = 8.0
 
 
 class Interrupts:
-    """SIGINT and SIGTERM as a flag; a second one cuts the clean stop short."""
+    """SIGINT and SIGTERM: the first ends the run, a second one cuts its clean stop short."""
 
     def __init__(self) -> None:
-        self.count = 0
-        self.event = threading.Event()
+        self.first = threading.Event()
+        self.second = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._handle)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        self.count += 1
-        self.event.set()
+        (self.second if self.first.is_set() else self.first).set()
 
 
 def train(config: TrainConfig) -> int:
@@ -44,7 +43,13 @@ def train(config: TrainConfig) -> int:
     found = spaces(config.environment)
     backend.configure(config.service.intra_op_threads, config.run.seed)
     service = Service(config, found)
-    run = RunDirectory(config, config.environment.game)
+    try:
+        return _train(config, service, RunDirectory(config, config.environment.game), interrupts)
+    finally:
+        service.stop(STOP_TIMEOUT_S)
+
+
+def _train(config: TrainConfig, service: Service, run: RunDirectory, interrupts: Interrupts) -> int:
     print(f"ga3c: {config.environment.game}, seed {config.run.seed}, in {run.path}")
     print(dashboard.LEGEND, flush=True)
     scheduler = _scheduler(config, service, run)
@@ -54,7 +59,7 @@ def train(config: TrainConfig) -> int:
         reason = _loop(config, service, run, scheduler, interrupts)
     finally:
         counts = service.counts
-        stuck = service.stop(STOP_TIMEOUT_S if interrupts.count < 2 else 1.0)
+        stuck = service.stop(STOP_TIMEOUT_S, interrupts.second)
         result = _result(config, service, counts, Window(first, service.metrics.snapshot()))
         run.episodes(service.metrics.take_episodes())
         run.finish(service.model.weights(), result)
@@ -63,7 +68,7 @@ def train(config: TrainConfig) -> int:
         print(f"ga3c: did not end in time: {', '.join(stuck)}", file=sys.stderr)
     if config.run.json:
         print(json.dumps(result), flush=True)
-    return 130 if interrupts.count else 0
+    return 130 if interrupts.first.is_set() else 0
 
 
 def _loop(
@@ -75,7 +80,7 @@ def _loop(
 ) -> str:
     """Tend the service until something ends the run. Returns what did."""
     last = service.metrics.snapshot()
-    while not interrupts.event.wait(TICK_S):
+    while not interrupts.first.wait(TICK_S):
         for event in service.tend():
             print(f"ga3c: {event}", file=sys.stderr, flush=True)
         decision = scheduler.tick() if scheduler else None

@@ -261,7 +261,7 @@ def header_flaw(part: bytes) -> str:
         return "kind"
     if group > 4095 or envs > 4096:
         return "counts"
-    return "" if all(map(math.isfinite, times)) else "times"
+    return "" if all(0 <= time < math.inf for time in times) else "times"
 
 
 def step_flaw(parts: list[bytes], shape: tuple[int, ...] = SHAPE) -> str:
@@ -273,11 +273,11 @@ def step_flaw(parts: list[bytes], shape: tuple[int, ...] = SHAPE) -> str:
     (n,) = struct.unpack_from("<H", parts[0], ENVS_AT)
     if len(parts[1]) != 16 * n or len(parts[2]) != n * math.prod(shape):
         return "size"
-    for reward, episode_return, _length, *flags in OUTCOME_LAYOUT.iter_unpack(parts[1]):
+    for reward, episode_return, length, *flags in OUTCOME_LAYOUT.iter_unpack(parts[1]):
         if not (math.isfinite(reward) and math.isfinite(episode_return)):
             return "not finite"
-        if max(flags) > 1:
-            return "flags"
+        if max(flags) > 1 or length < 0:
+            return "outcome"
     return ""
 
 

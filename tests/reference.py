@@ -109,8 +109,9 @@ def vtrace_advantages(
 
 def softmax(logits: Array) -> Array:
     """e^x / sum e^x over the last axis."""
-    exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+    exponentials: Array = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    normalizers: Array = exponentials.sum(axis=-1, keepdims=True)
+    return exponentials / normalizers
 
 
 def entropy(probs: Array, log_epsilon: float) -> float:
@@ -181,13 +182,13 @@ def a3c_constants(batch: Batch, weights: Weights) -> Constants:
 def a3c_loss(batch: Batch, weights: Weights, constants: Constants) -> Loss:
     """w sum (G - v)^2 - sum [log(pi(a) + epsilon) A + beta H(pi)], G and A given."""
     probs = softmax(batch.logits)
-    policy = value = entropies = 0.0
+    policy, value, entropies = 0.0, 0.0, 0.0
     for lane, t in np.ndindex(*batch.rewards.shape):
         if batch.firsts[lane, t]:
             continue
         chosen = probs[lane, t, batch.actions[lane, t]]
-        policy -= math.log(chosen + weights.log_epsilon) * constants.advantages[lane, t]
-        value += (constants.targets[lane, t] - batch.values[lane, t]) ** 2
+        policy -= math.log(chosen + weights.log_epsilon) * float(constants.advantages[lane, t])
+        value += float(constants.targets[lane, t] - batch.values[lane, t]) ** 2
         entropies += entropy(probs[lane, t], weights.log_epsilon)
     total = policy + weights.value * value - weights.entropy * entropies
     return Loss(total, policy, value, entropies)
@@ -316,5 +317,5 @@ class NaiveLane:
 
     def needed(self) -> set[int]:
         """Steps that must be in the ring: promised, being filled, or in the newest stack."""
-        filling = max(self.step - 1, 0) // self._t_max * self._t_max
+        filling = max(self.step, 0) // self._t_max * self._t_max
         return set(range(filling - self._stack + 1, self.step + 1)).union(*self.promised.values())

@@ -1,0 +1,387 @@
+"""Agent processes: started, seen to end however they end, and never left behind."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from agents.environments import EnvironmentConfig, Environments, spaces
+from agents.launchers import LOG_TAIL_BYTES, Exit, LocalLauncher
+from agents.worker import Task
+from ga3c.frontend import Frontend, Reply, Request
+from ga3c.metrics import Metrics
+from ga3c.queues import BatchQueue
+
+ROOT = Path(__file__).resolve().parents[1]
+LIMIT_S = 40.0  # for what must happen: long, since nothing waits for it in vain
+TOKEN = "a token"
+GROUPS, ENVS = 2, 2
+CARTPOLE = EnvironmentConfig(game="CartPole-v1")
+PONG = EnvironmentConfig(game="Pong")
+ABORTS = "a daemon thread holds the lock of sys.stdin.buffer at exit: Python aborts, code -6"
+NOWHERE = Task("agent", "ipc:///nowhere/at/all", TOKEN, GROUPS, ENVS, 1, CARTPOLE)
+
+
+@pytest.fixture(autouse=True)
+def agents_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From any working directory, installed or not."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+@pytest.fixture
+def launcher(tmp_path: Path) -> Iterator[LocalLauncher]:
+    """Leaves no process, whatever the test did."""
+    launcher = LocalLauncher(tmp_path)
+    yield launcher
+    launcher.stop(LIMIT_S)
+
+
+def wait_until(happened: Callable[[], object]) -> None:
+    deadline_s = time.monotonic() + LIMIT_S
+    while not happened():
+        assert time.monotonic() < deadline_s, "it has not happened in time"
+        time.sleep(0.005)
+
+
+def runs(pid: int) -> bool:
+    """Whether a process lives; one that has ended and is not waited for does not."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def reaped(launcher: LocalLauncher) -> Exit:
+    """The next agent that ends."""
+    deadline_s = time.monotonic() + LIMIT_S
+    while not (ended := launcher.reap()):
+        assert time.monotonic() < deadline_s, "no agent has ended in time"
+        time.sleep(0.005)
+    (only,) = ended
+    return only
+
+
+class Rig:
+    """A launcher and a frontend that its agents speak to."""
+
+    def __init__(self, directory: Path, launcher: LocalLauncher, config: EnvironmentConfig) -> None:
+        self.launcher = launcher
+        self.requests: BatchQueue[Request] = BatchQueue(100, 1, ENVS, 0.0)
+        self.metrics = Metrics()
+        self.config = config
+        self.spaces = spaces(config)
+        self.frontend = Frontend(
+            f"ipc://{directory}/wire",
+            TOKEN,
+            self.spaces,
+            GROUPS,
+            ENVS,
+            self.requests,
+            self.metrics,
+        )
+        self.frontend.start()
+
+    def start(self, identity: str, index: int = 0) -> int:
+        """Start an agent in place `index`; returns its process id."""
+        lanes = np.arange(GROUPS * ENVS, dtype=np.int32) + index * GROUPS * ENVS
+        self.frontend.expect(identity, lanes.reshape(GROUPS, ENVS))
+        self.launcher.start(
+            Task(identity, self.frontend.endpoint, TOKEN, GROUPS, ENVS, 1, self.config)
+        )
+        return self.launcher.pid(identity)
+
+    def take(self) -> Request:
+        requests = self.requests.get(LIMIT_S)
+        assert requests, "no agent plays"
+        return requests[0]
+
+    def answer(self, request: Request, action: int = 0) -> None:
+        self.frontend.reply([Reply(request, np.full(ENVS, action, np.int32))])
+
+    def play(self, requests: int) -> list[Request]:
+        """Answer so many requests."""
+        taken = []
+        for _ in range(requests):
+            taken.append(self.take())
+            self.answer(taken[-1])
+        return taken
+
+
+@contextlib.contextmanager
+def playing(directory: Path, launcher: LocalLauncher, config: EnvironmentConfig) -> Iterator[Rig]:
+    rig = Rig(directory, launcher, config)
+    try:
+        yield rig
+    finally:
+        assert rig.frontend.stop(LIMIT_S)
+
+
+@pytest.fixture
+def rig(tmp_path: Path, launcher: LocalLauncher) -> Iterator[Rig]:
+    with playing(tmp_path, launcher, CARTPOLE) as rig:
+        yield rig
+
+
+def test_an_agent_plays_both_its_groups_in_order_until_it_is_retired(
+    tmp_path: Path, launcher: LocalLauncher
+) -> None:
+    with playing(tmp_path, launcher, PONG) as rig:
+        rig.start("agent-0.0")
+        played = rig.play(20)
+        for group in range(GROUPS):
+            mine = [request for request in played if request.group == group]
+            assert [request.sequence for request in mine] == list(range(len(mine)))
+            assert len(mine) >= 5
+            for request in mine:
+                assert request.step.frames.shape == (ENVS, 84, 84)
+                assert request.lanes.tolist() == [2 * group, 2 * group + 1]
+                assert (request.step.outcomes["first"] == (request.sequence == 0)).all()
+        rig.frontend.retire("agent-0.0")
+        assert reaped(launcher).identity == "agent-0.0"
+        assert len(launcher) == 0
+        assert not any(n.startswith("rejected") for n in rig.metrics.snapshot().counts)
+
+
+def test_what_arrives_is_what_the_same_environments_answer_here(rig: Rig) -> None:
+    rig.start("agent")
+    actions = np.random.default_rng(0).integers(0, 2, 60)
+    seeds = np.random.SeedSequence(1).generate_state(GROUPS)
+    groups = [Environments(CARTPOLE, ENVS) for _ in range(GROUPS)]
+    steps = [group.reset(int(seed)) for group, seed in zip(groups, seeds, strict=True)]
+    for action in actions:
+        request = rig.take()
+        expected = steps[request.group]
+        np.testing.assert_array_equal(request.step.frames, expected.frames)
+        np.testing.assert_array_equal(request.step.outcomes, expected.outcomes)
+        rig.answer(request, int(action))
+        steps[request.group] = groups[request.group].step(np.full(ENVS, action, np.int32))
+    assert rig.metrics.episodes > 0, "too few steps to meet the end of an episode"
+
+
+def test_an_agents_environments_follow_from_its_seed(rig: Rig) -> None:
+    rig.start("one", 0)
+    first = {request.group: request.step.frames for request in rig.play(GROUPS)}
+    rig.launcher.kill("one")
+    assert reaped(rig.launcher).identity == "one"
+    rig.frontend.forget("one")
+    rig.start("two", 1)  # of the same seed, in another place
+    again: dict[int, np.ndarray] = {}
+    while len(again) < GROUPS:
+        request = rig.take()
+        if request.identity == "two":
+            again[request.group] = request.step.frames
+    for group in range(GROUPS):
+        np.testing.assert_array_equal(again[group], first[group])
+    assert not np.array_equal(first[0], first[1]), "groups have seeds of their own"
+
+
+def test_a_killed_agent_is_reported_once_with_its_signal_and_the_others_play_on(rig: Rig) -> None:
+    victim = rig.start("victim", 0)
+    rig.start("survivor", 1)
+    seen: set[str] = set()
+    while seen != {"victim", "survivor"}:
+        seen.update(request.identity for request in rig.play(1))
+    os.kill(victim, signal.SIGKILL)
+    ended = reaped(rig.launcher)
+    assert (ended.identity, ended.code) == ("victim", -signal.SIGKILL)
+    assert rig.launcher.reap() == []
+    assert len(rig.launcher) == 1
+    rig.frontend.forget("victim")
+    played = rig.play(12)
+    assert sum(request.identity == "survivor" for request in played) >= 12 - GROUPS
+
+
+def test_an_agents_last_words_reach_the_frontend_and_its_log(rig: Rig) -> None:
+    rig.start("agent")
+    request = rig.take()
+    rig.answer(request, action=1000)
+    assert "action range" in reaped(rig.launcher).log
+    wait_until(lambda: "action range" in rig.frontend.forget("agent"))
+
+
+def test_an_agent_that_fails_at_its_start_is_reported_with_its_traceback(
+    rig: Rig, launcher: LocalLauncher
+) -> None:
+    bad = EnvironmentConfig(game="NoSuchGame")
+    launcher.start(Task("agent", rig.frontend.endpoint, TOKEN, GROUPS, ENVS, 1, bad))
+    ended = reaped(launcher)
+    assert ended.identity == "agent"
+    assert "Traceback" in ended.log
+    assert "unknown game 'NoSuchGame'" in ended.log
+
+
+def test_an_agent_that_fails_exits_1_and_its_log_ends_with_the_error(
+    rig: Rig, launcher: LocalLauncher
+) -> None:
+    bad = EnvironmentConfig(game="NoSuchGame")
+    launcher.start(Task("agent", rig.frontend.endpoint, TOKEN, GROUPS, ENVS, 1, bad))
+    ended = reaped(launcher)
+    assert ended.code == 1
+    assert "NoSuchGame" in ended.log.splitlines()[-1]
+
+
+def test_an_agent_that_is_retired_exits_0_and_says_nothing(rig: Rig) -> None:
+    rig.start("agent")
+    rig.play(2)
+    rig.frontend.retire("agent")
+    ended = reaped(rig.launcher)
+    assert (ended.code, ended.log) == (0, "")
+
+
+def test_an_agent_that_fails_ends_though_nobody_hears_its_last_words(tmp_path: Path) -> None:
+    bad = replace(NOWHERE, environment=EnvironmentConfig(game="NoSuchGame"))
+    with open(tmp_path / "log", "w+b") as log:
+        agent = subprocess.Popen(
+            [sys.executable, "-m", "agents.worker"], stdin=subprocess.PIPE, stderr=log
+        )
+        try:
+            assert agent.stdin is not None
+            agent.stdin.write(bad.to_json().encode() + b"\n")
+            agent.stdin.flush()
+            wait_until(lambda: b"NoSuchGame" in (tmp_path / "log").read_bytes())
+            assert agent.wait(3.0) == 1
+        finally:
+            agent.kill()
+            agent.communicate()
+
+
+@pytest.mark.parametrize("endpoint", ["nonsense://here", "ipc://" + "x" * 200])
+def test_an_agent_without_a_usable_endpoint_ends(launcher: LocalLauncher, endpoint: str) -> None:
+    launcher.start(replace(NOWHERE, endpoint=endpoint))
+    assert "ZMQError" in reaped(launcher).log
+
+
+def test_an_agent_whose_parent_is_killed_ends_by_itself(tmp_path: Path) -> None:
+    parent = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import sys, time; from pathlib import Path\n"
+            "from agents.launchers import LocalLauncher; from agents.worker import Task\n"
+            "launcher = LocalLauncher(Path(sys.argv[1]))\n"
+            "launcher.start(Task.from_json(sys.argv[2]))\n"
+            "print(launcher.pid('agent'), flush=True)\n"
+            "time.sleep(600)\n",
+            str(tmp_path),
+            NOWHERE.to_json(),
+        ],
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert parent.stdout is not None
+        agent = int(parent.stdout.readline())
+        assert runs(agent)
+    finally:
+        parent.kill()
+        parent.communicate()
+    wait_until(lambda: not runs(agent))
+
+
+def test_an_agent_ends_when_its_input_does_in_the_middle_of_a_game(rig: Rig) -> None:
+    pid = rig.start("agent")
+    rig.play(2)
+    rig.launcher.stop(LIMIT_S)  # closes the input, then waits
+    assert not runs(pid)
+    assert len(rig.launcher) == 0
+
+
+def test_stop_leaves_no_process_no_log_and_no_descriptor(
+    tmp_path: Path, launcher: LocalLauncher
+) -> None:
+    descriptors = psutil.Process().num_fds()
+    pids = []
+    for index in range(3):
+        launcher.start(replace(NOWHERE, identity=f"agent-{index}"))
+        pids.append(launcher.pid(f"agent-{index}"))
+    os.kill(pids[0], signal.SIGSTOP)  # hears nothing: ended by force
+    os.kill(pids[1], signal.SIGKILL)  # has ended, and nobody has reaped it
+    launcher.stop(0.5)
+    assert not any(runs(pid) for pid in pids)
+    assert len(launcher) == 0
+    assert launcher.reap() == []
+    assert list(tmp_path.iterdir()) == []
+    assert psutil.Process().num_fds() == descriptors
+
+
+def test_kill_ends_an_agent_and_one_unknown_does_not_matter(launcher: LocalLauncher) -> None:
+    launcher.start(NOWHERE)
+    launcher.kill("nobody")
+    launcher.kill("agent")
+    assert reaped(launcher) == Exit("agent", -signal.SIGKILL, "")
+    launcher.kill("agent")
+
+
+def test_agents_are_in_sessions_of_their_own(launcher: LocalLauncher) -> None:
+    launcher.start(NOWHERE)
+    assert os.getsid(launcher.pid("agent")) == launcher.pid("agent") != os.getsid(0)
+
+
+def program(directory: Path, body: str) -> str:
+    """An executable that stands in for Python."""
+    path = directory / "stand-in"
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_the_end_of_a_long_log_is_kept(
+    tmp_path: Path, launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = "seq 10000 20000 >&2; echo '\u2620 the end'; exit 7"
+    monkeypatch.setattr(sys, "executable", program(tmp_path, f"read task; {lines}"))
+    launcher.start(NOWHERE)
+    ended = reaped(launcher)
+    assert ended.code == 7
+    assert ended.log.endswith("20000\n\u2620 the end")
+    assert len(ended.log.encode()) <= LOG_TAIL_BYTES
+    assert list(tmp_path.glob("*.log")) == []
+
+
+class LateTask(Task):
+    """Written only when its reader has ended."""
+
+    def to_json(self) -> str:
+        children = psutil.Process().children
+        wait_until(lambda: any(child.status() == psutil.STATUS_ZOMBIE for child in children()))
+        return super().to_json()
+
+
+def test_an_agent_that_ends_before_it_has_its_task_is_reaped(
+    tmp_path: Path, launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", program(tmp_path, "exit 3"))
+    launcher.start(LateTask(**vars(NOWHERE)))
+    assert reaped(launcher).code == 3
+
+
+def test_a_task_comes_out_of_its_json_as_it_went_in() -> None:
+    task = replace(NOWHERE, environment=replace(PONG, sticky_actions=0.25, noop_max=0))
+    assert Task.from_json(task.to_json()) == task
+    assert "\n" not in task.to_json()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        "null",
+        '{"environment": {}}',
+        re.sub('"seed"', '"seeds"', NOWHERE.to_json()),
+        re.sub('"game"', '"games"', NOWHERE.to_json()),
+    ],
+)
+def test_a_wrong_task_is_refused(text: str) -> None:
+    with pytest.raises((TypeError, ValueError, KeyError)):
+        Task.from_json(text)

@@ -1,0 +1,189 @@
+"""Counters, windows over them, episodes, and the line that a person reads."""
+
+import json
+import math
+import threading
+
+import pytest
+
+from ga3c.dashboard import LEGEND, figures, line
+from ga3c.metrics import ROLLING_EPISODES, Episode, Metrics, Snapshot, Window
+from ga3c.scheduler import Counts
+
+COUNTS = Counts(agents=7, predictors=3, trainers=2)
+
+
+class Clock:
+    """Stands still until it is set."""
+
+    def __init__(self) -> None:
+        self.now_s = 500.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def metrics(clock: Clock) -> Metrics:
+    return Metrics(clock)
+
+
+def test_counters_grow_and_are_nought_before(metrics: Metrics) -> None:
+    assert metrics.snapshot()["steps"] == 0
+    metrics.add(steps=5, updates=1)
+    metrics.add(steps=2.5)
+    assert metrics.snapshot().counts == {"steps": 7.5, "updates": 1}
+
+
+def test_a_snapshot_does_not_change_afterwards(metrics: Metrics, clock: Clock) -> None:
+    metrics.add(steps=1)
+    before = metrics.snapshot()
+    clock.now_s += 1
+    metrics.add(steps=1)
+    assert (before.time_s, before["steps"]) == (500.0, 1)
+
+
+def test_dropped_messages_are_counted_by_reason(metrics: Metrics) -> None:
+    for reason in ("magic", "magic", "flags"):
+        metrics.reject(reason)
+    assert metrics.snapshot().counts == {"rejected:magic": 2, "rejected:flags": 1}
+
+
+def test_a_window_gives_what_lies_between_its_snapshots(metrics: Metrics, clock: Clock) -> None:
+    metrics.add(steps=1000, updates=10)
+    start = metrics.snapshot()
+    clock.now_s += 4.0
+    metrics.add(steps=200, updates=5, lag_updates=60)
+    window = Window(start, metrics.snapshot())
+    assert window.seconds == 4.0
+    assert window.count("steps") == 200
+    assert window.rate("steps") == 50.0
+    assert window.rate("nothing") == 0.0
+    assert window.mean("lag_updates", "steps") == 0.3
+    assert window.mean("steps", "updates") == 40.0
+
+
+def test_a_mean_over_nothing_is_nought_and_a_window_of_no_length_no_error() -> None:
+    empty = Window(Snapshot(1.0), Snapshot(1.0))
+    assert empty.mean("lag_updates", "trained_samples") == 0.0
+    assert empty.rate("steps") == 0.0
+    assert math.isfinite(Window(Snapshot(1.0), Snapshot(1.0, {"steps": 1.0})).rate("steps"))
+
+
+def test_the_score_is_the_mean_of_the_last_hundred_episodes(metrics: Metrics) -> None:
+    for score in range(50):
+        metrics.episode(float(score), 10)
+    assert metrics.score_mean() == pytest.approx(sum(range(50)) / 50)
+    for score in range(50, 250):
+        metrics.episode(float(score), 10)
+    assert ROLLING_EPISODES == 100
+    assert metrics.score_mean() == pytest.approx(sum(range(150, 250)) / 100)
+    assert metrics.last_score == 249.0
+    assert metrics.episodes == 250
+
+
+def test_before_the_first_episode_scores_are_nan(metrics: Metrics) -> None:
+    assert math.isnan(metrics.score_mean())
+    assert math.isnan(metrics.last_score)
+    assert metrics.episodes == 0
+
+
+def test_episodes_are_taken_once_with_when_they_ended(metrics: Metrics, clock: Clock) -> None:
+    metrics.add(steps=1234)
+    clock.now_s += 3.0
+    metrics.episode(-21.0, 758)
+    metrics.add(steps=6)
+    clock.now_s += 1.0
+    metrics.episode(2.5, 99)
+    assert metrics.take_episodes() == [Episode(3.0, 1234, -21.0, 758), Episode(4.0, 1240, 2.5, 99)]
+    assert metrics.take_episodes() == []
+    metrics.episode(1.0, 1)
+    assert [episode.score for episode in metrics.take_episodes()] == [1.0]
+    assert metrics.episodes == 3, "taking them does not uncount them"
+
+
+def test_only_the_newest_value_of_a_loss_is_kept(metrics: Metrics) -> None:
+    metrics.set(loss=1.0, entropy=0.5)
+    metrics.set(loss=0.25)
+    newest = metrics.newest()
+    assert newest == {"loss": 0.25, "entropy": 0.5}
+    newest["loss"] = 9.0
+    assert metrics.newest()["loss"] == 0.25
+
+
+def test_many_threads_lose_no_count_and_no_episode(metrics: Metrics) -> None:
+    def count() -> None:
+        for _ in range(500):
+            metrics.add(steps=1, busy_s=0.5)
+            metrics.reject("magic")
+            metrics.episode(1.0, 1)
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20.0)
+    assert metrics.snapshot().counts == {"steps": 2000, "busy_s": 1000.0, "rejected:magic": 2000}
+    assert len(metrics.take_episodes()) == metrics.episodes == 2000
+
+
+def test_the_line_holds_ga3cs_fields(metrics: Metrics, clock: Clock) -> None:
+    metrics.add(steps=10_000)
+    start = metrics.snapshot()
+    clock.now_s += 3661.0
+    metrics.add(steps=3_661_000, trained_samples=1_830_500, updates=36_610, lag_updates=5_491_500)
+    metrics.add(prediction_batches=36_610)
+    metrics.episode(-20.0, 800)
+    metrics.episode(-19.0, 900)
+    values = figures(Window(start, metrics.snapshot()), metrics, COUNTS, 17, 320)
+    assert values["updates_per_s"] == 10.0
+    assert values["prediction_batch"] == 100.0
+    assert line(values) == (
+        "[Time 1:01:01] [Episode 2 Score -19.0] [RScore -19.5 Steps 3,671,000] "
+        "[PPS 1000 TPS 500] [PQ 17 TQ 320 Lag 3.0] [NT 2 NP 3 NA 7]"
+    )
+
+
+def test_the_legend_explains_every_abbreviation_of_the_line() -> None:
+    for abbreviation in ("RScore", "PPS", "TPS", "NT", "NP", "NA"):
+        assert abbreviation in LEGEND
+
+
+def test_before_the_first_episode_the_line_has_a_dash_and_the_figures_null(
+    metrics: Metrics,
+) -> None:
+    now = metrics.snapshot()
+    values = figures(Window(now, now), metrics, COUNTS, 0, 0)
+    assert values["score"] is None
+    assert values["score_mean_100"] is None
+    assert "[Time 0:00:00] [Episode 0 Score -] [RScore - Steps 0] [PPS 0 TPS 0]" in line(values)
+    assert json.loads(json.dumps(values, allow_nan=False)) == values
+
+
+@pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf])
+def test_a_score_that_is_not_finite_is_shown_as_a_dash(metrics: Metrics, score: float) -> None:
+    metrics.episode(score, 1)
+    now = metrics.snapshot()
+    values = figures(Window(now, now), metrics, COUNTS, 0, 0)
+    assert "Score -]" in line(values)
+    json.dumps(values, allow_nan=False)
+
+
+def test_the_newest_values_are_among_the_figures(metrics: Metrics) -> None:
+    metrics.set(loss=0.123456789)
+    now = metrics.snapshot()
+    assert figures(Window(now, now), metrics, COUNTS, 0, 0)["loss"] == 0.12346
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf])
+def test_a_loss_that_is_not_finite_leaves_the_figures_valid_json(
+    metrics: Metrics, loss: float
+) -> None:
+    metrics.set(loss=loss)
+    now = metrics.snapshot()
+    json.dumps(figures(Window(now, now), metrics, COUNTS, 0, 0), allow_nan=False)

@@ -1,0 +1,437 @@
+"""One update is what its twin makes of what was seen; weights, schedules, sampling and networks."""
+
+import threading
+import time
+from typing import Any, get_args
+
+import keras
+import numpy as np
+import pytest
+
+from agents.environments import Spaces
+from ga3c import backend
+from ga3c.algorithms.a3c import A3C, Segments
+from ga3c.config import A3CConfig, NetworkConfig, NetworkName, OptimizerConfig
+from ga3c.experience import Arrivals, Lanes, RingShape, Segment
+from ga3c.model import Learned, Model, schedule
+from tests import reference
+from tests.reference import Array, Batch, NaiveExperience, Weights
+
+T_MAX = 5
+LANES = 4
+ACTIONS = 3
+VECTORS = Spaces((3,), "float32", ACTIONS, 1)
+PICTURES = Spaces((20, 20), "uint8", ACTIONS, 4)
+ALGORITHM = A3CConfig(t_max=T_MAX, entropy_weight=0.05, entropy_weight_end=0.01)
+
+
+def make_model(
+    optimizer: OptimizerConfig | None = None,
+    spaces: Spaces = VECTORS,
+    algorithm: A3CConfig = ALGORITHM,
+    lanes: int = LANES,
+    on_device: bool = True,
+    seed: int = 0,
+) -> Model:
+    capacity = Lanes(lanes, T_MAX, 2, spaces.stack).capacity
+    ring = RingShape(lanes, capacity, spaces.shape, spaces.dtype, spaces.stack)
+    return Model(
+        A3C(algorithm, spaces.num_actions),
+        NetworkConfig(),
+        optimizer or OptimizerConfig(),
+        spaces,
+        ring,
+        on_device,
+        seed,
+    )
+
+
+@pytest.fixture(autouse=True)
+def first_weights_are_always_the_same() -> None:
+    keras.utils.set_random_seed(0)
+
+
+def values_of(weights: list[Any]) -> list[Array]:
+    return [np.array(keras.ops.convert_to_numpy(weight)) for weight in weights]
+
+
+class Rollout:
+    """One segment of every lane of a model, and what was seen and done in it."""
+
+    def __init__(self, model: Model, spaces: Spaces = VECTORS, void: bool = False) -> None:
+        self._model = model
+        ring = model.experience.ring
+        self._lanes = np.arange(ring.lanes, dtype=np.int32)
+        self._book = Lanes(ring.lanes, T_MAX, 2, spaces.stack)
+        self._segments: list[Segment] = []
+        self.seen = NaiveExperience(ring.lanes, spaces.stack)
+        rng = np.random.default_rng(0)
+        for step in range(T_MAX + 1):
+            firsts = (rng.random(ring.lanes) < 0.2) | (step == 0) | void
+            self._act(rng, firsts, spaces)
+
+    def _act(self, rng: np.random.Generator, firsts: Array, spaces: Spaces) -> None:
+        count = len(firsts)
+        slots, ages = self._book.advance(self._lanes, firsts, version=0)
+        discounts = rng.choice([0.0, 0.9], size=count, p=[0.2, 0.8])
+        outcomes = np.stack([3 * rng.normal(size=count), discounts, firsts], axis=1)
+        outcomes = outcomes.astype(np.float32)
+        frames = (255 * rng.random((count, *spaces.shape))).astype(spaces.dtype)
+        for lane in range(count):
+            self.seen.see(lane, frames[lane], outcomes[lane])
+        actions = self._model.act(Arrivals(self._lanes, slots, ages, outcomes, frames))
+        experience = self._model.experience
+        log_probs = experience.gather("log_prob", experience.ring.rows(self._lanes, slots))
+        for lane in range(count):
+            self.seen.do(lane, int(actions[lane]), float(log_probs[lane]))
+        self._segments += self._book.complete(self._lanes)
+
+    def learn(self, progress: float = 0.0) -> Learned:
+        return self._model.learn(self._lanes, self._book.slots(self._segments), progress)
+
+    def gradients(self, entropy_weight: float) -> list[Array]:
+        """The loss's, by every weight, over what was seen and under the present weights."""
+        parts = self.seen.segments(list(range(len(self._lanes))), [0] * len(self._lanes), T_MAX)
+        observations = np.concatenate(parts.pop("observations"))
+        floats = {name: part.astype(np.float32) for name, part in parts.items()}
+        segments = Segments(observations, **{**floats, "actions": parts["actions"]})
+        network = self._model.network
+        _, _, gradients = backend.value_and_gradients(
+            lambda: A3C(ALGORITHM, ACTIONS).loss(network, segments, np.float32(entropy_weight)),
+            network.trainable_variables,
+        )
+        return [np.asarray(gradient) for gradient in gradients]
+
+    def batch(self) -> Batch:
+        """What the loss is of, the network's answers included."""
+        lanes = len(self._lanes)
+        parts = self.seen.segments(list(range(lanes)), [0] * lanes, T_MAX)
+        observations = parts.pop("observations")
+        answers = [self._model.network(lane) for lane in observations]
+        logits = np.array([np.asarray(logits, np.float64) for logits, _ in answers])
+        values = np.array([np.asarray(values, np.float64) for _, values in answers])
+        return Batch(logits=logits, values=values, **parts)
+
+
+def sharpened(model: Model, gain: float) -> None:
+    """Make the policy's first, nearly even logits differ."""
+    weights = model.weights()
+    (kernel,) = (path for path in weights if path.endswith("policy/kernel"))
+    model.load_weights({**weights, kernel: gain * weights[kernel]})
+
+
+def arrivals_of(frames: Array, slot: int = 0) -> Arrivals:
+    count = len(frames)
+    return Arrivals(
+        np.arange(count, dtype=np.int32),
+        np.full(count, slot, np.int32),
+        np.zeros(count, np.int32),
+        np.tile(np.array([0, 1, 1], np.float32), (count, 1)),
+        frames,
+    )
+
+
+# Schedules
+
+
+@pytest.mark.parametrize(
+    ("progress", "expected"), [(0.0, 4.0), (0.25, 3.5), (1.0, 2.0), (7.0, 2.0), (-1.0, 4.0)]
+)
+def test_schedule_is_linear_and_holds_its_ends(progress: float, expected: float) -> None:
+    assert schedule(4.0, 2.0, progress) == expected
+
+
+def test_learning_rate_follows_its_schedule_down_to_nothing() -> None:
+    model = make_model(OptimizerConfig(learning_rate=0.01, learning_rate_end=0.0))
+    rollout = Rollout(model)
+    before = model.weights()
+    rollout.learn(progress=1.0)
+    for path, weight in model.weights().items():
+        np.testing.assert_array_equal(weight, before[path])
+    rollout.learn(progress=0.5)
+    assert any((weight != before[path]).any() for path, weight in model.weights().items())
+
+
+# Updates
+
+
+@pytest.mark.parametrize("on_device", [True, False], ids=["device", "host"])
+@pytest.mark.parametrize("spaces", [VECTORS, PICTURES], ids=["vectors", "pictures"])
+@pytest.mark.parametrize("progress", [0.0, 0.5])
+def test_learn_reports_the_twins_loss_of_what_was_seen(
+    spaces: Spaces, on_device: bool, progress: float
+) -> None:
+    """From frames and outcomes to the loss: each answer meets the action that it was for."""
+    model = make_model(spaces=spaces, on_device=on_device)
+    sharpened(model, 30.0)
+    rollout = Rollout(model, spaces)
+    batch = rollout.batch()
+    weights = Weights(
+        value=ALGORITHM.value_weight,
+        entropy=schedule(ALGORITHM.entropy_weight, ALGORITHM.entropy_weight_end, progress),
+        trace_decay=ALGORITHM.trace_decay,
+        reward_clip=ALGORITHM.reward_clip,
+        log_epsilon=ALGORITHM.log_epsilon,
+        vtrace=ALGORITHM.correction == "vtrace",
+        normalize=ALGORITHM.normalize_advantages,
+    )
+    loss = reference.a3c_loss(batch, weights, reference.a3c_constants(batch, weights))
+    lived = (batch.firsts == 0).sum()
+    assert 0 < lived < batch.firsts.size
+    means = rollout.learn(progress).means
+    assert means["loss"] == pytest.approx(loss.total, rel=1e-4)
+    assert means["policy_loss"] == pytest.approx(loss.policy / lived, rel=1e-4, abs=1e-4)
+    assert means["value_loss"] == pytest.approx(loss.value / lived, rel=1e-4)
+    assert means["entropy"] == pytest.approx(loss.entropy / lived, rel=1e-4)
+
+
+@pytest.mark.parametrize("clip_norm", [0.0, 0.5, 1e6])
+def test_rmsprop_updates_are_the_twins_with_gradients_clipped_in_common(clip_norm: float) -> None:
+    config = OptimizerConfig(
+        learning_rate=0.01, rms_decay=0.9, optimizer_epsilon=0.01, clip_norm=clip_norm
+    )
+    model = make_model(config)
+    rollout = Rollout(model)
+    expected = values_of(model.network.trainable_variables)
+    mean_squares = [np.zeros_like(weight) for weight in expected]
+    for progress in (0.0, 0.3, 0.6):
+        gradients = rollout.gradients(schedule(0.05, 0.01, progress))
+        clipped = reference.clip_by_global_norm(gradients, clip_norm or np.inf)
+        learned = rollout.learn(progress)
+        norm = np.sqrt(sum((gradient**2).sum() for gradient in gradients))
+        assert norm > 1.0  # so that a norm of 0.5 does clip
+        assert learned.means["gradient_norm"] == pytest.approx(norm, rel=1e-4)  # unclipped
+        for i, gradient in enumerate(clipped):
+            expected[i], mean_squares[i] = reference.rmsprop_step(
+                expected[i], mean_squares[i], gradient, 0.01 * (1 - progress), 0.9, 0.01
+            )
+        for found, weight in zip(values_of(model.network.trainable_variables), expected):
+            np.testing.assert_allclose(found, weight, rtol=1e-4, atol=1e-5)
+
+
+def test_adams_first_step_has_epsilon_outside_the_root() -> None:
+    model = make_model(
+        OptimizerConfig("adam", learning_rate=0.01, optimizer_epsilon=0.5, clip_norm=0.0)
+    )
+    rollout = Rollout(model)
+    before = values_of(model.network.trainable_variables)
+    gradients = rollout.gradients(ALGORITHM.entropy_weight)
+    rollout.learn()
+    after = values_of(model.network.trainable_variables)
+    for weight, first, gradient in zip(after, before, gradients):
+        # The mean and the root of the mean square, both freed of their bias, are |gradient|;
+        # Keras adds epsilon before the second is freed: sqrt(1 - 0.999) of it remains.
+        scale = 0.001**0.5
+        step = 0.01 * scale * gradient / (scale * np.abs(gradient) + 0.5)
+        np.testing.assert_allclose(weight, first - step, rtol=1e-4, atol=1e-6)
+
+
+def test_segments_of_void_steps_change_no_weight() -> None:
+    """Their entropy is masked as well: nothing at all is left, and nothing is divided by 0."""
+    model = make_model()
+    rollout = Rollout(model, void=True)
+    before = model.weights()
+    learned = rollout.learn()
+    assert learned.update == 1
+    assert set(learned.means.values()) == {0.0}
+    for path, weight in model.weights().items():
+        np.testing.assert_array_equal(weight, before[path])
+
+
+@pytest.mark.parametrize("on_device", [True, False], ids=["device", "host"])
+def test_trainers_update_one_at_a_time_and_every_update_counts_once(on_device: bool) -> None:
+    model = make_model(on_device=on_device)
+    rollout = Rollout(model)
+    updating = threading.Lock()
+    updates: list[int] = []
+    failures: list[str] = []
+    learn = model._learn
+
+    def alone(*inputs: Array) -> Any:
+        if not updating.acquire(blocking=False):
+            failures.append("two updates at once")
+        time.sleep(0.001)  # an invitation
+        try:
+            return learn(*inputs)
+        finally:
+            updating.release()
+
+    def train() -> None:
+        try:
+            for _ in range(10):
+                updates.append(rollout.learn().update)
+        except Exception as failure:
+            failures.append(repr(failure))
+
+    model._learn = alone
+    trainers = [threading.Thread(target=train) for _ in range(4)]
+    for trainer in trainers:
+        trainer.start()
+    for trainer in trainers:
+        trainer.join(60.0)
+    assert not failures
+    assert sorted(updates) == list(range(1, 41))
+    assert model.updates == 40
+
+
+# Weights
+
+
+def test_weights_that_are_loaded_act_as_before() -> None:
+    model = make_model()
+    sharpened(model, 30.0)
+    observations = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    kept = model.weights()
+    before = [np.array(part) for part in model.network(observations)]
+    Rollout(model).learn()
+    assert not np.array_equal(np.array(model.network(observations)[0]), before[0])
+    model.load_weights(kept)
+    for part, expected in zip(model.network(observations), before):
+        np.testing.assert_array_equal(np.array(part), expected)
+
+
+def test_weights_are_a_copy() -> None:
+    model = make_model()
+    kept = model.weights()
+    first = {path: weight.copy() for path, weight in kept.items()}
+    Rollout(model).learn()
+    for path, weight in kept.items():
+        np.testing.assert_array_equal(weight, first[path])
+
+
+@pytest.mark.parametrize("wrong", ["missing", "shape"])
+def test_weights_that_do_not_fit_are_refused_and_none_is_taken(wrong: str) -> None:
+    model = make_model()
+    before = model.weights()
+    weights = {path: weight + 1 for path, weight in before.items()}
+    last = list(weights)[-1]
+    if wrong == "missing":
+        del weights[last]
+    else:
+        weights[last] = np.zeros((7, 7), np.float32)
+    found = "nothing" if wrong == "missing" else r"\(7, 7\)"
+    expected = rf"weight {last}: expected \({before[last].shape[0]},.*\), found {found}"
+    with pytest.raises(ValueError, match=expected):
+        model.load_weights(weights)
+    for path, weight in model.weights().items():
+        np.testing.assert_array_equal(weight, before[path])
+
+
+# Acting
+
+
+@pytest.mark.parametrize("on_device", [True, False], ids=["device", "host"])
+def test_actions_are_drawn_from_the_softmax(on_device: bool) -> None:
+    """Pearson's chi-squared over 8,000 draws, half a batch each, against its 99.9% quantile."""
+    spaces = Spaces((3,), "float32", 6, 1)
+    model = make_model(spaces=spaces, lanes=4000, on_device=on_device, seed=3)
+    sharpened(model, 200.0)
+    frames = np.tile(np.array([[0.5, -1.0, 2.0]], np.float32), (4000, 1))
+    probs = reference.softmax(np.asarray(model.network(frames[:1])[0], np.float64))[0]
+    assert probs.min() > 0.002 and probs.max() > 2 / 6  # expected counts of 16 and above
+    actions = [model.act(arrivals_of(frames, slot)) for slot in range(2)]
+    counts = np.bincount(np.concatenate(actions), minlength=6)
+    statistic = ((counts - 8000 * probs) ** 2 / (8000 * probs)).sum()
+    assert statistic < 20.5  # 5 degrees of freedom
+    assert (actions[0] != actions[1]).any()
+
+
+def test_equal_seeds_draw_equal_actions_and_others_do_not() -> None:
+    frames = np.zeros((64, 3), np.float32)  # biases are 0 at first: even probabilities
+    draws = [
+        make_model(lanes=64, seed=seed).act(arrivals_of(frames)).tolist() for seed in (5, 5, 6)
+    ]
+    assert draws[0] == draws[1]
+    assert draws[0] != draws[2]
+
+
+# Networks
+
+
+def test_torsos_are_the_published_ones() -> None:
+    """Kernels [height, width, in, filters] and units, by name (GA3C, Table 2; Mnih et al. 2015)."""
+    large: list[tuple[int, ...]] = [(8, 8, 4, 32), (4, 4, 32, 32), (4, 4, 32, 64)]
+    small: list[tuple[int, ...]] = [(8, 8, 4, 16), (4, 4, 16, 32)]
+    nature: list[tuple[int, ...]] = [(8, 8, 4, 32), (4, 4, 32, 64), (3, 3, 64, 64)]
+    expected: dict[NetworkName, list[tuple[int, ...]]] = {
+        # and what is left of 84 x 84, without and with padding
+        "small": [*small, (9 * 9 * 32, 256), (11 * 11 * 32, 256)],
+        "auto": [*small, (9 * 9 * 32, 256), (11 * 11 * 32, 256)],
+        "large-4": [*large, (3 * 3 * 64, 256), (6 * 6 * 64, 256)],
+        "large-3": [*large, (5 * 5 * 64, 256), (7 * 7 * 64, 256)],
+        "large-2": [*large, (8 * 8 * 64, 256), (11 * 11 * 64, 256)],
+        "large-1": [*large, (17 * 17 * 64, 256), (21 * 21 * 64, 256)],
+        "nature": [*nature, (7 * 7 * 64, 512), (11 * 11 * 64, 512)],
+    }
+    assert {*expected, "mlp"} == set(get_args(NetworkName))
+    paddings: list[tuple[Any, int]] = [("valid", -2), ("same", -1)]
+    for name, kernels in expected.items():
+        for padding, dense in paddings:
+            config = NetworkConfig(name, padding=padding, initializer="fan-in")
+            network = A3C(A3CConfig(), 6).network(config, (84, 84, 4), "uint8", True)
+            found = {tuple(w.shape) for w in network.weights if w.path.endswith("kernel")}
+            units = kernels[-1][1]
+            assert found == {*kernels[:-2], kernels[dense], (units, 6), (units, 1)}, name
+            if padding == "valid":
+                assert_answers(network, np.zeros((2, 84, 84, 4), np.uint8), 6)
+
+
+def test_mlp_takes_vectors() -> None:
+    for name in ("mlp", "auto"):
+        network = A3C(A3CConfig(), 2).network(NetworkConfig(name), (3,), "float32", False)
+        kernels = [tuple(w.shape) for w in network.weights if w.path.endswith("kernel")]
+        assert sorted(kernels) == [(3, 64), (64, 1), (64, 2), (64, 64)]
+        assert_answers(network, np.zeros((5, 3), np.float32), 2)
+
+
+def assert_answers(network: Any, observations: Array, actions: int) -> None:
+    logits, values = network(observations)
+    assert logits.shape == (len(observations), actions)
+    assert values.shape == (len(observations),)
+
+
+@pytest.mark.parametrize("orthogonal", [True, False])
+def test_first_policy_is_nearly_even(orthogonal: bool) -> None:
+    """Orthogonal heads begin small; the published code's fan-in ones do not."""
+    config = NetworkConfig(initializer="orthogonal" if orthogonal else "fan-in")
+    network = A3C(A3CConfig(), 4).network(config, (3,), "float32", False)
+    observations = np.random.default_rng(0).normal(size=(100, 3)).astype(np.float32)
+    probs = reference.softmax(np.asarray(network(observations)[0]))
+    assert (np.abs(probs - 0.25).max() < 0.01) == orthogonal
+
+
+def test_fan_in_weights_are_uniform_within_the_published_bounds() -> None:
+    config = NetworkConfig("small", initializer="fan-in")
+    network = A3C(A3CConfig(), 4).network(config, (84, 84, 4), "uint8", True)
+    for kernel in values_of([w for w in network.weights if w.path.endswith("kernel")]):
+        bound = np.prod(kernel.shape[:-1]) ** -0.5
+        assert 0.9 * bound < np.abs(kernel).max() <= bound
+        assert kernel.std() == pytest.approx(bound / 3**0.5, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("name", "spaces", "message"),
+    [
+        ("mlp", PICTURES, "network mlp does not take pictures: choose small"),
+        ("small", VECTORS, "network small does not take vectors: choose mlp"),
+        ("nature", VECTORS, "network nature does not take vectors: choose mlp"),
+    ],
+)
+def test_network_that_does_not_fit_the_observations_is_refused(
+    name: NetworkName, spaces: Spaces, message: str
+) -> None:
+    ring = RingShape(1, 11, spaces.shape, spaces.dtype, spaces.stack)
+    algorithm = A3C(ALGORITHM, ACTIONS)
+    with pytest.raises(ValueError, match=message):
+        Model(algorithm, NetworkConfig(name), OptimizerConfig(), spaces, ring, True, seed=0)
+
+
+def test_picture_too_small_for_the_network_is_refused() -> None:
+    with pytest.raises(ValueError, match="output size would be zero or negative"):
+        make_model(spaces=Spaces((8, 8), "uint8", ACTIONS, 4))
+
+
+def test_unknown_network_is_refused_with_the_choices() -> None:
+    unknown: Any = "tiny"
+    with pytest.raises(ValueError, match="network 'tiny': must be one of auto, small, large-4"):
+        NetworkConfig(unknown)

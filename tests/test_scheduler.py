@@ -1,0 +1,369 @@
+"""Annealing over the counts, and the clockwork that measures what it proposes."""
+
+import itertools
+import json
+import math
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ga3c.scheduler import Annealer, Counts, Decision, Scheduler, SchedulerConfig
+
+MOST = Counts(16, 6, 6)
+SMALLEST = Counts(1, 1, 1)
+START = Counts(5, 3, 2)
+
+
+def distance(a: Counts, b: Counts) -> int:
+    return sum(abs(x - y) for x, y in zip(a, b))
+
+
+def neighbours(kept: Counts, most: Counts) -> set[Counts]:
+    """All settings within the limits that differ by one in one count."""
+    every = itertools.product(*(range(1, limit + 1) for limit in most))
+    return {Counts(*counts) for counts in every if distance(Counts(*counts), kept) == 1}
+
+
+def anneal(
+    annealer: Annealer, decisions: int, rate: Callable[[Counts], float]
+) -> list[tuple[Decision, Counts]]:
+    """Decisions by `rate`, each with what was kept afterwards."""
+    made = []
+    for i in range(decisions):
+        tried = annealer.propose()
+        assert tried is not None
+        decision = annealer.judge(tried, rate(annealer.kept), rate(tried), float(i))
+        made.append((decision, annealer.kept))
+    return made
+
+
+@pytest.mark.parametrize("start", [SMALLEST, MOST, Counts(5, 3, 2), Counts(1, 6, 3)])
+def test_every_neighbour_within_the_limits_is_proposed_once_and_nothing_else(start: Counts) -> None:
+    annealer = Annealer(SchedulerConfig(), start, MOST, seed=0)
+    expected = neighbours(start, MOST)
+    tried = [d.tried for d, _ in anneal(annealer, len(expected), lambda c: float(c == start))]
+    assert len(tried) == len(set(tried))
+    assert set(tried) == expected
+    assert annealer.kept == start
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_walk_on_pure_noise_stays_within_the_limits_by_single_steps(seed: int) -> None:
+    rng = random.Random(seed)
+    annealer = Annealer(SchedulerConfig(cooling=1.0), Counts(2, 1, 1), Counts(4, 2, 3), seed)
+    kept = annealer.kept
+    for decision, now in anneal(annealer, 300, lambda _: rng.random() + 0.1):
+        assert decision.kept == kept
+        assert decision.tried in neighbours(kept, Counts(4, 2, 3))
+        assert now == (decision.tried if decision.accepted else kept)
+        kept = now
+
+
+def test_a_proposal_stands_until_it_is_judged() -> None:
+    annealer = Annealer(SchedulerConfig(), Counts(5, 3, 2), MOST, seed=0)
+    assert len({annealer.propose() for _ in range(10)}) == 1
+
+
+def test_where_there_is_only_one_setting_nothing_is_proposed() -> None:
+    assert Annealer(SchedulerConfig(), SMALLEST, SMALLEST, seed=0).propose() is None
+
+
+@pytest.mark.parametrize("gain", [0.0, 1e-9, 0.5, 100.0])
+@pytest.mark.parametrize("seed", range(10))
+def test_a_rate_that_is_no_worse_is_always_accepted(gain: float, seed: int) -> None:
+    annealer = Annealer(SchedulerConfig(temperature=1e-9), Counts(5, 3, 2), MOST, seed)
+    tried = annealer.propose()
+    assert tried is not None
+    assert annealer.judge(tried, 1000.0, 1000.0 * (1 + gain), 1.0).accepted
+    assert annealer.kept == tried
+
+
+def test_anything_is_better_than_a_rate_of_nought() -> None:
+    annealer = Annealer(SchedulerConfig(), Counts(5, 3, 2), MOST, seed=0)
+    tried = annealer.propose()
+    assert tried is not None
+    assert annealer.judge(tried, 0.0, 1.0, 1.0).accepted
+
+
+@pytest.mark.parametrize(("loss", "chance"), [(0.02, math.exp(-1)), (0.01, math.exp(-0.5))])
+def test_a_loss_is_accepted_as_often_as_the_temperature_says(loss: float, chance: float) -> None:
+    accepted = 0
+    for seed in range(2000):
+        annealer = Annealer(SchedulerConfig(temperature=0.02), Counts(5, 3, 2), MOST, seed)
+        tried = annealer.propose()
+        assert tried is not None
+        accepted += annealer.judge(tried, 1000.0, 1000.0 * (1 - loss), 1.0).accepted
+    assert abs(accepted / 2000 - chance) < 4 * math.sqrt(chance * (1 - chance) / 2000)
+
+
+def test_a_great_loss_is_rejected() -> None:
+    annealer = Annealer(SchedulerConfig(), Counts(5, 3, 2), MOST, seed=0)
+    for decision, kept in anneal(annealer, 100, lambda c: 1000.0 if c == Counts(5, 3, 2) else 10.0):
+        assert not decision.accepted
+        assert kept == Counts(5, 3, 2)
+
+
+def test_the_temperature_falls_with_every_decision() -> None:
+    annealer = Annealer(
+        SchedulerConfig(temperature=0.5, cooling=0.75), Counts(5, 3, 2), MOST, seed=0
+    )
+    decisions = [decision for decision, _ in anneal(annealer, 10, lambda c: float(sum(c)))]
+    assert [decision.temperature for decision in decisions] == pytest.approx(
+        [0.5 * 0.75**i for i in range(10)]
+    )
+    assert annealer.temperature == pytest.approx(0.5 * 0.75**10)
+
+
+def test_all_neighbours_rejected_makes_it_calm_and_an_acceptance_ends_that() -> None:
+    start = Counts(1, 2, 2)
+    annealer = Annealer(SchedulerConfig(), start, MOST, seed=0)
+    around = len(neighbours(start, MOST))
+    worse = lambda c: 1000.0 if c == start else 1.0  # noqa: E731
+    anneal(annealer, around - 1, worse)
+    assert annealer.calm == 0
+    anneal(annealer, 1, worse)
+    assert annealer.calm == 1
+    anneal(annealer, around, worse)
+    assert annealer.calm == 2
+    anneal(annealer, 1, lambda c: 1.0 if c == start else 2.0)
+    assert annealer.calm == 0
+    assert annealer.kept != start
+
+
+def test_the_same_seed_decides_alike() -> None:
+    def run(seed: int) -> list[tuple[Decision, Counts]]:
+        rng = random.Random(1)
+        annealer = Annealer(SchedulerConfig(), Counts(5, 3, 2), MOST, seed)
+        return anneal(annealer, 50, lambda _: rng.gauss(1, 0.02))
+
+    assert run(3) == run(3)
+    assert run(3) != run(4)
+
+
+def smooth(counts: Counts) -> float:
+    """Best at (6, 3, 2)."""
+    away = zip(counts, (6, 3, 2), (8, 4, 4))
+    return 1000 * math.exp(-sum(((count - best) / width) ** 2 for count, best, width in away))
+
+
+def slowest_part(counts: Counts) -> float:
+    """As fast as the slowest role, and slower with more threads than cores."""
+    flow = min(120 * counts.agents, 400 * counts.predictors, 350 * counts.trainers)
+    return flow / (1 + 0.012 * max(0, sum(counts) - 14) ** 2)
+
+
+@pytest.mark.parametrize("rate", [smooth, slowest_part])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_noisy_landscape_is_climbed_to_near_its_best(
+    rate: Callable[[Counts], float], seed: int
+) -> None:
+    rng = random.Random(100 + seed)
+    annealer = Annealer(SchedulerConfig(), Counts(2, 1, 1), MOST, seed)
+    anneal(annealer, 200, lambda counts: rate(counts) * rng.gauss(1, 0.01))
+    every = itertools.product(*(range(1, limit + 1) for limit in MOST))
+    assert rate(annealer.kept) >= 0.95 * max(rate(Counts(*counts)) for counts in every)
+
+
+def test_a_temperature_that_has_fallen_to_nought_rejects_every_loss() -> None:
+    config = SchedulerConfig(temperature=1e-300, cooling=0.01)
+    annealer = Annealer(config, Counts(5, 3, 2), MOST, seed=0)
+    made = anneal(annealer, 40, lambda c: 1000.0 if c == Counts(5, 3, 2) else 10.0)
+    assert not any(decision.accepted for decision, _ in made)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"window_s": 0.0}, "window_s 0.0: must be above 0"),
+        ({"temperature": -0.1}, "temperature -0.1: must be above 0"),
+        ({"settle_s": -1.0}, "settle_s must be at least 0"),
+        ({"cooling": 0.0}, r"cooling in \(0, 1\]"),
+        ({"cooling": 1.1}, r"cooling in \(0, 1\]"),
+        ({"patience": 0.5}, "patience at least 1"),
+    ],
+)
+def test_a_wrong_setting_is_refused_with_its_value(wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        SchedulerConfig(**wrong)
+
+
+class World:
+    """A service whose training rate follows from its counts, on a clock that the test turns.
+
+    For `transient_s` after a change it trains at a rate that would mislead.
+    """
+
+    def __init__(
+        self,
+        journal: Path,
+        config: SchedulerConfig,
+        rate: Callable[[Counts, float], float],
+        start: Counts = START,
+        most: Counts = MOST,
+        transient_s: float = 0.0,
+    ) -> None:
+        self.now_s = 1000.0
+        self.samples = 0.0
+        self.readings: list[float] = []  # when the counter was read
+        self.applied: list[tuple[float, Counts]] = []
+        self.decisions: list[Decision] = []
+        self._counts = start
+        self._rate = rate
+        self._transient_s = transient_s
+        self._journal = journal
+        self.annealer = Annealer(config, start, most, seed=0)
+        self.scheduler = Scheduler(
+            config, self.annealer, self._read, self._apply, journal, lambda: self.now_s
+        )
+
+    def run(self, seconds: float, tick_s: float = 0.5) -> None:
+        for _ in range(int(seconds / tick_s)):
+            changed_s = self.applied[-1][0] if self.applied else -math.inf
+            settled = self.now_s >= changed_s + self._transient_s
+            rate = self._rate(self._counts, self.now_s) if settled else 1e6
+            self.samples += rate * tick_s
+            self.now_s += tick_s
+            decision = self.scheduler.tick()
+            if decision is not None:
+                self.decisions.append(decision)
+
+    def journal(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self._journal.read_text().splitlines()]
+
+    def _read(self) -> float:
+        self.readings.append(self.now_s)
+        return self.samples
+
+    def _apply(self, counts: Counts) -> None:
+        self._counts = counts
+        self.applied.append((self.now_s, counts))
+
+
+CONFIG = SchedulerConfig(settle_s=5.0, window_s=15.0, patience=1.0)
+PERIOD_S = 2 * (5.0 + 15.0)  # of a decision: settle, measure, change, settle, measure
+
+
+def test_every_window_is_of_equal_length_and_begins_when_the_change_has_settled(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path / "journal", CONFIG, lambda c, _: smooth(c), transient_s=5.0)
+    world.run(20 * PERIOD_S + 20)
+    windows = list(zip(world.readings[::2], world.readings[1::2]))
+    assert len(windows) >= 39
+    assert {end - start for start, end in windows} == {15.0}
+    for changed_s, _ in world.applied:
+        assert not any(start < changed_s + 5.0 and changed_s < end for start, end in windows)
+    for decision in world.decisions:
+        assert decision.rate_kept == pytest.approx(smooth(decision.kept))
+        assert decision.rate_tried == pytest.approx(smooth(decision.tried))
+
+
+def test_rates_are_right_when_ticks_come_late(tmp_path: Path) -> None:
+    world = World(tmp_path / "journal", CONFIG, lambda c, _: smooth(c))
+    world.run(10 * PERIOD_S, tick_s=7.0)
+    assert len(world.decisions) >= 5
+    for decision in world.decisions:
+        assert decision.rate_kept == pytest.approx(smooth(decision.kept))
+        assert decision.rate_tried == pytest.approx(smooth(decision.tried))
+
+
+def test_a_rejected_setting_is_undone_at_once_and_an_accepted_one_left(tmp_path: Path) -> None:
+    world = World(tmp_path / "journal", CONFIG, lambda c, _: smooth(c))
+    applied_before = 0
+    outcomes = set()
+    for _ in range(int(40 * PERIOD_S / 0.5)):
+        made = len(world.decisions)
+        world.run(0.5)
+        if len(world.decisions) == made:
+            continue
+        decision = world.decisions[-1]
+        new, applied_before = world.applied[applied_before:], len(world.applied)
+        assert new[0][1] == decision.tried
+        undone = [] if decision.accepted else [(world.now_s, decision.kept)]
+        assert new[1:] == undone
+        outcomes.add(decision.accepted)
+    assert outcomes == {True, False}
+
+
+def test_the_kept_setting_is_measured_anew_right_before_each_proposal(tmp_path: Path) -> None:
+    def drifting(counts: Counts, now_s: float) -> float:
+        return smooth(counts) * now_s  # as when games get longer: all rates grow
+
+    world = World(tmp_path / "journal", CONFIG, drifting)
+    world.run(20 * PERIOD_S)
+    assert len(world.decisions) >= 19
+    began_s = 1000.0
+    for decision in world.decisions:
+        middle_s = began_s + 5.0 + 7.5
+        expected = drifting(decision.kept, middle_s)
+        assert decision.rate_kept == pytest.approx(expected, rel=0.001)
+        began_s = 1000.0 + decision.seconds
+    rates = [decision.rate_kept for decision in world.decisions]
+    assert len(set(rates)) == len(rates)
+
+
+def test_the_journal_holds_every_decision(tmp_path: Path) -> None:
+    world = World(tmp_path / "journal", CONFIG, lambda c, _: smooth(c))
+    world.run(10 * PERIOD_S + 10)
+    assert len(world.decisions) == 10
+    read = [
+        Decision(**{**line, "kept": Counts(**line["kept"]), "tried": Counts(**line["tried"])})
+        for line in world.journal()
+    ]
+    assert read == world.decisions
+    assert [decision.seconds for decision in read] == [PERIOD_S * (i + 1) for i in range(10)]
+
+
+def test_what_was_kept_after_a_decision_is_what_the_next_one_compares_with(tmp_path: Path) -> None:
+    world = World(tmp_path / "journal", CONFIG, lambda c, _: smooth(c))
+    world.run(30 * PERIOD_S)
+    for before, after in itertools.pairwise(world.decisions):
+        assert after.kept == (before.tried if before.accepted else before.kept)
+
+
+def test_calm_makes_the_pauses_between_proposals_grow(tmp_path: Path) -> None:
+    start = Counts(1, 1, 1)
+    config = SchedulerConfig(settle_s=5.0, window_s=15.0, patience=2.0)
+    world = World(
+        tmp_path / "journal",
+        config,
+        lambda c, _: 1000.0 if c == start else 10.0,
+        start,
+        Counts(2, 1, 1),  # one neighbour: each rejection is calm
+    )
+    world.run(600.0)
+    times = [decision.seconds for decision in world.decisions[:4]]
+    pauses = [after - before - PERIOD_S for before, after in itertools.pairwise(times)]
+    assert pauses == [15.0 * (2**calm - 1) for calm in (1, 2, 3)]
+
+
+def test_without_a_neighbour_nothing_is_applied_and_nothing_decided(tmp_path: Path) -> None:
+    world = World(tmp_path / "journal", CONFIG, lambda c, _: 1.0, SMALLEST, SMALLEST)
+    world.run(5 * PERIOD_S)
+    assert world.applied == []
+    assert world.decisions == []
+    assert not (tmp_path / "journal").exists()
+
+
+def test_nothing_trained_at_all_is_no_error(tmp_path: Path) -> None:
+    world = World(tmp_path / "journal", CONFIG, lambda c, _: 0.0)
+    world.run(5 * PERIOD_S)
+    assert [decision.rate_tried for decision in world.decisions] == [0.0] * len(world.decisions)
+    assert len(world.journal()) == len(world.decisions) >= 4
+
+
+def test_the_clockwork_climbs_a_landscape(tmp_path: Path) -> None:
+    rng = random.Random(0)
+    world = World(
+        tmp_path / "journal",
+        CONFIG,
+        lambda c, _: smooth(c) * rng.gauss(1, 0.02),
+        start=Counts(2, 1, 1),
+        transient_s=5.0,
+    )
+    world.run(120 * PERIOD_S)
+    assert smooth(world.annealer.kept) >= 950
+    assert world.applied[-1][1] == world.annealer.kept or not world.decisions[-1].accepted

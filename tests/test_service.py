@@ -1,0 +1,429 @@
+"""The whole service in this process, with real agents, real sockets and real games."""
+
+import os
+import random
+import signal
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+import ga3c.service
+from agents.environments import EnvironmentConfig, spaces
+from ga3c import backend
+from ga3c.config import A3CConfig, RunConfig, ServiceConfig, TrainConfig
+from ga3c.experience import Segment
+from ga3c.model import Model
+from ga3c.scheduler import Counts
+from ga3c.service import RunFailed, Service
+from tests.tiny import ledger_end, ledger_reward
+
+CORRIDOR = "tests.tiny:Corridor-v0"
+LEDGER = "tests.tiny:Ledger-v0"
+T_MAX = 5
+STOP_S = 10.0
+WAIT_S = 40.0  # for what takes a second on an idle machine
+SMALL = ServiceConfig(
+    agents=1,
+    predictors=1,
+    trainers=1,
+    max_agents=3,
+    envs_per_agent=4,
+    groups=2,
+    training_batch_min=0,
+    training_batch_max=4 * T_MAX,
+    training_queue=16 * T_MAX,
+)
+
+
+def configured(game: str = CORRIDOR, **service: Any) -> TrainConfig:
+    return TrainConfig(
+        run=RunConfig(seed=7),
+        environment=EnvironmentConfig(game),
+        service=replace(SMALL, **service),
+        a3c=A3CConfig(t_max=T_MAX),
+    )
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the service's private directories are made."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    backend.configure(1, 0)
+    return tmp_path
+
+
+def made(config: TrainConfig) -> Service:
+    return Service(config, spaces(config.environment))
+
+
+@contextmanager
+def running(service: Service) -> Iterator[Service]:
+    """A started service, which must stop in time and leave nothing."""
+    before = set(threading.enumerate())
+    try:
+        service.start()
+        yield service
+    finally:
+        stuck = service.stop(STOP_S)
+    assert stuck == []
+    assert set(threading.enumerate()) <= before
+    assert psutil.Process().children() == []
+    assert list(Path(tempfile.gettempdir()).glob("ga3c-*")) == []
+
+
+def tend_until(service: Service, holds: Callable[[], bool], wait_s: float = WAIT_S) -> list[str]:
+    """Tend the service until `holds`. Returns what happened."""
+    deadline_s = time.monotonic() + wait_s
+    events = []
+    while not holds():
+        assert time.monotonic() < deadline_s, f"not within {wait_s} s; {events}"
+        events += service.tend()
+        time.sleep(0.01)
+    return events
+
+
+def steps(service: Service) -> int:
+    return int(service.metrics.snapshot()["steps"])
+
+
+def lane_steps(service: Service) -> np.ndarray:
+    """Steps that each lane has made."""
+    return service._lanes._steps + 1
+
+
+def all_play(service: Service) -> Callable[[], bool]:
+    """Whether every lane of every agent has made 10 steps from now on."""
+    lanes = service.counts.agents * service._config.service.envs_per_agent
+    before = lane_steps(service).copy()
+    return lambda: bool((lane_steps(service)[:lanes] >= before[:lanes] + 10).all())
+
+
+def alive(role: str) -> int:
+    return sum(thread.name.startswith(f"{role}-") for thread in threading.enumerate())
+
+
+def processes() -> set[int]:
+    """Of agents, this process's only children; ended ones that nobody has reaped count too."""
+    return {process.pid for process in psutil.Process().children()}
+
+
+def observed_lags(service: Service, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Filled with each update's largest lag, in updates."""
+    lags: list[float] = []
+    set_values = service.metrics.set
+
+    def observe(**values: float) -> None:
+        lags.append(values["policy_lag_max"])
+        set_values(**values)
+
+    monkeypatch.setattr(service.metrics, "set", observe)
+    return lags
+
+
+@pytest.mark.parametrize("game", [CORRIDOR, "Pong"])
+def test_counts_change_200_times_while_running(game):
+    draw = random.Random(1)
+    config = configured(game, envs_per_agent=2)
+    with running(made(config)) as service:
+        tend_until(service, lambda: steps(service) > 0)
+        for change in range(200):
+            agents = draw.randint(1, 3) if change % 3 == 0 else service.counts.agents
+            counts = Counts(agents, draw.randint(1, 4), draw.randint(1, 4))
+            service.resize(counts)
+            assert service.counts == counts
+            assert service.tend() == []
+            time.sleep(draw.choice([0.0, 0.01, 0.1]))
+        events = tend_until(
+            service,
+            lambda: (
+                alive("predictor") == counts.predictors
+                and alive("trainer") == counts.trainers
+                and processes() == set(service.agents.pids())
+            ),
+        )
+        assert len(service.agents.pids()) == counts.agents
+        trained = service.metrics.snapshot()["trained_samples"]
+        events += tend_until(service, all_play(service))
+        events += tend_until(
+            service, lambda: service.metrics.snapshot()["trained_samples"] > trained
+        )
+        assert events == []
+        assert service.metrics.snapshot()["agent_deaths"] == 0
+
+
+def test_an_agent_retired_before_it_has_connected_ends():
+    with running(made(configured())) as service:
+        service.resize(Counts(3, 1, 1))
+        service.resize(Counts(1, 1, 1))
+        assert tend_until(service, lambda: processes() == set(service.agents.pids())) == []
+        assert tend_until(service, all_play(service)) == []
+
+
+def test_a_lane_never_mixes_a_retired_agent_with_its_successor(monkeypatch):
+    trained = Trained()
+    service = trained.by(made(configured(LEDGER, agents=2)), monkeypatch)
+    with running(service):
+        for _ in range(4):
+            tend_until(service, all_play(service))
+            for agents in (1, 2, 1, 2):
+                service.resize(Counts(agents, 2, 1))
+                service.tend()
+        tend_until(service, all_play(service))
+    trained.check(service._config.a3c.discount)
+
+
+class Trained:
+    """What a model learned from, kept as it was when it was learned."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[np.ndarray]] = []
+        self.released: list[Segment] = []
+
+    def by(self, service: Service, monkeypatch: pytest.MonkeyPatch) -> Service:
+        """Observe `service`."""
+        learn, release = service.model.learn, service._lanes.release
+
+        def observed_learn(lanes: np.ndarray, slots: np.ndarray, progress: float) -> Any:
+            segments = service.model._segments(lanes, slots)
+            self.batches.append([np.array(part) for part in segments])
+            return learn(lanes, slots, progress)
+
+        def observed_release(segments: list[Segment]) -> None:
+            self.released += segments
+            release(segments)
+
+        monkeypatch.setattr(service.model, "learn", observed_learn)
+        monkeypatch.setattr(service._lanes, "release", observed_release)
+        return service
+
+    def check(self, discount: float) -> int:
+        """Every step of `Ledger` was learned as it happened, and once. Returns how many were."""
+        seen: Counter[tuple[int, ...]] = Counter()
+        for observations, actions, _, rewards, discounts, firsts in self.batches:
+            x = observations.reshape(len(actions), T_MAX + 1, 4).astype(int)
+            for b, t in np.ndindex(actions.shape):
+                number, episode, step, _ = x[b, t]
+                if firsts[b, t]:
+                    assert x[b, t + 1, 2] == 0
+                    continue
+                action = int(actions[b, t])
+                assert list(x[b, t + 1]) == [number, episode, step + 1, action]
+                assert rewards[b, t] == ledger_reward(step + 1, action)
+                terminated, _ = ledger_end(number, episode, step + 1)
+                assert discounts[b, t] == np.float32(0 if terminated else discount)
+                seen[number, episode, step] += 1
+        assert set(seen.values()) == {1}
+        return len(seen)
+
+
+@pytest.mark.parametrize("experience", ["device", "host"])
+def test_each_step_is_learned_once_and_as_it_happened(experience, monkeypatch):
+    trained = Trained()
+    config = configured(LEDGER, agents=3, predictors=2, trainers=2, experience=experience)
+    service = trained.by(made(config), monkeypatch)
+    with running(service):
+        tend_until(service, all_play(service))
+        os.kill(service.agents.pids()[1], signal.SIGKILL)
+        tend_until(service, lambda: service.metrics.snapshot()["agent_deaths"] == 1)
+        tend_until(service, all_play(service))
+        service.agents.resize(0)
+        tend_until(service, lambda: not processes())
+        completed = (lane_steps(service) - 1) // T_MAX
+        tend_until(service, lambda: len(trained.released) >= completed.sum())
+        tend_until(
+            service,
+            lambda: service.metrics.snapshot()["trained_samples"] >= completed.sum() * T_MAX,
+        )
+        made_steps = lane_steps(service)
+        counts = service.metrics.snapshot()
+    assert counts["steps"] == made_steps.sum()
+    assert counts["trained_samples"] == completed.sum() * T_MAX
+    assert counts["updates"] == len(trained.batches)
+    assert sorted(trained.released) == [
+        Segment(lane, k * T_MAX) for lane, count in enumerate(completed) for k in range(count)
+    ]
+    learned = trained.check(config.a3c.discount)
+    void = sum(int(batch[-1].sum()) for batch in trained.batches)
+    assert learned + void == completed.sum() * T_MAX
+
+
+def slowed(service: Service, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every update take longer."""
+    learn = service.model.learn
+
+    def slow_learn(*inputs: Any) -> Any:
+        time.sleep(seconds)
+        return learn(*inputs)
+
+    monkeypatch.setattr(service.model, "learn", slow_learn)
+
+
+@pytest.mark.parametrize(
+    ("pending", "queue_segments"), [(2, 16), (8, 4)], ids=["pending segments", "training queue"]
+)
+def test_policy_lag_is_bounded_by_what_may_await_training(pending, queue_segments, monkeypatch):
+    """One group's lanes move together, and an update takes one segment: the worst case.
+
+    When a lane sees the first observation of its segment k, there await training, besides the
+    segments k - 1 (just completed) and k of every lane: what the lanes' books admit, which is
+    `pending - 1` more a lane, and what the queue and the trainer hold. No other segment can be
+    trained before the lane's segment k.
+    """
+    config = configured(
+        groups=1,
+        pending_segments=pending,
+        training_batch_max=T_MAX,
+        training_queue=queue_segments * T_MAX,
+    )
+    lanes = config.service.envs_per_agent
+    bound = 2 * lanes + min((pending - 1) * lanes, queue_segments + config.service.trainers) - 1
+    service = made(config)
+    lags = observed_lags(service, monkeypatch)
+    slowed(service, 0.01, monkeypatch)
+    with running(service):
+        tend_until(service, lambda: len(lags) >= 100)
+    assert lanes - 1 <= max(lags) <= bound
+
+
+def test_a_lane_that_paused_does_not_learn_from_before_the_pause(monkeypatch):
+    service = made(configured(agents=2))
+    lags = observed_lags(service, monkeypatch)
+    with running(service):
+        tend_until(service, all_play(service))
+        paused_lanes = slice(4, 8)
+        for _ in range(3):  # so that some lane stops within a segment
+            service.resize(Counts(1, 1, 1))
+            tend_until(service, lambda: len(processes()) == 1)
+            within = lane_steps(service)[paused_lanes] % T_MAX != 1
+            so_far = len(lags)
+            tend_until(service, lambda: len(lags) >= so_far + 200)
+            service.resize(Counts(2, 1, 1))
+            tend_until(service, all_play(service))
+            if within.any():
+                break
+        assert within.any()
+    assert max(lags) < 100
+
+
+def test_killed_agents_are_replaced():
+    with running(made(configured(agents=3))) as service:
+        tend_until(service, all_play(service))
+        killed = service.agents.pids()
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+        events = tend_until(service, lambda: service.metrics.snapshot()["agent_deaths"] == 3)
+        assert len(events) == 3
+        assert all("was killed by signal 9" in e and "replaced by" in e for e in events)
+        assert not set(killed) & set(service.agents.pids())
+        assert tend_until(service, all_play(service)) == []
+
+
+@pytest.mark.parametrize("when", ["as it starts", "as it plays"])
+def test_a_frozen_agent_is_replaced(when):
+    with running(made(configured(agent_timeout_s=3.0))) as service:
+        if when == "as it plays":
+            tend_until(service, all_play(service))
+        os.kill(service.agents.pids()[0], signal.SIGSTOP)
+        events = tend_until(service, lambda: service.metrics.snapshot()["agent_deaths"] == 1)
+        assert "was killed by signal 9" in events[0]
+        tend_until(service, all_play(service))
+
+
+def test_agents_that_never_make_a_step_fail_the_run_with_their_traceback():
+    with (
+        running(made(configured("tests.tiny:Fallen-v0", agents=2))) as service,
+        pytest.raises(RunFailed, match=r"(?s)Traceback.*the corridor has fallen in"),
+    ):
+        tend_until(service, lambda: False)
+
+
+def test_an_agent_that_ends_before_its_first_word_fails_the_run_with_its_log(monkeypatch):
+    service = made(configured())
+    monkeypatch.setattr(service.agents._launcher, "_directory", service._directory)
+    monkeypatch.setenv("PYTHONPATH", str(service._directory))
+    (service._directory / "zmq.py").write_text("raise ImportError('no sockets here')")
+    with (
+        running(service),
+        pytest.raises(RunFailed, match=r"(?s)Traceback.*no sockets here"),
+    ):
+        tend_until(service, lambda: False)
+
+
+@pytest.mark.parametrize("game", [CORRIDOR, "tests.tiny:Catch-v0", "Pong"])
+@pytest.mark.parametrize("changes", [{"experience": "host"}, {"transport": "tcp"}], ids=str)
+def test_every_place_for_experience_and_every_transport_trains(game, changes):
+    with running(made(configured(game, **changes))) as service:
+        assert tend_until(service, lambda: service.metrics.snapshot()["updates"] >= 5) == []
+        assert service.metrics.snapshot()["steps"] > 0
+
+
+@pytest.mark.parametrize("method", ["learn", "act"])
+def test_a_failing_service_thread_fails_the_run_with_its_traceback(method, monkeypatch):
+    class Failing(Model):
+        def _fail(self, *_: Any) -> Any:
+            raise ArithmeticError("no such number")
+
+    setattr(Failing, method, Failing._fail)
+    monkeypatch.setattr(ga3c.service, "Model", Failing)
+    with (
+        running(made(configured())) as service,
+        pytest.raises(RunFailed, match=r"(?s)Traceback.*_fail.*no such number"),
+    ):
+        tend_until(service, lambda: False)
+
+
+def test_a_failing_frontend_fails_the_run_with_its_traceback(monkeypatch):
+    def fail(*_: Any) -> None:
+        raise ArithmeticError("no such score")
+
+    service = made(configured())
+    monkeypatch.setattr(service.metrics, "episode", fail)
+    with (
+        running(service),
+        pytest.raises(RunFailed, match=r"(?s)Traceback.*no such score"),
+    ):
+        tend_until(service, lambda: False)
+
+
+@pytest.mark.parametrize("agents", [1, 3])
+def test_frozen_agents_do_not_hold_up_the_stop(agents):
+    with running(made(configured(agents=agents))) as service:
+        tend_until(service, all_play(service))
+        for pid in service.agents.pids():
+            os.kill(pid, signal.SIGSTOP)
+        started_s = time.monotonic()
+        service.stop(3.0)
+        assert time.monotonic() - started_s < 6.0
+
+
+def test_a_service_stops_at_once_while_it_starts():
+    with running(made(configured(agents=3))):
+        pass
+
+
+def test_a_service_that_never_started_can_be_stopped(directory):
+    service = made(configured())
+    assert list(directory.glob("ga3c-*")) != []
+    assert service.stop(STOP_S) == []
+    assert list(directory.glob("ga3c-*")) == []
+
+
+def test_services_one_after_another_keep_no_files_open():
+    def once() -> int:
+        with running(made(configured(agents=2))) as service:
+            tend_until(service, lambda: steps(service) > 0)
+            os.kill(service.agents.pids()[0], signal.SIGKILL)
+            tend_until(service, lambda: service.metrics.snapshot()["agent_deaths"] == 1)
+        return psutil.Process().num_fds()
+
+    assert once() == once()
