@@ -15,6 +15,12 @@ NetworkName = Literal["auto", "small", "large-4", "large-3", "large-2", "large-1
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def _not_negative(config: object, *names: str) -> None:
+    for name in names:
+        if getattr(config, name) < 0:
+            raise ValueError(f"{name} {getattr(config, name)}: must be at least 0")
+
+
 @dataclass(frozen=True)
 class ServiceConfig:
     """Agents, predictors, trainers and what lies between them."""
@@ -138,6 +144,8 @@ class A3CConfig:
     """Added to probabilities within logarithms (GA3C, section 5.4)."""
 
     def __post_init__(self) -> None:
+        weights = ("entropy_weight", "entropy_weight_end", "value_weight")
+        _not_negative(self, *weights, "reward_clip", "log_epsilon")
         if self.t_max < 1:
             raise ValueError(f"t_max {self.t_max}: must be at least 1, or nothing is learned")
         for name in ("discount", "trace_decay"):
@@ -178,6 +186,8 @@ class OptimizerConfig:
     """Environment steps over which schedules run; afterwards their end holds."""
     rms_decay: float = 0.99
     """RMSProp's decay of the mean square."""
+    rms_start: float = 0.0
+    """RMSProp's mean square before the first update: 1 is TensorFlow 1's, which GA3C used."""
     optimizer_epsilon: float = 0.1
     """Added to the mean square (rmsprop) or to its root (adam)."""
     clip_norm: float = 40.0
@@ -186,6 +196,9 @@ class OptimizerConfig:
     def __post_init__(self) -> None:
         if self.learning_rate <= 0:
             raise ValueError(f"learning_rate {self.learning_rate}: must be above 0 to learn")
+        _not_negative(self, "learning_rate_end", "rms_start", "optimizer_epsilon", "clip_norm")
+        if not 0 <= self.rms_decay < 1:
+            raise ValueError(f"rms_decay {self.rms_decay}: must be in [0, 1), or it never adapts")
         if self.schedule_steps < 1:
             raise ValueError(f"schedule_steps {self.schedule_steps}: must be at least 1")
 
@@ -218,8 +231,8 @@ class RunConfig:
                 raise ValueError(f"{name} {limit}: must be above 0, or the run would end at once")
         if self.progress_every_s <= 0:
             raise ValueError(f"progress_every_s {self.progress_every_s}: must be above 0")
-        if self.seed < 0:
-            raise ValueError(f"seed {self.seed}: must be at least 0")
+        if not 0 <= self.seed < 2**31:
+            raise ValueError(f"seed {self.seed}: must be in [0, 2**31), as random draws take it")
 
 
 @dataclass(frozen=True)
@@ -275,7 +288,7 @@ PRESETS: dict[str, TrainConfig] = {
         a3c=A3CConfig(t_max=5, correction="none", normalize_advantages=False),
         network=NetworkConfig(network="auto", padding="same", initializer="fan-in"),
         optimizer=OptimizerConfig(
-            learning_rate=3e-4, learning_rate_end=3e-4, optimizer_epsilon=0.1, clip_norm=0.0
+            learning_rate=3e-4, learning_rate_end=3e-4, rms_start=1.0, clip_norm=0.0
         ),
     ),
 }

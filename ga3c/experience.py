@@ -9,6 +9,7 @@ where every stack is sent anew: the comparison that the published systems are ab
 trained, and so what may be overwritten.
 """
 
+import math
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from agents.environments import Spaces
 from ga3c import backend
 from ga3c.backend import Column, Tensor
 
@@ -42,8 +44,11 @@ class RingShape:
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
-        """The shape of an observation as the network sees it: channels last."""
-        return (*self.shape, self.stack) if self.stack > 1 else self.shape
+        """As the network sees an observation: [h, w, channels * stack], or a flat vector."""
+        spaces = Spaces(self.shape, self.dtype, 1, self.stack)
+        if not spaces.is_picture:
+            return (math.prod(self.shape) * self.stack,)
+        return (*self.shape[:2], math.prod(self.shape[2:]) * self.stack)
 
     def columns(self) -> dict[str, Column]:
         """The columns of a step's record that do not depend on the algorithm."""

@@ -33,6 +33,14 @@ def build_optimizer(config: OptimizerConfig) -> keras.optimizers.Optimizer:
     )
 
 
+def prepare(optimizer: keras.optimizers.Optimizer, variables: list, mean_square: float) -> None:
+    """Make the optimizer's state for `variables`, with RMSProp's mean squares at their start."""
+    optimizer.build(variables)
+    for state in optimizer.variables:
+        if "velocity" in state.path and isinstance(optimizer, keras.optimizers.RMSprop):
+            state.assign(keras.ops.full(state.shape, mean_square))
+
+
 def schedule(start: float, end: float, progress: float) -> float:
     """Linear from `start` at progress 0 to `end` at 1 and beyond."""
     return start + (end - start) * min(max(progress, 0.0), 1.0)
@@ -69,7 +77,7 @@ class Model:
             network, ring.observation_shape, ring.dtype, spaces.is_picture
         )
         self._optimizer = build_optimizer(optimizer)
-        self._optimizer.build(self.network.trainable_variables)
+        prepare(self._optimizer, self.network.trainable_variables, optimizer.rms_start)
         self._trace()
 
     @property
@@ -80,7 +88,7 @@ class Model:
     def act(self, arrivals: Arrivals) -> np.ndarray:
         """Record n arrivals and choose their actions: int32 [n]."""
         with self._counting:
-            self._acts += 1
+            self._acts = (self._acts + 1) % 2**31
             seed = np.array([self._seed, self._acts], np.int32)
         ring = self.experience.ring
         index = np.stack([arrivals.lanes, arrivals.slots, arrivals.ages], axis=1)
@@ -128,7 +136,7 @@ class Model:
     def weights(self) -> dict[str, np.ndarray]:
         """Every weight by its path."""
         with self._learning:
-            return {w.path: np.array(w) for w in self.network.weights}
+            return {w.path: np.array(keras.ops.convert_to_numpy(w)) for w in self.network.weights}
 
     def load_weights(self, weights: dict[str, np.ndarray]) -> None:
         """Take over `weights`. Raises ValueError if one is missing or of another shape."""

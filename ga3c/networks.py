@@ -15,6 +15,7 @@ import keras
 from ga3c.config import NetworkConfig
 
 Tensor = Any
+HIDDEN_GAIN = 2**0.5
 Conv = tuple[int, int, int]  # filters, size, stride
 
 _CONVS: dict[str, tuple[list[Conv], int]] = {
@@ -27,15 +28,27 @@ _CONVS: dict[str, tuple[list[Conv], int]] = {
 }
 
 
-def initializer(config: NetworkConfig, gain: float) -> keras.initializers.Initializer:
-    """First weights of a layer; `gain` applies to orthogonal ones only."""
+def initializers(config: NetworkConfig, gain: float, fan_in: int) -> dict[str, Any]:
+    """First weights and biases of a layer with `fan_in` inputs, as keywords for Keras.
+
+    `gain` is of orthogonal weights; fan-in draws both evenly within 1 / sqrt(fan_in).
+    """
     if config.initializer == "orthogonal":
-        return keras.initializers.Orthogonal(gain)
-    return keras.initializers.VarianceScaling(1 / 3, mode="fan_in", distribution="uniform")
+        return {"kernel_initializer": keras.initializers.Orthogonal(gain)}
+    bound = fan_in**-0.5
+    return {
+        name: keras.initializers.RandomUniform(-bound, bound)
+        for name in ("kernel_initializer", "bias_initializer")
+    }
+
+
+def dense(config: NetworkConfig, x: Tensor, units: int, gain: float, **options: Any) -> Tensor:
+    """A dense layer on features [n, k]."""
+    return keras.layers.Dense(units, **initializers(config, gain, x.shape[-1]), **options)(x)
 
 
 def torso(config: NetworkConfig, observation: Tensor, is_picture: bool) -> Tensor:
-    """Features [n, k] of observations [n, h, w, channels] uint8 or [n, k] float32.
+    """Features [n, k] of observations [n, h, w, channels] uint8 or [n, k] float32 or uint8.
 
     Raises:
         ValueError: if the network does not fit the observation.
@@ -49,25 +62,28 @@ def torso(config: NetworkConfig, observation: Tensor, is_picture: bool) -> Tenso
             f"network {name} does not take {kind}: choose "
             + ("small, large-4 to large-1 or nature" if is_picture else "mlp")
         )
+    x = observation
+    if keras.backend.standardize_dtype(x.dtype) == "uint8":
+        x = keras.layers.Rescaling(1 / 255, name="rescale")(x)
     if name == "mlp":
-        x = observation
-        for _ in range(2):
-            x = keras.layers.Dense(
-                64, activation="tanh", kernel_initializer=initializer(config, 2**0.5)
-            )(x)
+        for layer in range(2):
+            x = dense(config, x, 64, HIDDEN_GAIN, activation="tanh", name=f"dense_{layer}")
         return x
     convs, units = _CONVS[name]
-    x = keras.layers.Rescaling(1 / 255)(observation)
-    for filters, size, stride in convs:
+    for layer, (filters, size, stride) in enumerate(convs):
+        if config.padding == "valid" and min(x.shape[1:3]) < size:
+            raise ValueError(
+                f"network {name}: a picture of {tuple(observation.shape[1:3])} is too small for "
+                f"it without padding: choose --padding same"
+            )
         x = keras.layers.Conv2D(
             filters,
             size,
             stride,
             padding=config.padding,
             activation="relu",
-            kernel_initializer=initializer(config, 2**0.5),
+            name=f"conv_{layer}",
+            **initializers(config, HIDDEN_GAIN, size * size * x.shape[-1]),
         )(x)
-    x = keras.layers.Flatten()(x)
-    return keras.layers.Dense(
-        units, activation="relu", kernel_initializer=initializer(config, 2**0.5)
-    )(x)
+    x = keras.layers.Flatten(name="flatten")(x)
+    return dense(config, x, units, HIDDEN_GAIN, activation="relu", name="dense")

@@ -29,7 +29,7 @@ BEGIN_S = 60.0  # a run has begun within this, however busy the machine
 class Command:
     """`python -m ga3c ARGUMENTS` in a session of its own, with its own places for files."""
 
-    def __init__(self, tmp_path: Path, arguments: list[str]) -> None:
+    def __init__(self, tmp_path: Path, arguments: list[str], program: list[str]) -> None:
         self.runs, self.temporary = tmp_path / "runs", tmp_path / "tmp"
         self.temporary.mkdir()
         self.mark = uuid.uuid4().hex
@@ -38,7 +38,7 @@ class Command:
             arguments = [*arguments, "--runs-dir", str(self.runs)]
         with open(self._out, "wb") as out, open(self._err, "wb") as err:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "ga3c", *arguments],
+                [sys.executable, *program, *arguments],
                 cwd=ROOT,
                 env={**os.environ, "TMPDIR": str(self.temporary), MARK: self.mark},
                 stdin=subprocess.DEVNULL,
@@ -104,8 +104,9 @@ class Command:
 def command(tmp_path: Path) -> Iterator[Callable[..., Command]]:
     started: list[Command] = []
 
-    def start(*arguments: str) -> Command:
-        started.append(Command(tmp_path, list(arguments)))
+    def start(*arguments: str, program: str | None = None) -> Command:
+        run = ["-m", "ga3c"] if program is None else ["-c", program]
+        started.append(Command(tmp_path, list(arguments), run))
         return started[-1]
 
     yield start
@@ -293,35 +294,39 @@ def test_frozen_agents_do_not_hold_up_the_end(command):
     assert_nothing_is_left(run)
 
 
-def test_a_second_interrupt_cuts_the_stop_short(command):
-    run = command(*CORRIDOR)
-    run.until_steps_are_made()
-    run.agents()[0].suspend()
-    run.interrupt()
-    time.sleep(1.0)
-    assert run.process.poll() is None, "the frozen agent was to hold up the stop"
-    run.interrupt()
-    assert run.wait(STOP_S / 3) == 130
-    assert_nothing_is_left(run)
-
-
 STUCK = """
 import sys, threading
 from ga3c.model import Model
-Model.learn = lambda *_: threading.Event().wait()
+
+def learn(*_):
+    print("stuck", flush=True)
+    threading.Event().wait()
+
+trace = Model._trace
+def trace_and_break(self):
+    trace(self)
+    self._learn = learn
+
+Model._trace = trace_and_break
 from ga3c.__main__ import main
 sys.exit(main())
 """
 
 
-def test_a_thread_that_never_returns_is_named_and_does_not_hold_up_the_end(tmp_path):
-    limits = ["--seconds", "2", "--runs-dir", str(tmp_path)]
-    done = subprocess.run(
-        [sys.executable, "-c", STUCK, *CORRIDOR, *limits],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=BEGIN_S,
-    )
-    assert "did not end in time: trainers" in done.stderr
-    assert done.returncode == 1
+def test_a_thread_that_never_returns_is_named_and_does_not_hold_up_the_end(command):
+    run = command(*CORRIDOR, "--steps", "100", "--name", "mine", program=STUCK)
+    assert run.wait(BEGIN_S) == 1
+    assert "did not end in time: trainers" in run.err
+    assert (run.runs / "mine" / "result.json").exists()
+    assert_nothing_is_left(run)
+
+
+def test_a_second_interrupt_cuts_the_stop_short(command):
+    run = command(*CORRIDOR, program=STUCK)
+    run.until(lambda: "stuck" in run.out)
+    run.interrupt()
+    time.sleep(1.0)
+    assert run.process.poll() is None, "the trainer was to hold up the stop"
+    run.interrupt()
+    assert run.wait(STOP_S / 2) == 130
+    assert_nothing_is_left(run)

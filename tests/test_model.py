@@ -427,7 +427,7 @@ def test_network_that_does_not_fit_the_observations_is_refused(
 
 
 def test_picture_too_small_for_the_network_is_refused() -> None:
-    with pytest.raises(ValueError, match="output size would be zero or negative"):
+    with pytest.raises(ValueError, match="too small for it without padding"):
         make_model(spaces=Spaces((8, 8), "uint8", ACTIONS, 4))
 
 

@@ -11,7 +11,7 @@ import keras
 from keras import ops
 
 from ga3c.config import A3CConfig, NetworkConfig
-from ga3c.networks import initializer, torso
+from ga3c.networks import dense, torso
 
 Tensor = Any
 
@@ -80,7 +80,7 @@ def normalized(advantages: Tensor, valid: Tensor) -> Tensor:
 def policy_gradient_loss(
     probs: Tensor, actions: Tensor, advantages: Tensor, log_epsilon: float
 ) -> Tensor:
-    """-sum log(pi(a) + eps) A (A3C; eps from GA3C's code). No gradient flows into A.
+    """-sum log(pi(a) + eps) A (A3C; eps as GA3C, section 5.4). No gradient flows into A.
 
     Args: probs [n, actions]; actions int32 [n]; advantages [n]. Returns a scalar.
     """
@@ -89,7 +89,7 @@ def policy_gradient_loss(
 
 
 def entropies(probs: Tensor, log_epsilon: float) -> Tensor:
-    """-sum_a pi(a) log(pi(a) + eps), as GA3C's code has it. probs [n, actions] to [n]."""
+    """-sum_a pi(a) log(pi(a) + eps) (GA3C, section 5.4). probs [n, actions] to [n]."""
     return -ops.sum(probs * ops.log(probs + log_epsilon), axis=-1)
 
 
@@ -109,15 +109,8 @@ class A3C:
         """Observations [n, *shape] to logits [n, actions] and values [n]."""
         observation = keras.Input(shape, dtype=dtype)
         features = torso(config, observation, is_picture)
-        logits = keras.layers.Dense(
-            self._num_actions,
-            kernel_initializer=initializer(config, 0.01),
-            dtype="float32",
-            name="policy",
-        )(features)
-        value = keras.layers.Dense(
-            1, kernel_initializer=initializer(config, 1.0), dtype="float32", name="value"
-        )(features)
+        logits = dense(config, features, self._num_actions, 0.01, dtype="float32", name="policy")
+        value = dense(config, features, 1, 1.0, dtype="float32", name="value")
         return keras.Model(observation, [logits, keras.layers.Reshape((), dtype="float32")(value)])
 
     def act(self, network: keras.Model, observations: Tensor, noise: Tensor) -> dict[str, Tensor]:
@@ -136,7 +129,7 @@ class A3C:
         """The summed loss of a batch and its mean parts.
 
         value_weight sum (G - V)^2 - sum [log(pi_a + eps) stop_gradient(A) + beta H(pi)]
-        (GA3C's code), over all steps that are not void.
+        (GA3C, section 5.4), over all steps that are not void.
         """
         config = self.config
         steps = segments.rewards.shape[1]
