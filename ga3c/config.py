@@ -41,19 +41,19 @@ class ServiceConfig:
     """Environments that an agent process steps."""
     groups: int = 2
     """Groups of an agent's environments: one steps while the others wait for their actions."""
-    prediction_batch_min: int = 1
+    prediction_batch_min: int = 32
     """Observations that a predictor waits for, for at most prediction_wait_s."""
     prediction_batch_max: int = 128
     """Most observations in one prediction."""
     prediction_wait_s: float = 0.005
     """Longest wait for the smallest prediction batch, in seconds."""
-    training_batch_min: int = 160
+    training_batch_min: int = 80
     """Samples that a trainer waits for, for at most training_wait_s."""
-    training_batch_max: int = 160
+    training_batch_max: int = 80
     """Most samples in one update."""
     training_wait_s: float = 1.0
     """Longest wait for the smallest training batch, in seconds."""
-    training_queue: int = 640
+    training_queue: int = 320
     """Samples that may await training; predictors wait where there would be more."""
     pending_segments: int = 2
     """Segments of a lane that may be filled or await training: bounds policy lag and the ring."""
@@ -84,7 +84,12 @@ class ServiceConfig:
                 f"pending_segments {self.pending_segments}: must be at least 2, or a lane could "
                 "not act while its last segment awaits training"
             )
-        _check_queue("prediction", self.max_lanes, self.prediction_batch_min, self.prediction_max)
+        if self.prediction_batch_min > self.prediction_batch_max:
+            raise ValueError(
+                f"prediction_batch_min {self.prediction_batch_min} > prediction_batch_max "
+                f"{self.prediction_batch_max}: no batch would ever be complete"
+            )
+        _check_queue("prediction", self.max_lanes, self.prediction_min, self.prediction_max)
         _check_queue(
             "training", self.training_queue, self.training_batch_min, self.training_batch_max
         )
@@ -103,6 +108,11 @@ class ServiceConfig:
     def max_lanes(self) -> int:
         """Environments of all agents that there may be."""
         return self.max_agents * self.envs_per_agent
+
+    @property
+    def prediction_min(self) -> int:
+        """The smallest prediction batch worth waiting for: at most one group of every agent."""
+        return min(self.prediction_batch_min, self.agents * self.envs_per_agent // self.groups)
 
     @property
     def prediction_max(self) -> int:
@@ -134,7 +144,7 @@ class A3CConfig:
     """The same at the end of the schedule."""
     value_weight: float = 0.5
     """Weight of the squared error of the value in the loss."""
-    trace_decay: float = 1.0
+    trace_decay: float = 0.95
     """Lambda of the returns: 1 is the paper's n-step return, below it GAE's mixture."""
     correction: Literal["none", "vtrace"] = "vtrace"
     """Correction of policy lag: none (the paper) or V-trace (Espeholt et al. 2018)."""
@@ -176,19 +186,19 @@ class NetworkConfig:
 class OptimizerConfig:
     """How gradients become steps."""
 
-    optimizer: Literal["rmsprop", "adam"] = "rmsprop"
+    optimizer: Literal["rmsprop", "adam"] = "adam"
     """Optimizer: rmsprop is the paper's, not centred, epsilon within the root."""
     learning_rate: float = 7e-4
     """Step size at the start."""
     learning_rate_end: float = 0.0
     """Step size at the end of the schedule, reached linearly."""
-    schedule_steps: int = 10_000_000
+    schedule_steps: int = 5_000_000
     """Environment steps over which schedules run; afterwards their end holds."""
     rms_decay: float = 0.99
     """RMSProp's decay of the mean square."""
     rms_start: float = 0.0
     """RMSProp's mean square before the first update: 1 is TensorFlow 1's, which GA3C used."""
-    optimizer_epsilon: float = 0.1
+    optimizer_epsilon: float = 1e-5
     """Added to the mean square (rmsprop) or to its root (adam)."""
     clip_norm: float = 40.0
     """Largest global norm of a batch's summed gradient; 0 does not clip."""
@@ -281,14 +291,19 @@ PRESETS: dict[str, TrainConfig] = {
             max_trainers=16,
             envs_per_agent=1,
             groups=1,
+            prediction_batch_min=1,
             training_batch_min=0,
             training_batch_max=40,
             training_queue=500,
         ),
-        a3c=A3CConfig(t_max=5, correction="none", normalize_advantages=False),
+        a3c=A3CConfig(t_max=5, trace_decay=1.0, correction="none", normalize_advantages=False),
         network=NetworkConfig(network="auto", padding="same", initializer="fan-in"),
         optimizer=OptimizerConfig(
-            learning_rate=3e-4, learning_rate_end=3e-4, rms_start=1.0, clip_norm=0.0
+            optimizer="rmsprop",
+            learning_rate=3e-4,
+            learning_rate_end=3e-4,
+            rms_start=1.0,
+            clip_norm=0.0,
         ),
     ),
 }

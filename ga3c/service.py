@@ -30,6 +30,7 @@ from ga3c.queues import BatchQueue
 from ga3c.scheduler import Counts
 from ga3c.trainer import Trainer
 
+MAX_SOCKET_PATH = 107
 SLICE_S = 0.1  # of a wait that can be cut short
 MAX_EARLY_DEATHS = 3  # of one agent in a row, before its first step
 log = logging.getLogger(__name__)
@@ -195,6 +196,20 @@ class Agents:
         )
 
 
+def _endpoint(transport: str, directory: Path) -> str:
+    """Where the frontend binds. Raises ValueError if the socket's path would be too long."""
+    if transport == "tcp":
+        return "tcp://127.0.0.1:*"
+    path = directory / "agents"
+    if len(str(path)) > MAX_SOCKET_PATH:
+        directory.rmdir()
+        raise ValueError(
+            f"socket path {path} has {len(str(path))} characters > {MAX_SOCKET_PATH}: agents "
+            "could not connect; set TMPDIR to a shorter path, or --transport tcp"
+        )
+    return f"ipc://{path}"
+
+
 class Service:
     """A whole run's threads and processes. Made, resized, tended and stopped by the main thread."""
 
@@ -219,7 +234,7 @@ class Service:
         )
         self.requests: BatchQueue[Request] = BatchQueue(
             service.max_lanes,
-            service.prediction_batch_min,
+            service.prediction_min,
             service.prediction_max,
             service.prediction_wait_s,
         )
@@ -231,9 +246,8 @@ class Service:
         )
         self._directory = Path(tempfile.mkdtemp(prefix="ga3c-"))  # mode 0700
         token = secrets.token_hex(16)
-        local = service.transport == "ipc"
         self._frontend = Frontend(
-            f"ipc://{self._directory}/agents" if local else "tcp://127.0.0.1:*",
+            _endpoint(service.transport, self._directory),
             token,
             spaces,
             service.groups,
