@@ -36,14 +36,18 @@ class SchedulerConfig:
     """Seconds between a change and the window that measures it."""
     window_s: float = 15.0
     """Seconds of a window; every window is of this length."""
-    temperature: float = 0.02
-    """Relative loss of rate that is accepted with probability 1/e at first."""
+    margin: float = 0.03
+    """Relative gain of rate that a change must show: about the noise of a window."""
+    temperature: float = 0.01
+    """Relative lack of that gain which is accepted with probability 1/e at first."""
     cooling: float = 0.8
     """Factor of the temperature after each decision."""
     patience: float = 2.0
     """After all neighbours were rejected, the time between proposals grows by this factor."""
 
     def __post_init__(self) -> None:
+        if self.margin < 0:
+            raise ValueError(f"margin {self.margin}: must be at least 0, or losses would be kept")
         for name in ("window_s", "temperature"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} {getattr(self, name)}: must be above 0")
@@ -73,8 +77,8 @@ class Decision(NamedTuple):
 class Annealer:
     """Simulated annealing over the three counts by steps of +-1. Knows neither clock nor threads.
 
-    `propose` gives a neighbour of the kept setting; `judge` accepts it if its rate is at least
-    the kept one's, or with probability exp(-relative loss / temperature).
+    `propose` gives a neighbour of the kept setting; `judge` accepts it if it gains at least the
+    margin, or else with probability exp(-relative lack / temperature).
     """
 
     def __init__(
@@ -103,7 +107,8 @@ class Annealer:
     def judge(self, tried: Counts, rate_kept: float, rate_tried: float, seconds: float) -> Decision:
         """Keep or reject the setting that `propose` gave, by trained samples a second."""
         gain = rate_tried / rate_kept - 1 if rate_kept > 0 else math.inf
-        accepted = gain >= 0 or self._random.random() < math.exp(gain / self.temperature)
+        lacking = min(gain - self._config.margin, 0.0)
+        accepted = self._random.random() < math.exp(lacking / self.temperature)
         decision = Decision(
             seconds, self.kept, tried, rate_kept, rate_tried, self.temperature, accepted
         )
