@@ -3,6 +3,7 @@
 import contextlib
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,12 +69,13 @@ class LocalLauncher:
             self._processes[identity].kill()
 
     def stop(self, timeout_s: float) -> None:
-        """End all agents: by the end of their input, then by force."""
+        """End all agents: by the end of their input, and after `timeout_s` by force."""
+        deadline_s = time.monotonic() + timeout_s
         for process in self._processes.values():
             _end_input(process)
         for identity, process in list(self._processes.items()):
             try:
-                process.wait(timeout_s)
+                process.wait(max(0.0, deadline_s - time.monotonic()))
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait(KILL_TIMEOUT_S)

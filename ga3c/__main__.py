@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import re
+import signal
 import sys
 
 USAGE = """usage: ga3c train [--game GAME] [--preset default|paper] [options]
@@ -22,6 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
         return _complain(f"unknown command {arguments[0]!r}: must be train", 2)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, until the run has begun
     try:
         return _train(arguments[1:])
     except KeyboardInterrupt:
@@ -46,15 +48,19 @@ def _train(arguments: list[str]) -> int:
         if stop.code:
             _complain(_one_line(wanted.getvalue()), 2)
         return 2 if stop.code else 0
+    from agents.environments import spaces
+
+    try:
+        found = spaces(config.environment)  # before the tensor framework, which takes seconds
+    except ValueError as error:
+        return _complain(str(error), 2)
     import ga3c.backend  # noqa: F401  first: it keeps the framework's greetings from the terminal
-    from agents.environments import check
     from ga3c.service import RunFailed
     from ga3c.training import train
 
     try:
-        check(config.environment)
-        return train(config)
-    except (ValueError, FileExistsError) as error:
+        return train(config, found)
+    except ValueError as error:
         return _complain(str(error), 2)
     except RunFailed as error:
         return _complain(str(error), 1)

@@ -1,7 +1,8 @@
 """Every setting of a run: checked once, here, and handed on in parts."""
 
+import math
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -263,6 +264,7 @@ class TrainConfig:
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
 
     def __post_init__(self) -> None:
+        _check_finite(self)
         if self.a3c.t_max > self.service.training_batch_max:
             raise ValueError(
                 f"t_max {self.a3c.t_max} > training_batch_max {self.service.training_batch_max}: "
@@ -275,6 +277,15 @@ class TrainConfig:
                 f"segments of t_max {self.a3c.t_max} < training_batch_min "
                 f"{self.service.training_batch_min}: every batch would wait training_wait_s"
             )
+
+
+def _check_finite(part: Any) -> None:
+    for each in fields(part):
+        value = getattr(part, each.name)
+        if is_dataclass(value):
+            _check_finite(value)
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{each.name} {value}: must be a finite number")
 
 
 PRESETS: dict[str, TrainConfig] = {

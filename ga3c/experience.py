@@ -153,10 +153,20 @@ class Lanes:
         self.t_max = t_max
         self._stack = stack
         self._steps = np.full(lanes, -1, np.int64)  # of the newest record
+        self._starts = np.zeros(lanes, np.int64)  # the first record of who plays the lane now
         self._ages = np.zeros(lanes, np.int32)
         self._versions = np.zeros((lanes, self.capacity), np.int64)
         self._free = np.ones((lanes, pending), bool)  # of segment k at k % pending
         self._trained = threading.Condition()
+
+    def begin(self, lanes: np.ndarray) -> None:
+        """Another agent plays `lanes` from now on: their unfinished segments are left out.
+
+        Else their oldest steps would be trained however long ago the last agent ended.
+        """
+        starts = (self._steps[lanes] // self.t_max + 1) * self.t_max
+        self._steps[lanes] = starts - 1
+        self._starts[lanes] = starts
 
     def admit(self, lanes: np.ndarray, timeout_s: float) -> bool:
         """Wait until the next step of all `lanes` [n] may be written; False if it still may not."""
@@ -183,7 +193,7 @@ class Lanes:
     def complete(self, lanes: np.ndarray) -> list[Segment]:
         """The segments that the newest step of `lanes` completed: to be trained once each."""
         steps = self._steps[lanes]
-        done = (steps > 0) & (steps % self.t_max == 0)
+        done = (steps > self._starts[lanes]) & (steps % self.t_max == 0)
         segments = [
             Segment(int(lane), int(step) - self.t_max)
             for lane, step in zip(lanes[done], steps[done], strict=True)

@@ -5,6 +5,7 @@ import logging
 import os
 import threading
 import time
+import traceback
 from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -75,13 +76,15 @@ class Frontend:
         self._requests = requests
         self._metrics = metrics
         self._expected: dict[str, np.ndarray] = {}
+        self._retired: set[str] = set()
         self._heard_s: dict[str, float] = {}
         self._peers: dict[str, _Peer] = {}
         self._unanswered: dict[int, Request] = {}  # by first lane
         self._parked: dict[int, Request] = {}  # by first lane
         self._failures: dict[str, str] = {}
         self._outbox: deque[Reply | str] = deque()  # replies, and identities to retire
-        self._lock = threading.Lock()  # of _expected, _heard_s, _peers and _failures
+        self._lock = threading.Lock()  # of _expected, _retired, _heard_s, _peers and _failures
+        self.failure = ""  # the traceback of what ended the thread
         self._woken_fd, self._wake_fd = os.pipe()
         os.set_blocking(self._woken_fd, False)
         os.set_blocking(self._wake_fd, False)
@@ -128,9 +131,16 @@ class Frontend:
         """The agent has ended: hear it no longer. Returns its last words, if it had any."""
         with self._lock:
             self._expected.pop(identity, None)
+            self._retired.discard(identity)
             self._heard_s.pop(identity, None)
             self._peers.pop(identity, None)
             return self._failures.pop(identity, "")
+
+    def has_played(self, identity: str) -> bool:
+        """Whether the agent has made a step, not only shown what a reset gave."""
+        with self._lock:
+            peer = self._peers.get(identity)
+            return peer is not None and max(peer.sequences) > 1
 
     def reply(self, replies: list[Reply]) -> None:
         """Send actions; for predictors."""
@@ -138,12 +148,14 @@ class Frontend:
         self._wake()
 
     def retire(self, identity: str) -> None:
-        """Tell an agent to end."""
+        """Tell an agent to end, now or when it says hello; it is heard no longer."""
+        with self._lock:
+            self._retired.add(identity)
         self._outbox.append(identity)
         self._wake()
 
     def silent(self, longer_than_s: float) -> list[str]:
-        """Agents that owe a hello or a step and have not been heard for so long."""
+        """Agents that owe a hello, a step or their end and have not been heard for so long."""
         limit_s = time.monotonic() - longer_than_s
         owed = [*list(self._unanswered.values()), *list(self._parked.values())]
         waiting = {request.identity for request in owed}
@@ -151,7 +163,7 @@ class Frontend:
             return [
                 identity
                 for identity, heard_s in self._heard_s.items()
-                if heard_s < limit_s and identity not in waiting
+                if heard_s < limit_s and (identity in self._retired or identity not in waiting)
             ]
 
     def _bind(self, endpoint: str) -> zmq.Socket:
@@ -188,6 +200,8 @@ class Frontend:
                     self._receive_some()
         except Closed:
             pass
+        except Exception:
+            self.failure = traceback.format_exc()
         finally:
             self._close()
 
@@ -217,6 +231,10 @@ class Frontend:
         except UnicodeDecodeError as error:
             raise MessageError("identity") from error
         header = messages.decode_header(parts[1])
+        if identity in self._retired:
+            if header.kind == Kind.HELLO:
+                self._send_retire(identity)
+            return
         if header.kind == Kind.HELLO:
             self._welcome(identity, messages.decode_hello(parts[1:]))
             return
@@ -282,7 +300,7 @@ class Frontend:
         while self._outbox:
             entry = self._outbox.popleft()
             if isinstance(entry, str):
-                self._send(entry, [messages.encode_header(messages.Header(Kind.RETIRE))])
+                self._send_retire(entry)
                 continue
             request = entry.request
             self._unanswered.pop(int(request.lanes[0]), None)
@@ -295,6 +313,9 @@ class Frontend:
             parked = self._parked.pop(int(request.lanes[0]), None)
             if parked is not None:
                 self._queue(parked)
+
+    def _send_retire(self, identity: str) -> None:
+        self._send(identity, [messages.encode_header(messages.Header(Kind.RETIRE))])
 
     def _send(self, identity: str, parts: list[bytes]) -> None:
         try:

@@ -52,6 +52,9 @@ class Predictor:
 
     def _predict(self, batch: list[Request]) -> None:
         lanes = np.concatenate([request.lanes for request in batch])
+        fresh = [request.lanes for request in batch if request.sequence == 0]
+        if fresh:
+            self._lanes.begin(np.concatenate(fresh))
         started_s = time.monotonic()
         while not self._lanes.admit(lanes, WAIT_S):
             if self._segments.closed:

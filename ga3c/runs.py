@@ -34,7 +34,7 @@ class RunDirectory:
     """Writes one run's files; owned by the main thread.
 
     Raises:
-        FileExistsError: if a run of this name is there already.
+        ValueError: if a run of this name is there already, or it cannot be made.
     """
 
     def __init__(self, config: TrainConfig, game: str) -> None:
@@ -42,7 +42,12 @@ class RunDirectory:
             [game.replace("/", "-"), "a3c", str(config.run.seed), time.strftime("%Y%m%d-%H%M%S")]
         )
         self.path = config.run.runs_dir / name
-        self.path.mkdir(parents=True)
+        try:
+            self.path.mkdir(parents=True)
+        except FileExistsError as error:
+            raise ValueError(f"run {self.path} is there already: choose another --name") from error
+        except OSError as error:
+            raise ValueError(f"run {self.path} cannot be made: {error.strerror}") from error
         self._write("config.json", asdict(config))
         self._write("meta.json", machine())
         self._episodes = open(self.path / "episodes.csv", "w", newline="", buffering=1)  # noqa: SIM115

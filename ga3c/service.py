@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from ga3c.scheduler import Counts
 from ga3c.trainer import Trainer
 
 MAX_SOCKET_PATH = 107
+AGENTS_END_S = 2.0  # an agent that lives so long after the end of its input is frozen
 SLICE_S = 0.1  # of a wait that can be cut short
 MAX_EARLY_DEATHS = 3  # of one agent in a row, before its first step
 log = logging.getLogger(__name__)
@@ -118,8 +120,7 @@ class Agents:
         self._identities: dict[int, str] = {}
         self._retired: set[str] = set()
         self._generation = 0
-        self._early_deaths = 0
-        self._steps_at_death = -1.0
+        self._early_deaths: Counter[int] = Counter()  # in a row, by the agent's number
 
     def __len__(self) -> int:
         return len(self._identities)
@@ -141,35 +142,34 @@ class Agents:
     def tend(self) -> list[str]:
         """Replace the dead and kill the silent. Returns a line for each event.
 
-        Raises RunFailed if agents die again and again without a step being made.
+        Raises RunFailed if an agent dies again and again before its first step.
         """
         for identity in self._frontend.silent(self._config.service.agent_timeout_s):
             self._launcher.kill(identity)
         events = []
         for ended in self._launcher.reap():
+            played = self._frontend.has_played(ended.identity)
             words = self._frontend.forget(ended.identity) or ended.log
             if ended.identity in self._retired:
                 self._retired.remove(ended.identity)
                 continue
-            events.append(self._replace(ended, words))
+            events.append(self._replace(ended, words, played))
         return events
 
     def stop(self, timeout_s: float) -> None:
         """End every agent process."""
         self._launcher.stop(timeout_s)
 
-    def _replace(self, ended: Exit, words: str) -> str:
-        steps = self._metrics.snapshot()["steps"]
-        self._early_deaths = self._early_deaths + 1 if steps == self._steps_at_death else 1
-        self._steps_at_death = steps
+    def _replace(self, ended: Exit, words: str, played: bool) -> str:
+        index = next(i for i, name in self._identities.items() if name == ended.identity)
+        self._early_deaths[index] = 0 if played else self._early_deaths[index] + 1
         self._metrics.add(agent_deaths=1)
         how = f"was killed by signal {-ended.code}" if ended.code < 0 else f"exited {ended.code}"
-        if self._early_deaths >= MAX_EARLY_DEATHS:
+        if self._early_deaths[index] >= MAX_EARLY_DEATHS:
             raise RunFailed(
-                f"agent {ended.identity} {how}; {self._early_deaths} agents ended in a row without "
-                f"a step between them\n{words}"
+                f"agent {ended.identity} {how}, the {MAX_EARLY_DEATHS}rd in its place in a row "
+                f"before its first step\n{words}"
             )
-        index = next(i for i, name in self._identities.items() if name == ended.identity)
         self._start(index)
         reason = words.strip().splitlines()[-1] if words.strip() else "no last words"
         return f"agent {ended.identity} {how} ({reason}): replaced by {self._identities[index]}"
@@ -258,6 +258,7 @@ class Service:
         self.agents = Agents(config, self._frontend, token, self._directory, self.metrics)
         self._predictors = Workers("predictor", self._predictor)
         self._trainers = Workers("trainer", self._trainer)
+        self._stuck: list[str] | None = None  # known once stopped
 
     @property
     def counts(self) -> Counts:
@@ -283,7 +284,7 @@ class Service:
         if failure := self._predictors.failure or self._trainers.failure:
             raise RunFailed(f"a service thread failed\n{failure}")
         if not self._frontend.alive:
-            raise RunFailed("the frontend thread has ended")
+            raise RunFailed(f"the frontend thread has ended\n{self._frontend.failure}")
         return self.agents.tend()
 
     def stop(self, timeout_s: float, hurry: threading.Event | None = None) -> list[str]:
@@ -291,6 +292,8 @@ class Service:
 
         Returns what did not end, by name. A second call does nothing more.
         """
+        if self._stuck is not None:
+            return self._stuck
         deadline = Deadline(timeout_s, hurry or threading.Event())
         self.requests.close()
         self.segments.close()
@@ -301,8 +304,9 @@ class Service:
         ]
         if not self._frontend.stop(max(SLICE_S, deadline.left_s())):
             stuck.append("frontend")
-        self.agents.stop(max(SLICE_S, deadline.left_s()))
+        self.agents.stop(min(AGENTS_END_S, max(SLICE_S, deadline.left_s())))
         shutil.rmtree(self._directory, ignore_errors=True)
+        self._stuck = stuck
         return stuck
 
     def _progress(self) -> float:

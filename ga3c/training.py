@@ -1,13 +1,14 @@
 """One training run, from configuration to result."""
 
 import json
+import os
 import signal
 import sys
 import threading
 from types import FrameType
 from typing import Any
 
-from agents.environments import spaces
+from agents.environments import Spaces
 from ga3c import backend, dashboard
 from ga3c.config import TrainConfig
 from ga3c.metrics import ROLLING_EPISODES, Window
@@ -32,7 +33,7 @@ class Interrupts:
         (self.second if self.first.is_set() else self.first).set()
 
 
-def train(config: TrainConfig) -> int:
+def train(config: TrainConfig, found: Spaces) -> int:
     """Run until a limit, a signal or a failure. Returns the exit code: 0, or 130 after a signal.
 
     Raises:
@@ -40,7 +41,6 @@ def train(config: TrainConfig) -> int:
         RunFailed: if the run cannot go on; everything has been stopped.
     """
     interrupts = Interrupts()
-    found = spaces(config.environment)
     backend.configure(config.service.intra_op_threads, config.run.seed)
     service = Service(config, found)
     try:
@@ -62,12 +62,13 @@ def _train(config: TrainConfig, service: Service, run: RunDirectory, interrupts:
         stuck = service.stop(STOP_TIMEOUT_S, interrupts.second)
         result = _result(config, service, counts, Window(first, service.metrics.snapshot()))
         run.episodes(service.metrics.take_episodes())
-        run.finish(service.model.weights(), result)
+        run.finish({} if stuck else service.model.weights(), result)
     print(f"ga3c: {reason}; kept in {run.path}")
-    if stuck:
-        print(f"ga3c: did not end in time: {', '.join(stuck)}", file=sys.stderr)
     if config.run.json:
         print(json.dumps(result), flush=True)
+    if stuck:
+        print(f"ga3c: did not end in time: {', '.join(stuck)}", file=sys.stderr, flush=True)
+        os._exit(130 if interrupts.first.is_set() else 1)  # no thread can hold this up
     return 130 if interrupts.first.is_set() else 0
 
 
