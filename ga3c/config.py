@@ -193,7 +193,7 @@ class OptimizerConfig:
     """Step size at the start."""
     learning_rate_end: float = 0.0
     """Step size at the end of the schedule, reached linearly."""
-    schedule_steps: int = 5_000_000
+    schedule_steps: int = 10_000_000
     """Environment steps over which schedules run; afterwards their end holds."""
     rms_decay: float = 0.99
     """RMSProp's decay of the mean square."""

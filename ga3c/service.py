@@ -167,8 +167,8 @@ class Agents:
         how = f"was killed by signal {-ended.code}" if ended.code < 0 else f"exited {ended.code}"
         if self._early_deaths[index] >= MAX_EARLY_DEATHS:
             raise RunFailed(
-                f"agent {ended.identity} {how}, the {MAX_EARLY_DEATHS}rd in its place in a row "
-                f"before its first step\n{words}"
+                f"agent {ended.identity} {how}: {MAX_EARLY_DEATHS} in a row ended in its place "
+                f"before their first step\n{words}"
             )
         self._start(index)
         reason = words.strip().splitlines()[-1] if words.strip() else "no last words"
