@@ -136,7 +136,7 @@ def assert_nothing_is_left(run: Command) -> None:
     assert run.leftovers() == []
 
 
-def test_help_names_every_setting(command):
+def test_help_names_every_setting(command: Callable[..., Command]) -> None:
     run = command("train", "--help")
     assert run.wait(BEGIN_S) == 0
     names = list(settings(TrainConfig))
@@ -146,7 +146,9 @@ def test_help_names_every_setting(command):
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], []])
-def test_usage_names_the_command_train(command, arguments):
+def test_usage_names_the_command_train(
+    command: Callable[..., Command], arguments: list[str]
+) -> None:
     run = command(*arguments)
     assert run.wait(BEGIN_S) == (0 if arguments else 2)
     assert "ga3c train" in run.out
@@ -162,7 +164,10 @@ WRONG: dict[str, tuple[list[str], list[str]]] = {  # arguments, and words that m
         ["train", "--training-queue", "100", "--training-batch-max", "160"],
         ["100", "160"],
     ),
-    "smallest batch above largest": (["train", "--training-batch-min", "200"], ["200", "160"]),
+    "smallest batch above largest": (
+        ["train", "--training-batch-min", "200", "--training-batch-max", "160"],
+        ["200", "160"],
+    ),
     "unknown setting": (["train", "--agnets", "2"], ["agnets"]),
     "unknown preset": (["train", "--preset", "fastest"], ["fastest"]),
     "no number": (["train", "--seconds", "soon"], ["seconds", "soon"]),
@@ -176,7 +181,10 @@ WRONG: dict[str, tuple[list[str], list[str]]] = {  # arguments, and words that m
         ["small", "vectors"],
     ),
     "picture too small": (["train", "--game", "Pong", "--frame-size", "12"], ["12"]),
-    "segment above batch": (["train", "--t-max", "200"], ["t_max 200", "160"]),
+    "segment above batch": (
+        ["train", "--t-max", "100", "--training-batch-max", "80"],
+        ["t_max 100", "80"],
+    ),
     "run that exists": (["train", "--game", "CartPole-v1", "--name", "."], ["runs"]),
     "place for runs that is a file": (
         ["train", "--game", "CartPole-v1", "--runs-dir", str(ROOT / "setup.cfg")],
@@ -186,7 +194,9 @@ WRONG: dict[str, tuple[list[str], list[str]]] = {  # arguments, and words that m
 
 
 @pytest.mark.parametrize("fault", WRONG)
-def test_wrong_input_is_one_line_and_starts_nothing(command, tmp_path, fault):
+def test_wrong_input_is_one_line_and_starts_nothing(
+    command: Callable[..., Command], tmp_path: Path, fault: str
+) -> None:
     arguments, words = WRONG[fault]
     (tmp_path / "runs").mkdir()
     limit = ["--steps", "1"] if arguments[0] == "train" else []  # should it begin after all
@@ -201,7 +211,7 @@ def test_wrong_input_is_one_line_and_starts_nothing(command, tmp_path, fault):
     assert_nothing_is_left(run)
 
 
-def test_steps_end_a_run_with_its_figures_as_json(command):
+def test_steps_end_a_run_with_its_figures_as_json(command: Callable[..., Command]) -> None:
     run = command(*CORRIDOR, "--steps", "2000", "--json", "--seed", "3", "--name", "mine")
     assert run.wait(BEGIN_S) == 0, run.err
     result = json.loads(run.out.splitlines()[-1])
@@ -220,7 +230,7 @@ def test_steps_end_a_run_with_its_figures_as_json(command):
     assert_nothing_is_left(run)
 
 
-def test_seconds_end_a_run(command):
+def test_seconds_end_a_run(command: Callable[..., Command]) -> None:
     run = command(*CORRIDOR, "--seconds", "1.5")
     assert run.wait(BEGIN_S) == 0, run.err
     assert "1.5 seconds passed" in run.out
@@ -235,7 +245,9 @@ def moments() -> list[tuple[str, float, bool]]:
 
 
 @pytest.mark.parametrize(("name", "delay_s", "begun"), moments())
-def test_a_signal_at_any_moment_ends_all_with_130(command, name, delay_s, begun):
+def test_a_signal_at_any_moment_ends_all_with_130(
+    command: Callable[..., Command], name: str, delay_s: float, begun: bool
+) -> None:
     run = command(*CORRIDOR, "--name", "mine")
     maps = Path(f"/proc/{run.process.pid}/maps")
     run.until(lambda: "numpy" in maps.read_text())  # Python's own start is over: we are in main
@@ -255,7 +267,7 @@ def test_a_signal_at_any_moment_ends_all_with_130(command, name, delay_s, begun)
         assert (run.runs / "mine" / "weights.npz").exists()
 
 
-def test_agents_end_when_the_service_is_killed(command):
+def test_agents_end_when_the_service_is_killed(command: Callable[..., Command]) -> None:
     run = command(*CORRIDOR)
     run.until(lambda: len(run.agents()) == 2)
     run.process.kill()
@@ -263,7 +275,7 @@ def test_agents_end_when_the_service_is_killed(command):
     wait_for(lambda: not run.survivors(), STOP_S)
 
 
-def test_a_killed_agent_is_replaced_and_the_run_says_so(command):
+def test_a_killed_agent_is_replaced_and_the_run_says_so(command: Callable[..., Command]) -> None:
     run = command(*CORRIDOR, "--json")
     run.until_steps_are_made()
     run.agents()[0].kill()
@@ -276,7 +288,9 @@ def test_a_killed_agent_is_replaced_and_the_run_says_so(command):
     assert len(run.err.splitlines()) == 1
 
 
-def test_agents_that_never_make_a_step_end_the_run_with_their_traceback(command):
+def test_agents_that_never_make_a_step_end_the_run_with_their_traceback(
+    command: Callable[..., Command],
+) -> None:
     run = command("train", "--game", "tests.tiny:Fallen-v0", *LIGHT)
     assert run.wait(BEGIN_S) == 1
     assert "the corridor has fallen in" in run.err
@@ -284,7 +298,7 @@ def test_agents_that_never_make_a_step_end_the_run_with_their_traceback(command)
     assert_nothing_is_left(run)
 
 
-def test_frozen_agents_do_not_hold_up_the_end(command):
+def test_frozen_agents_do_not_hold_up_the_end(command: Callable[..., Command]) -> None:
     run = command(*CORRIDOR)
     run.until_steps_are_made()
     for agent in run.agents():
@@ -298,8 +312,11 @@ STUCK = """
 import sys, threading
 from ga3c.model import Model
 
+stuck = threading.Event()
+
 def learn(*_):
     print("stuck", flush=True)
+    stuck.set()
     threading.Event().wait()
 
 trace = Model._trace
@@ -308,21 +325,29 @@ def trace_and_break(self):
     self._learn = learn
 
 Model._trace = trace_and_break
+{limit}
 from ga3c.__main__ import main
 sys.exit(main())
 """
+UNTIL_STUCK = """
+import ga3c.training
+ga3c.training._finished = lambda *_: "it is stuck" if stuck.is_set() else None
+"""
 
 
-def test_a_thread_that_never_returns_is_named_and_does_not_hold_up_the_end(command):
-    run = command(*CORRIDOR, "--steps", "100", "--name", "mine", program=STUCK)
+@pytest.mark.slow
+def test_a_thread_that_never_returns_is_named_and_does_not_hold_up_the_end(
+    command: Callable[..., Command],
+) -> None:
+    run = command(*CORRIDOR, "--name", "mine", program=STUCK.format(limit=UNTIL_STUCK))
     assert run.wait(BEGIN_S) == 1
     assert "did not end in time: trainers" in run.err
     assert (run.runs / "mine" / "result.json").exists()
     assert_nothing_is_left(run)
 
 
-def test_a_second_interrupt_cuts_the_stop_short(command):
-    run = command(*CORRIDOR, program=STUCK)
+def test_a_second_interrupt_cuts_the_stop_short(command: Callable[..., Command]) -> None:
+    run = command(*CORRIDOR, program=STUCK.format(limit=""))
     run.until(lambda: "stuck" in run.out)
     run.interrupt()
     time.sleep(1.0)

@@ -84,7 +84,7 @@ def running(service: Service) -> Iterator[Service]:
 def tend_until(service: Service, holds: Callable[[], bool], wait_s: float = WAIT_S) -> list[str]:
     """Tend the service until `holds`. Returns what happened."""
     deadline_s = time.monotonic() + wait_s
-    events = []
+    events: list[str] = []
     while not holds():
         assert time.monotonic() < deadline_s, f"not within {wait_s} s; {events}"
         events += service.tend()
@@ -135,7 +135,7 @@ def observed_lags(service: Service, monkeypatch: pytest.MonkeyPatch) -> list[flo
 
 
 @pytest.mark.parametrize("game", [CORRIDOR, "Pong"])
-def test_counts_change_200_times_while_running(game):
+def test_counts_change_200_times_while_running(game: str) -> None:
     draw = random.Random(1)
     config = configured(game, envs_per_agent=2)
     with running(made(config)) as service:
@@ -165,7 +165,7 @@ def test_counts_change_200_times_while_running(game):
         assert service.metrics.snapshot()["agent_deaths"] == 0
 
 
-def test_an_agent_retired_before_it_has_connected_ends():
+def test_an_agent_retired_before_it_has_connected_ends() -> None:
     with running(made(configured())) as service:
         service.resize(Counts(3, 1, 1))
         service.resize(Counts(1, 1, 1))
@@ -218,7 +218,9 @@ class Trained:
 
 
 @pytest.mark.parametrize("experience", ["device", "host"])
-def test_each_step_is_learned_once_and_as_it_happened(experience, monkeypatch):
+def test_each_step_is_learned_once_and_as_it_happened(
+    experience: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trained = Trained()
     config = configured(LEDGER, agents=3, predictors=2, trainers=2, experience=experience)
     service = trained.by(made(config), monkeypatch)
@@ -247,7 +249,9 @@ def test_each_step_is_learned_once_and_as_it_happened(experience, monkeypatch):
 
 
 @pytest.mark.parametrize("how", ["retired", "killed"])
-def test_a_lane_never_mixes_an_agent_with_its_successor(how, monkeypatch):
+def test_a_lane_never_mixes_an_agent_with_its_successor(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trained = Trained()
     service = trained.by(made(configured(LEDGER, agents=2, predictors=2)), monkeypatch)
     with running(service):
@@ -277,7 +281,9 @@ def slowed(service: Service, seconds: float, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("pending", "queue_segments"), [(2, 16), (8, 4)], ids=["pending segments", "training queue"]
 )
-def test_policy_lag_is_bounded_by_what_may_await_training(pending, queue_segments, monkeypatch):
+def test_policy_lag_is_bounded_by_what_may_await_training(
+    pending: int, queue_segments: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One group's lanes move together, and an update takes one segment: the worst case.
 
     When a lane sees the first observation of its segment k, there await training, besides the
@@ -301,7 +307,9 @@ def test_policy_lag_is_bounded_by_what_may_await_training(pending, queue_segment
     assert lanes - 1 <= max(lags) <= bound
 
 
-def test_a_lane_that_paused_does_not_learn_from_before_the_pause(monkeypatch):
+def test_a_lane_that_paused_does_not_learn_from_before_the_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     service = made(configured(agents=2))
     lags = observed_lags(service, monkeypatch)
     with running(service):
@@ -320,7 +328,7 @@ def test_a_lane_that_paused_does_not_learn_from_before_the_pause(monkeypatch):
     assert max(lags) < 100
 
 
-def test_killed_agents_are_replaced():
+def test_killed_agents_are_replaced() -> None:
     with running(made(configured(agents=3))) as service:
         tend_until(service, all_play(service))
         killed = service.agents.pids()
@@ -334,7 +342,7 @@ def test_killed_agents_are_replaced():
 
 
 @pytest.mark.parametrize("when", ["as it starts", "as it plays"])
-def test_a_frozen_agent_is_replaced(when):
+def test_a_frozen_agent_is_replaced(when: str) -> None:
     with running(made(configured(agent_timeout_s=3.0))) as service:
         if when == "as it plays":
             tend_until(service, all_play(service))
@@ -344,7 +352,7 @@ def test_a_frozen_agent_is_replaced(when):
         tend_until(service, all_play(service))
 
 
-def test_agents_that_never_make_a_step_fail_the_run_with_their_traceback():
+def test_agents_that_never_make_a_step_fail_the_run_with_their_traceback() -> None:
     with (
         running(made(configured("tests.tiny:Fallen-v0", agents=2))) as service,
         pytest.raises(RunFailed, match=r"(?s)Traceback.*the corridor has fallen in"),
@@ -352,7 +360,9 @@ def test_agents_that_never_make_a_step_fail_the_run_with_their_traceback():
         tend_until(service, lambda: False)
 
 
-def test_an_agent_that_ends_before_its_first_word_fails_the_run_with_its_log(monkeypatch):
+def test_an_agent_that_ends_before_its_first_word_fails_the_run_with_its_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     service = made(configured())
     monkeypatch.setattr(service.agents._launcher, "_directory", service._directory)
     monkeypatch.setenv("PYTHONPATH", str(service._directory))
@@ -366,14 +376,18 @@ def test_an_agent_that_ends_before_its_first_word_fails_the_run_with_its_log(mon
 
 @pytest.mark.parametrize("game", [CORRIDOR, "tests.tiny:Catch-v0", "Pong"])
 @pytest.mark.parametrize("changes", [{"experience": "host"}, {"transport": "tcp"}], ids=str)
-def test_every_place_for_experience_and_every_transport_trains(game, changes):
+def test_every_place_for_experience_and_every_transport_trains(
+    game: str, changes: dict[str, str]
+) -> None:
     with running(made(configured(game, **changes))) as service:
         assert tend_until(service, lambda: service.metrics.snapshot()["updates"] >= 5) == []
         assert service.metrics.snapshot()["steps"] > 0
 
 
 @pytest.mark.parametrize("method", ["learn", "act"])
-def test_a_failing_service_thread_fails_the_run_with_its_traceback(method, monkeypatch):
+def test_a_failing_service_thread_fails_the_run_with_its_traceback(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Failing(Model):
         def _fail(self, *_: Any) -> Any:
             raise ArithmeticError("no such number")
@@ -387,7 +401,9 @@ def test_a_failing_service_thread_fails_the_run_with_its_traceback(method, monke
         tend_until(service, lambda: False)
 
 
-def test_a_failing_frontend_fails_the_run_with_its_traceback(monkeypatch):
+def test_a_failing_frontend_fails_the_run_with_its_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def fail(*_: Any) -> None:
         raise ArithmeticError("no such score")
 
@@ -401,7 +417,7 @@ def test_a_failing_frontend_fails_the_run_with_its_traceback(monkeypatch):
 
 
 @pytest.mark.parametrize("agents", [1, 3])
-def test_frozen_agents_do_not_hold_up_the_stop(agents):
+def test_frozen_agents_do_not_hold_up_the_stop(agents: int) -> None:
     with running(made(configured(agents=agents))) as service:
         tend_until(service, all_play(service))
         for pid in service.agents.pids():
@@ -411,19 +427,19 @@ def test_frozen_agents_do_not_hold_up_the_stop(agents):
         assert time.monotonic() - started_s < 6.0
 
 
-def test_a_service_stops_at_once_while_it_starts():
+def test_a_service_stops_at_once_while_it_starts() -> None:
     with running(made(configured(agents=3))):
         pass
 
 
-def test_a_service_that_never_started_can_be_stopped(directory):
+def test_a_service_that_never_started_can_be_stopped(directory: Path) -> None:
     service = made(configured())
     assert list(directory.glob("ga3c-*")) != []
     assert service.stop(STOP_S) == []
     assert list(directory.glob("ga3c-*")) == []
 
 
-def test_services_one_after_another_keep_no_files_open():
+def test_services_one_after_another_keep_no_files_open() -> None:
     def once() -> int:
         with running(made(configured(agents=2))) as service:
             tend_until(service, lambda: steps(service) > 0)

@@ -123,7 +123,7 @@ class Fallen(Corridor):
         raise RuntimeError("the corridor has fallen in")
 
 
-gymnasium.register("Corridor-v0", Corridor, max_episode_steps=20)
-gymnasium.register("Catch-v0", Catch, max_episode_steps=50)
-gymnasium.register("Ledger-v0", Ledger)
-gymnasium.register("Fallen-v0", Fallen)
+gymnasium.register("Corridor-v0", "tests.tiny:Corridor", max_episode_steps=20)
+gymnasium.register("Catch-v0", "tests.tiny:Catch", max_episode_steps=50)
+gymnasium.register("Ledger-v0", "tests.tiny:Ledger")
+gymnasium.register("Fallen-v0", "tests.tiny:Fallen")

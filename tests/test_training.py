@@ -1,0 +1,50 @@
+"""Learning, by learning: the command reaches a score that chance does not, within a minute."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+LIMIT_S = 60
+FAST_ADAM = ["--optimizer", "adam", "--optimizer-epsilon", "1e-5", "--learning-rate", "2e-3"]
+CORRIDOR = ["--game", "tests.tiny:Corridor-v0", "--envs-per-agent", "16"]
+CATCH = ["--game", "tests.tiny:Catch-v0", "--envs-per-agent", "16", *FAST_ADAM]
+# With --score 475 instead of 195 the same settings take about half a minute on two cores.
+CARTPOLE = ["--game", "CartPole-v1", "--envs-per-agent", "16", "--reward-clip", "0", *FAST_ADAM]
+CARTPOLE += ["--schedule-steps", "600000", "--discount", "0.98", "--trace-decay", "0.95"]
+CARTPOLE += ["--entropy-weight", "0.003", "--entropy-weight-end", "0", "--value-weight", "0.25"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "by_chance", "score"),
+    [
+        pytest.param(CORRIDOR, 0.0, 0.9, id="corridor"),
+        pytest.param([*CORRIDOR, "--experience", "host"], 0.0, 0.9, id="corridor from the host"),
+        pytest.param(CATCH, -0.8, 0.6, id="pictures", marks=pytest.mark.slow),
+        pytest.param(CARTPOLE, 22.0, 195.0, id="CartPole", marks=pytest.mark.slow),
+    ],
+)
+def test_the_score_is_reached(
+    settings: list[str], by_chance: float, score: float, tmp_path: Path
+) -> None:
+    limits = ["--score", str(score), "--seconds", str(LIMIT_S), "--runs-dir", str(tmp_path)]
+    always = ["--json", "--agents", "2", "--scheduler", "off", "--name", "mine", "--seed", "1"]
+    done = subprocess.run(
+        [sys.executable, "-m", "ga3c", "train", *settings, *limits, *always],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S + 50,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert "episodes reached; kept in" in done.stdout, done.stdout[-1000:]
+    assert json.loads(done.stdout.splitlines()[-1])["episodes"] >= 100
+    rows = (tmp_path / "mine" / "episodes.csv").read_text().splitlines()[1:]
+    scores = [float(row.split(",")[2]) for row in rows]
+    beginners = scores[:50]
+    assert sum(beginners) / len(beginners) < (by_chance + score) / 2, "it was not learned"
+    assert max(sum(scores[k - 100 : k]) / 100 for k in range(100, len(scores) + 1)) >= score
