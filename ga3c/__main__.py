@@ -49,18 +49,20 @@ def _train(arguments: list[str]) -> int:
             _complain(_one_line(wanted.getvalue()), 2)
         return 2 if stop.code else 0
     from agents.environments import spaces
+    from ga3c.runs import new_run_path
 
-    try:
-        found = spaces(config.environment)  # before the tensor framework, which takes seconds
+    try:  # before the tensor framework, which takes seconds
+        found = spaces(config.environment)
+        run_path = new_run_path(config)
     except ValueError as error:
         return _complain(str(error), 2)
     import ga3c.backend  # noqa: F401  first: it keeps the framework's greetings from the terminal
     from ga3c.service import RunFailed
-    from ga3c.training import train
+    from ga3c.training import WrongInput, train
 
     try:
-        return train(config, found)
-    except ValueError as error:
+        return train(config, found, run_path)
+    except WrongInput as error:
         return _complain(str(error), 2)
     except RunFailed as error:
         return _complain(str(error), 1)

@@ -30,24 +30,26 @@ from ga3c.metrics import Episode
 VERSIONS = ("ale-py", "gymnasium", "keras", "numpy", "pyzmq")
 
 
+def new_run_path(config: TrainConfig) -> Path:
+    """Where the run's directory will be. Raises ValueError if it is there already."""
+    run = config.run
+    game = config.environment.game.replace("/", "-")
+    name = run.name or f"{game}__a3c__{run.seed}__{time.strftime('%Y%m%d-%H%M%S')}"
+    path = run.runs_dir / name
+    if path.exists():
+        raise ValueError(f"run {path} is there already: choose another --name")
+    parent = next(p for p in path.parents if p.exists())
+    if not (parent.is_dir() and os.access(parent, os.W_OK)):
+        raise ValueError(f"run {path} cannot be made: {parent} is no folder to write to")
+    return path
+
+
 class RunDirectory:
-    """Writes one run's files; owned by the main thread.
+    """Makes a run's directory and writes its files; owned by the main thread."""
 
-    Raises:
-        ValueError: if a run of this name is there already, or it cannot be made.
-    """
-
-    def __init__(self, config: TrainConfig, game: str) -> None:
-        name = config.run.name or "__".join(
-            [game.replace("/", "-"), "a3c", str(config.run.seed), time.strftime("%Y%m%d-%H%M%S")]
-        )
-        self.path = config.run.runs_dir / name
-        try:
-            self.path.mkdir(parents=True)
-        except FileExistsError as error:
-            raise ValueError(f"run {self.path} is there already: choose another --name") from error
-        except OSError as error:
-            raise ValueError(f"run {self.path} cannot be made: {error.strerror}") from error
+    def __init__(self, config: TrainConfig, path: Path) -> None:
+        self.path = path
+        self.path.mkdir(parents=True)
         self._write("config.json", asdict(config))
         self._write("meta.json", machine())
         self._episodes = open(self.path / "episodes.csv", "w", newline="", buffering=1)  # noqa: SIM115
@@ -65,16 +67,20 @@ class RunDirectory:
         self._metrics.write(json.dumps(values) + "\n")
 
     def finish(self, weights: Mapping[str, np.ndarray], result: Mapping[str, Any]) -> None:
-        """Keep the weights and the figures, and close the files."""
+        """Keep the weights, if there are any, and the figures; close the files."""
+        if weights:
+            self._save(weights)
+        self._write("result.json", result)
+        self._episodes.close()
+        self._metrics.close()
+
+    def _save(self, weights: Mapping[str, np.ndarray]) -> None:
         partial = self.path / "weights.npz.partial"
         with open(partial, "wb") as file:
             np.savez(file, allow_pickle=False, **weights)
             file.flush()
             os.fsync(file.fileno())
         partial.rename(self.path / "weights.npz")
-        self._write("result.json", result)
-        self._episodes.close()
-        self._metrics.close()
 
     def _write(self, name: str, values: Mapping[str, Any]) -> None:
         (self.path / name).write_text(json.dumps(values, indent=2, default=str) + "\n")

@@ -202,7 +202,6 @@ def _endpoint(transport: str, directory: Path) -> str:
         return "tcp://127.0.0.1:*"
     path = directory / "agents"
     if len(str(path)) > MAX_SOCKET_PATH:
-        directory.rmdir()
         raise ValueError(
             f"socket path {path} has {len(str(path))} characters > {MAX_SOCKET_PATH}: agents "
             "could not connect; set TMPDIR to a shorter path, or --transport tcp"
@@ -246,15 +245,19 @@ class Service:
         )
         self._directory = Path(tempfile.mkdtemp(prefix="ga3c-"))  # mode 0700
         token = secrets.token_hex(16)
-        self._frontend = Frontend(
-            _endpoint(service.transport, self._directory),
-            token,
-            spaces,
-            service.groups,
-            service.envs_per_agent // service.groups,
-            self.requests,
-            self.metrics,
-        )
+        try:
+            self._frontend = Frontend(
+                _endpoint(service.transport, self._directory),
+                token,
+                spaces,
+                service.groups,
+                service.envs_per_agent // service.groups,
+                self.requests,
+                self.metrics,
+            )
+        except Exception:
+            self._directory.rmdir()
+            raise
         self.agents = Agents(config, self._frontend, token, self._directory, self.metrics)
         self._predictors = Workers("predictor", self._predictor)
         self._trainers = Workers("trainer", self._trainer)

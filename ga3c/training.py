@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -20,6 +21,10 @@ TICK_S = 0.1
 STOP_TIMEOUT_S = 8.0
 
 
+class WrongInput(ValueError):
+    """What the user asked for cannot be done; the message says why in one line."""
+
+
 class Interrupts:
     """SIGINT and SIGTERM: the first ends the run, a second one cuts its clean stop short."""
 
@@ -33,18 +38,21 @@ class Interrupts:
         (self.second if self.first.is_set() else self.first).set()
 
 
-def train(config: TrainConfig, found: Spaces) -> int:
+def train(config: TrainConfig, found: Spaces, path: Path) -> int:
     """Run until a limit, a signal or a failure. Returns the exit code: 0, or 130 after a signal.
 
     Raises:
-        ValueError: if the environment does not fit the settings; nothing has been started.
+        WrongInput: if the settings do not fit the environment; nothing has been started.
         RunFailed: if the run cannot go on; everything has been stopped.
     """
     interrupts = Interrupts()
     backend.configure(config.service.intra_op_threads, config.run.seed)
-    service = Service(config, found)
     try:
-        return _train(config, service, RunDirectory(config, config.environment.game), interrupts)
+        service = Service(config, found)
+    except ValueError as error:
+        raise WrongInput(str(error)) from error
+    try:
+        return _train(config, service, RunDirectory(config, path), interrupts)
     finally:
         service.stop(STOP_TIMEOUT_S)
 
@@ -54,13 +62,15 @@ def _train(config: TrainConfig, service: Service, run: RunDirectory, interrupts:
     print(dashboard.LEGEND, flush=True)
     scheduler = _scheduler(config, service, run)
     first = service.metrics.snapshot()
+    reason = "failed"
     try:
         service.start()
         reason = _loop(config, service, run, scheduler, interrupts)
     finally:
         counts = service.counts
         stuck = service.stop(STOP_TIMEOUT_S, interrupts.second)
-        result = _result(config, service, counts, Window(first, service.metrics.snapshot()))
+        window = Window(first, service.metrics.snapshot())
+        result = {"ended": reason, **_result(config, service, counts, window)}
         run.episodes(service.metrics.take_episodes())
         run.finish({} if stuck else service.model.weights(), result)
     print(f"ga3c: {reason}; kept in {run.path}")

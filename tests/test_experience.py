@@ -122,6 +122,8 @@ def test_stacks_are_the_naive_stackers_through_ends_and_wraps(
         ]
         found = ring.stacks(arrived.lanes, slots, ages)
         assert found.dtype == np.dtype(dtype)
+        if dtype == "float32":  # vectors: the network takes their stack flat
+            expected = [stacked.reshape(-1) for stacked in expected]
         np.testing.assert_array_equal(found, expected)
         wraps += int((slots == 0).sum())
     assert wraps > 6  # every lane's first, and some that came round
