@@ -32,8 +32,9 @@ class ServiceConfig:
     """Predictor threads (N_P) at the start."""
     trainers: int = 1
     """Trainer threads (N_T) at the start."""
-    max_agents: int = 2 * CORES
-    """Most agent processes that the scheduler may try; experience is allocated for so many."""
+    max_agents: int = CORES
+    """Most agent processes that the scheduler may try. Experience is allocated for so many, and
+    policy lag grows with them: more than there are cores have not paid."""
     max_predictors: int = 4
     """Most predictor threads that the scheduler may try."""
     max_trainers: int = 4
