@@ -32,9 +32,9 @@ class ServiceConfig:
     """Predictor threads (N_P) at the start."""
     trainers: int = 1
     """Trainer threads (N_T) at the start."""
-    max_agents: int = CORES
-    """Most agent processes that the scheduler may try. Experience is allocated for so many, and
-    policy lag grows with them: more than there are cores have not paid."""
+    max_agents: int | None = None
+    """Most agent processes that the scheduler may try; None: as many as cores, or as agents.
+    Experience is allocated for so many, and policy lag grows with them."""
     max_predictors: int = 4
     """Most predictor threads that the scheduler may try."""
     max_trainers: int = 4
@@ -70,7 +70,7 @@ class ServiceConfig:
 
     def __post_init__(self) -> None:
         for name in ("agents", "predictors", "trainers"):
-            count, most = getattr(self, name), getattr(self, f"max_{name}")
+            count, most = getattr(self, name), getattr(self.most, name)
             if not 1 <= count <= most:
                 raise ValueError(
                     f"{name} {count}: must be between 1 and max_{name} {most}, "
@@ -104,12 +104,13 @@ class ServiceConfig:
     @property
     def most(self) -> Counts:
         """The largest counts."""
-        return Counts(self.max_agents, self.max_predictors, self.max_trainers)
+        most_agents = max(self.agents, CORES) if self.max_agents is None else self.max_agents
+        return Counts(most_agents, self.max_predictors, self.max_trainers)
 
     @property
     def max_lanes(self) -> int:
         """Environments of all agents that there may be."""
-        return self.max_agents * self.envs_per_agent
+        return self.most.agents * self.envs_per_agent
 
     @property
     def prediction_min(self) -> int:
