@@ -4,36 +4,17 @@ Actions in, `Step` out. What the back ends do differently (names, spaces, lives,
 step) ends here: every other module sees newest frames and outcomes only.
 """
 
-import difflib
-import importlib
-import os
-import re
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium
 import numpy as np
-from ale_py import registration, roms
 from ale_py.vector_env import AtariVectorEnv
 from gymnasium.spaces import Box, Discrete, Space
 from gymnasium.vector import AutoresetMode
 
+from agents.games import Game, check
 from agents.messages import OUTCOME, Step
-
-_ATARI_V5 = re.compile(r"ALE/(\w+)-v5", re.IGNORECASE)
-_ATARI_LEGACY = re.compile(r"(\w+?)(NoFrameskip)?-v[04]", re.IGNORECASE)
-_ATARI_BARE = re.compile(r"([\w-]+)")
-_TWO_PLAYERS = {"combat", "joust", "maze_craze", "warlords"}  # nobody plays the other side
-_V5_STICKY_ACTIONS = 0.25
-
-
-class UnknownGame(ValueError):
-    """A name that is neither an Atari game's nor a Gymnasium id."""
-
-
-class UnfitRom(ValueError):
-    """An Atari game whose ROM file is missing or damaged."""
 
 
 class UnfitSpaces(ValueError):
@@ -97,81 +78,6 @@ class Spaces:
     def is_picture(self) -> bool:
         """Whether an observation is [h, w] or [h, w, c] of bytes."""
         return self.dtype == "uint8" and len(self.shape) in (2, 3)
-
-
-class Game(NamedTuple):
-    """What a name stands for."""
-
-    name: str  # an ALE rom id (`ms_pacman`) or a Gymnasium id
-    is_atari: bool
-    sticky_actions: float  # what the name itself asks for
-
-
-def _plain(name: str) -> str:
-    """`name` without what users write differently: case, underscores and hyphens."""
-    return re.sub(r"[_-]", "", name).lower()
-
-
-def _atari_roms() -> dict[str, str]:
-    return {_plain(rom): rom for rom in roms.get_all_rom_ids() if rom not in _TWO_PLAYERS}
-
-
-def _resolve_atari(name: str) -> Game | None:
-    known = gymnasium.registry.get(name)
-    if known is not None and not str(known.entry_point).startswith("ale_py"):
-        return None  # somebody's own Breakout-v0
-    for pattern in (_ATARI_V5, _ATARI_LEGACY, _ATARI_BARE):
-        match = pattern.fullmatch(name)
-        rom = match and _atari_roms().get(_plain(match[1]))
-        if rom:
-            return Game(rom, True, _V5_STICKY_ACTIONS if pattern is _ATARI_V5 else 0.0)
-    return None
-
-
-def resolve(name: str) -> Game:
-    """The game called `name`; the module of `module:Id-v0` is imported. Raises UnknownGame."""
-    module, _, gymnasium_id = name.rpartition(":")
-    if not module and (atari := _resolve_atari(name)):
-        return atari
-    try:
-        if module:
-            importlib.import_module(module)
-        gymnasium.spec(gymnasium_id)
-    except ModuleNotFoundError as error:
-        raise UnknownGame(f"unknown game {name!r}: {error}, so its id is not known") from error
-    except gymnasium.error.Error as error:
-        raise UnknownGame(_unknown(name)) from error
-    return Game(gymnasium_id, False, 0.0)
-
-
-def _unknown(name: str) -> str:
-    """One line that says what is wrong with `name` and what was perhaps meant."""
-    names = [registration.rom_id_to_name(rom) for rom in _atari_roms().values()]
-    names += [i for i, s in gymnasium.registry.items() if "ale_py" not in str(s.entry_point)]
-    by_lower = {n.lower(): n for n in names}
-    core = re.sub(r"^ale/|(noframeskip|deterministic)?(-v\d+)?$", "", name.lower())
-    near = [by_lower[n] for n in difflib.get_close_matches(core, by_lower)]
-    meant = f"did you mean {', '.join(near)}? " if near else ""
-    choices = "Atari games by name (Pong, MsPacman) or any Gymnasium id (CartPole-v1)"
-    return f"unknown game {name!r}: {meant}{choices}"
-
-
-def check(config: EnvironmentConfig) -> Game:
-    """The game of `config`, known and with a sound ROM file, which is not loaded.
-
-    Raises UnknownGame or UnfitRom. The emulator would end the process on a damaged file.
-    """
-    game = resolve(config.game)
-    if game.is_atari:
-        folder = Path(os.environ.get("ALE_ROMS_DIR") or Path(roms.__file__).parent)
-        path = folder / f"{game.name}.bin"
-        try:
-            roms.get_rom_path(game.name)  # compares the MD5 sum
-        except OSError as error:
-            fault = "damaged (its MD5 sum is wrong)" if path.is_file() else "missing"
-            message = f"ROM file of {game.name!r} at {path} is {fault}: it cannot be played"
-            raise UnfitRom(message) from error
-    return game
 
 
 def _make_vector(config: EnvironmentConfig, game: Game, num_envs: int, num_threads: int) -> Any:
@@ -241,7 +147,7 @@ class Environments:
         _check(num_envs >= 1, f"num_envs {num_envs} < 1: nothing would be played")
         _check(num_threads >= 1, f"num_threads {num_threads} < 1: nothing would step")
         self.num_envs = num_envs
-        self._game = check(config)
+        self._game = check(config.game)
         self._vector = _make_vector(config, self._game, num_envs, num_threads)
         action = self._vector.single_action_space
         self.spaces = _fit(config, self._game, self._vector.single_observation_space, action)

@@ -15,13 +15,10 @@ from gymnasium.wrappers import AtariPreprocessing
 from agents.environments import (
     EnvironmentConfig,
     Environments,
-    UnfitRom,
     UnfitSpaces,
-    UnknownGame,
-    check,
-    resolve,
     spaces,
 )
+from agents.games import UnfitRom, UnknownGame, check, resolve
 from agents.messages import Step
 
 
@@ -119,7 +116,7 @@ def test_unknown_name_suggests_the_nearest(name, near):
     with pytest.raises(
         UnknownGame, match=f"^unknown game '{name}': did you mean .*{near}"
     ) as error:
-        check(EnvironmentConfig(name))
+        check(name)
     assert "\n" not in str(error.value)
 
 

@@ -1,0 +1,180 @@
+"""What the service has several of: threads of a role, and agent processes.
+
+Their numbers change while they run; they end in order, each wait with a limit.
+"""
+
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from agents.launchers import Exit, LocalLauncher
+from agents.worker import Task
+from ga3c.config import TrainConfig
+from ga3c.frontend import Frontend
+from ga3c.metrics import Metrics
+
+SLICE_S = 0.1  # of a wait that can be cut short
+MAX_EARLY_DEATHS = 3  # of one agent in a row, before its first step
+
+
+class RunFailed(RuntimeError):
+    """The run cannot go on; the message says why, with the traceback of what failed."""
+
+
+class Deadline:
+    """A moment on the monotonic clock, which comes at once when `hurry` is set."""
+
+    def __init__(self, timeout_s: float, hurry: threading.Event) -> None:
+        self._at_s = time.monotonic() + timeout_s
+        self._hurry = hurry
+
+    def left_s(self) -> float:
+        """Until then."""
+        return 0.0 if self._hurry.is_set() else max(0.0, self._at_s - time.monotonic())
+
+
+class Workers:
+    """Threads of one role, whose number can change while they run.
+
+    A thread that fails is kept in `failure`: the run ends with its traceback.
+    """
+
+    def __init__(self, role: str, body: Callable[[threading.Event], Callable[[], None]]) -> None:
+        self._role = role
+        self._body = body
+        self._running: list[tuple[threading.Thread, threading.Event]] = []
+        self._leaving: list[threading.Thread] = []
+        self._started = 0
+        self.failure = ""
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def resize(self, count: int) -> None:
+        """Start or stop threads; one that stops finishes its batch first."""
+        while len(self._running) < count:
+            stop = threading.Event()
+            name = f"{self._role}-{self._started}"
+            thread = threading.Thread(
+                target=self._guard, args=(self._body(stop),), name=name, daemon=True
+            )
+            self._started += 1
+            thread.start()
+            self._running.append((thread, stop))
+        while len(self._running) > count:
+            thread, stop = self._running.pop()
+            stop.set()
+            self._leaving.append(thread)
+        self._leaving = [thread for thread in self._leaving if thread.is_alive()]
+
+    def join(self, deadline: Deadline) -> bool:
+        """Wait until all threads have ended; False if one has not by the deadline."""
+        self.resize(0)
+        for thread in self._leaving:
+            while thread.is_alive() and deadline.left_s() > 0:
+                thread.join(min(SLICE_S, deadline.left_s()))
+        return not any(thread.is_alive() for thread in self._leaving)
+
+    def _guard(self, body: Callable[[], None]) -> None:
+        try:
+            body()
+        except Exception:
+            self.failure = traceback.format_exc()
+
+
+class Agents:
+    """The agent processes: agent i owns lanes i * E .. (i + 1) * E, whoever plays it.
+
+    One that dies is replaced; one that dies at every start fails the run.
+    """
+
+    def __init__(
+        self, config: TrainConfig, frontend: Frontend, token: str, directory: Path, metrics: Metrics
+    ) -> None:
+        self._config = config
+        self._frontend = frontend
+        self._token = token
+        self._metrics = metrics
+        self._launcher = LocalLauncher(directory)
+        self._identities: dict[int, str] = {}
+        self._retired: set[str] = set()
+        self._generation = 0
+        self._early_deaths: Counter[int] = Counter()  # in a row, by the agent's number
+
+    def __len__(self) -> int:
+        return len(self._identities)
+
+    def pids(self) -> list[int]:
+        """Process ids of the agents that play."""
+        return [self._launcher.pid(identity) for identity in self._identities.values()]
+
+    def resize(self, count: int) -> None:
+        """Start agents, or let the last ones retire after their current step."""
+        for index in range(count):
+            if index not in self._identities:
+                self._start(index)
+        for index in [i for i in self._identities if i >= count]:
+            identity = self._identities.pop(index)
+            self._retired.add(identity)
+            self._frontend.retire(identity)
+
+    def tend(self) -> list[str]:
+        """Replace the dead and kill the silent. Returns a line for each event.
+
+        Raises RunFailed if an agent dies again and again before its first step.
+        """
+        for identity in self._frontend.silent(self._config.service.agent_timeout_s):
+            self._launcher.kill(identity)
+        events = []
+        for ended in self._launcher.reap():
+            played = self._frontend.has_played(ended.identity)
+            words = self._frontend.forget(ended.identity) or ended.log
+            if ended.identity in self._retired:
+                self._retired.remove(ended.identity)
+                continue
+            events.append(self._replace(ended, words, played))
+        return events
+
+    def stop(self, timeout_s: float) -> None:
+        """End every agent process."""
+        self._launcher.stop(timeout_s)
+
+    def _replace(self, ended: Exit, words: str, played: bool) -> str:
+        index = next(i for i, name in self._identities.items() if name == ended.identity)
+        self._early_deaths[index] = 0 if played else self._early_deaths[index] + 1
+        self._metrics.add(agent_deaths=1)
+        how = f"was killed by signal {-ended.code}" if ended.code < 0 else f"exited {ended.code}"
+        if self._early_deaths[index] >= MAX_EARLY_DEATHS:
+            raise RunFailed(
+                f"agent {ended.identity} {how}: {MAX_EARLY_DEATHS} in a row ended in its place "
+                f"before their first step\n{words}"
+            )
+        self._start(index)
+        reason = words.strip().splitlines()[-1] if words.strip() else "no last words"
+        return f"agent {ended.identity} {how} ({reason}): replaced by {self._identities[index]}"
+
+    def _start(self, index: int) -> None:
+        config = self._config
+        identity = f"agent-{index}.{self._generation}"
+        seeds = np.random.SeedSequence([config.run.seed, index, self._generation])
+        self._generation += 1
+        per_agent, groups = config.service.envs_per_agent, config.service.groups
+        lanes = np.arange(index * per_agent, (index + 1) * per_agent, dtype=np.int32)
+        self._frontend.expect(identity, lanes.reshape(groups, -1))
+        self._identities[index] = identity
+        self._launcher.start(
+            Task(
+                identity,
+                self._frontend.endpoint,
+                self._token,
+                groups,
+                per_agent // groups,
+                int(seeds.generate_state(1)[0]),
+                config.environment,
+            )
+        )
