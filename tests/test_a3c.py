@@ -296,7 +296,12 @@ def test_means_are_over_the_steps_that_are_not_void() -> None:
     loss = reference.a3c_loss(batch, weights, reference.a3c_constants(batch, weights))
     lived = batch.firsts == 0
     assert 0 < lived.sum() < lived.size
+    chosen = np.take_along_axis(
+        reference.softmax(batch.logits[:, :-1]), batch.actions[..., None], axis=-1
+    )[..., 0]
+    ratios = chosen / np.exp(batch.log_probs)
     expected = {
+        "approx_kl": (ratios - 1 - np.log(ratios))[lived].mean(),
         "policy_loss": loss.policy / lived.sum(),
         "value_loss": loss.value / lived.sum(),
         "entropy": loss.entropy / lived.sum(),

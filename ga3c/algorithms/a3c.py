@@ -128,6 +128,9 @@ class A3C:
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The summed loss of a batch and its mean parts.
 
+        `approx_kl` says how far the policy has moved since it acted: the mean of rho - 1 - log rho
+        (Schulman 2020, "Approximating KL Divergence").
+
         value_weight sum (G - V)^2 - sum [log(pi_a + eps) stop_gradient(A) + beta H(pi)]
         (GA3C, section 5.4), over all steps that are not void.
         """
@@ -141,7 +144,8 @@ class A3C:
         actions = ops.reshape(segments.actions, (-1,))
         valid = 1.0 - segments.firsts
         count = ops.maximum(ops.sum(valid), 1.0)
-        ratios = self._ratios(logits, actions, segments.log_probs)
+        moved = self._log_ratios(logits, actions, segments.log_probs)
+        ratios = ops.exp(moved) if config.correction == "vtrace" else ops.ones_like(moved)
         targets, advantages = lambda_returns(
             ops.stop_gradient(values),
             self._clipped(segments.rewards),
@@ -162,15 +166,15 @@ class A3C:
             "value_loss": value / count,
             "entropy": entropy / count,
             "value": ops.sum(valid * values[:, :-1]) / count,
+            "approx_kl": ops.sum(valid * (ops.exp(moved) - 1.0 - moved)) / count,
         }
 
     def _clipped(self, rewards: Tensor) -> Tensor:
         limit = self.config.reward_clip
         return ops.clip(rewards, -limit, limit) if limit else rewards
 
-    def _ratios(self, logits: Tensor, actions: Tensor, behaviour: Tensor) -> Tensor:
-        if self.config.correction == "none":
-            return ops.ones_like(behaviour)
+    def _log_ratios(self, logits: Tensor, actions: Tensor, behaviour: Tensor) -> Tensor:
+        """log pi(a) - log mu(a), [B, T]; no gradient flows."""
         log_probs = ops.take_along_axis(ops.log_softmax(logits), actions[:, None], axis=1)
         log_probs = ops.reshape(log_probs, (-1, behaviour.shape[1]))
-        return ops.stop_gradient(ops.exp(log_probs - behaviour))
+        return ops.stop_gradient(log_probs - behaviour)
