@@ -41,7 +41,7 @@ test: $(STAMP)  ## run the whole test suite: make test ARGS="-k queues"
 check: $(STAMP)  ## lint, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy ga3c agents
+	$(BIN)/mypy ga3c agents benchmarks
 
 clean:  ## remove caches and build products; keeps .venv (rm -r it yourself) and runs/
 	@rm -rf $(CACHES)

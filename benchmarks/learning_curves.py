@@ -53,8 +53,8 @@ def keep(name: str, runs: list[Path]) -> None:
         config = json.loads((run / "config.json").read_text())
         target = RESULTS / name / f"seed-{config['run']['seed']}"
         target.mkdir(parents=True, exist_ok=True)
-        for file in ("config.json", "meta.json", "result.json"):
-            shutil.copy(run / file, target / file)
+        for name_of_file in ("config.json", "meta.json", "result.json"):
+            shutil.copy(run / name_of_file, target / name_of_file)
         with open(target / "curve.csv", "w", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(Point._fields)
