@@ -188,7 +188,11 @@ def test_learn_reports_the_twins_loss_of_what_was_seen(
 @pytest.mark.parametrize("clip_norm", [0.0, 0.5, 1e6])
 def test_rmsprop_updates_are_the_twins_with_gradients_clipped_in_common(clip_norm: float) -> None:
     config = OptimizerConfig(
-        learning_rate=0.01, rms_decay=0.9, optimizer_epsilon=0.01, clip_norm=clip_norm
+        optimizer="rmsprop",
+        learning_rate=0.01,
+        rms_decay=0.9,
+        optimizer_epsilon=0.01,
+        clip_norm=clip_norm,
     )
     model = make_model(config)
     rollout = Rollout(model)
