@@ -256,7 +256,7 @@ class TrainConfig:
     """
 
     preset: Literal["default", "paper"] = "default"
-    """default learns fastest here; paper is GA3C as published."""
+    """default is ours; paper is GA3C as published."""
     run: RunConfig = field(default_factory=RunConfig)
     environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
     service: ServiceConfig = field(default_factory=ServiceConfig)
