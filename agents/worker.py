@@ -17,7 +17,7 @@ import numpy as np
 import zmq
 
 from agents import messages
-from agents.environments import EnvironmentConfig, Environments, spaces
+from agents.environments import EnvironmentConfig, Environments
 from agents.messages import Header, Hello, Kind
 
 POLL_MS = 1000
@@ -59,7 +59,8 @@ def connect(context: zmq.Context, task: Task) -> zmq.Socket:
 
 def play(socket: zmq.Socket, task: Task) -> None:
     """Play until told to retire."""
-    offered = spaces(task.environment)
+    groups = [Environments(task.environment, task.envs_per_group) for _ in range(task.groups)]
+    offered = groups[0].spaces
     hello = Hello(
         task.token,
         offered.shape,
@@ -70,7 +71,6 @@ def play(socket: zmq.Socket, task: Task) -> None:
     )
     socket.send_multipart(messages.encode_hello(hello))
     seeds = np.random.SeedSequence(task.seed).generate_state(task.groups)
-    groups = [Environments(task.environment, task.envs_per_group) for _ in range(task.groups)]
     sequences = [0] * task.groups
     for group, (environments, seed) in enumerate(zip(groups, seeds, strict=True)):
         step = environments.reset(int(seed))

@@ -53,7 +53,7 @@ class RingShape:
     def columns(self) -> dict[str, Column]:
         """The columns of a step's record that do not depend on the algorithm."""
         return {
-            "frame": ((int(np.prod(self.shape)),), self.dtype),
+            "frame": ((math.prod(self.shape),), self.dtype),
             "age": ((), "int32"),
             "reward": ((), "float32"),
             "discount": ((), "float32"),

@@ -167,7 +167,8 @@ class Model:
 
     def _trace(self) -> None:
         ring, t_max = self.experience.ring, self._algorithm.config.t_max
-        frame = ((None, int(np.prod(ring.shape))), ring.dtype)
+        shape, dtype = ring.columns()["frame"]
+        frame = ((None, *shape), dtype)
         seed, rates = ((2,), "int32"), ((2,), "float32")
         observation = ((None, *ring.observation_shape), ring.dtype)
         if self.experience.on_device:

@@ -145,7 +145,7 @@ class Service:
         return stuck
 
     def _progress(self) -> float:
-        return self.metrics.snapshot()["steps"] / self._config.optimizer.schedule_steps
+        return self.metrics.total("steps") / self._config.optimizer.schedule_steps
 
     def _predictor(self, stop: threading.Event) -> Callable[[], None]:
         return Predictor(

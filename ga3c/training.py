@@ -117,7 +117,7 @@ def _loop(
 
 def _finished(config: TrainConfig, service: Service) -> str | None:
     limits, metrics = config.run, service.metrics
-    if limits.steps is not None and metrics.snapshot()["steps"] >= limits.steps:
+    if limits.steps is not None and metrics.total("steps") >= limits.steps:
         return f"{limits.steps} steps done"
     if limits.seconds is not None and metrics.seconds >= limits.seconds:
         return f"{limits.seconds:g} seconds passed"
@@ -134,7 +134,7 @@ def _scheduler(config: TrainConfig, service: Service, run: RunDirectory) -> Sche
     return Scheduler(
         config.scheduler,
         Annealer(config.scheduler, config.service.counts, config.service.most, config.run.seed),
-        lambda: service.metrics.snapshot()["trained_samples"],
+        lambda: service.metrics.total("trained_samples"),
         service.resize,
         run.path / "scheduler.jsonl",
     )

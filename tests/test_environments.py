@@ -1,6 +1,5 @@
 """Environments: names, spaces, and the truth of every flag, on real games."""
 
-import importlib.util
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -368,7 +367,6 @@ def test_gymnasium_time_limit_truncates():
     assert not flags(steps, "terminated").any()
 
 
-@pytest.mark.skipif(importlib.util.find_spec("cv2") is None, reason="needs opencv")
 @pytest.mark.parametrize("game", ["Pong", "Breakout"])
 def test_frames_equal_gymnasium_preprocessing_bit_for_bit(game):
     twin = AtariPreprocessing(
