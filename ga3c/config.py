@@ -151,8 +151,9 @@ class A3CConfig:
     """Lambda of the returns: 1 is the paper's n-step return, below it GAE's mixture."""
     correction: Literal["none", "vtrace"] = "vtrace"
     """Correction of policy lag: none (the paper) or V-trace (Espeholt et al. 2018)."""
-    normalize_advantages: bool = True
-    """Give each batch's advantages mean 0 and deviation 1, as PPO does (Schulman et al. 2017)."""
+    normalize_advantages: bool = False
+    """Give each batch's advantages mean 0 and deviation 1, as PPO does (Schulman et al. 2017).
+    Small batches without a reward then teach their noise as loudly as the others their signal."""
     log_epsilon: float = 1e-6
     """Added to probabilities within logarithms (GA3C, section 5.4)."""
 
@@ -309,7 +310,7 @@ PRESETS: dict[str, TrainConfig] = {
             training_batch_max=40,
             training_queue=500,
         ),
-        a3c=A3CConfig(t_max=5, trace_decay=1.0, correction="none", normalize_advantages=False),
+        a3c=A3CConfig(t_max=5, trace_decay=1.0, correction="none"),
         network=NetworkConfig(network="auto", padding="same", initializer="fan-in"),
         optimizer=OptimizerConfig(
             optimizer="rmsprop",

@@ -93,9 +93,7 @@ class DeviceExperience:
         """Observations [k, *observation_shape] of k int32 lanes, slots and ages."""
         shape = (-1, *self.ring.observation_shape)
         rows = self.ring.stack_rows(lanes, slots, ages, backend.minimum)
-        if self.ring.stack == 1:
-            return backend.reshape(self.gather("frame", rows[0]), shape)
-        frames = self.gather("frame", backend.stack(rows, axis=-1))
+        frames = [self.gather("frame", row) for row in rows]
         return backend.reshape(backend.channels_last(frames), shape)
 
 
@@ -162,10 +160,13 @@ class Lanes:
     def begin(self, lanes: np.ndarray) -> None:
         """Another agent plays `lanes` from now on: their unfinished segments are left out.
 
-        Else their oldest steps would be trained however long ago the last agent ended.
+        Else their oldest steps would be trained however long ago the last agent ended. Lanes that
+        begin together come to their first segment's start one after another, up to t_max - 1
+        untrained steps late: if all ended their segments at once, trainers would idle for the
+        rest of the time, and predictors wait for room in their queue.
         """
         starts = (self._steps[lanes] // self.t_max + 1) * self.t_max
-        self._steps[lanes] = starts - 1
+        self._steps[lanes] = starts - 1 - lanes % self.t_max
         self._starts[lanes] = starts
 
     def admit(self, lanes: np.ndarray, timeout_s: float) -> bool:

@@ -17,7 +17,7 @@ from ga3c.runs import RunDirectory
 from ga3c.scheduler import Annealer, Counts, Decision, Scheduler
 from ga3c.service import Service
 
-TICK_S = 0.1
+TICK_S = 0.2
 STOP_TIMEOUT_S = 8.0
 
 

@@ -284,6 +284,23 @@ def test_next_segment_begins_with_the_last_observation_of_the_one_before() -> No
     assert starts == [0, 2, 4]
 
 
+def test_lanes_that_begin_together_end_their_segments_one_after_another() -> None:
+    """And again after another agent has taken over, whose steps alone are in its segments."""
+    book = Lanes(8, t_max=4, pending=2, stack=4)
+    lanes = np.arange(8, dtype=np.int32)
+    for _ in range(3):
+        book.begin(lanes)
+        ended: list[list[int]] = []
+        for step in range(10):
+            assert book.admit(lanes, timeout_s=0.0)
+            book.advance(lanes, np.full(8, step == 0), version=0)
+            completed = book.complete(lanes)
+            book.release(completed)
+            ended.append([segment.lane for segment in completed])
+        assert ended[:4] == [[]] * 4
+        assert ended[4:] == [[0, 4], [1, 5], [2, 6], [3, 7], [0, 4], [1, 5]]
+
+
 def test_ages_count_from_the_reset_up_to_the_stack() -> None:
     book = Lanes(1, t_max=5, pending=2, stack=4)
     firsts = [True, False, False, False, False, True, False, True]

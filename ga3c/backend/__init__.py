@@ -10,7 +10,6 @@ from ga3c.backend.tensorflow import (
     minimum,
     reshape,
     shape,
-    stack,
     uniform,
     value_and_gradients,
 )
@@ -25,7 +24,6 @@ __all__ = [
     "minimum",
     "reshape",
     "shape",
-    "stack",
     "uniform",
     "value_and_gradients",
 ]
