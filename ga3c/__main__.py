@@ -1,15 +1,23 @@
 """The command `ga3c`."""
 
 import contextlib
+import importlib
 import io
 import os
 import re
 import signal
 import sys
+from typing import Any
 
 USAGE = """usage: ga3c train [--game GAME] [--preset default|paper] [options]
+       ga3c doctor [--game GAME] [options]
+       ga3c benchmark limits|throughput [--game GAME] [options]
 
-Train an agent by GA3C: `ga3c train --help` shows every setting, its unit and its default.
+train       train an agent by GA3C
+doctor      say what limits a run on this machine and which setting to change, and try it
+benchmark   measure this machine: `limits`, its parts alone; `throughput`, the whole service
+
+`--help` after any of them shows every setting, its unit and its default.
 """
 
 
@@ -19,35 +27,35 @@ def main(arguments: list[str] | None = None) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)
         return 0 if arguments else 2
-    if arguments[0] != "train":
-        return _complain(f"unknown command {arguments[0]!r}: must be train", 2)
+    commands = {"train": _train, "doctor": _doctor, "benchmark": _benchmark}
+    if arguments[0] not in commands:
+        known = ", ".join(commands)
+        return _complain(f"unknown command {arguments[0]!r}: must be one of {known}", 2)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, until the run has begun
     try:
-        return _train(arguments[1:])
+        return commands[arguments[0]](arguments[1:])
     except KeyboardInterrupt:
         return 130
+    except WrongUse as error:
+        return _complain(str(error), 2)
+    except SystemExit as stop:  # --help has been printed
+        return int(stop.code or 0)
     except ModuleNotFoundError as error:
         if error.name != "tensorflow":
             raise
         return _complain("TensorFlow is missing: pip install 'ga3c[cpu]' or 'ga3c[gpu]'", 2)
 
 
-def _train(arguments: list[str]) -> int:
-    from ga3c.config import parse
+class WrongUse(Exception):
+    """Arguments that cannot be followed."""
 
-    wanted = io.StringIO()
-    helps = bool({"-h", "--help"} & set(arguments))
-    try:
-        with contextlib.nullcontext() if helps else contextlib.redirect_stderr(wanted):
-            config = parse(arguments)
-    except ValueError as error:
-        return _complain(str(error), 2)
-    except SystemExit as stop:
-        if stop.code:
-            _complain(_one_line(wanted.getvalue()), 2)
-        return 2 if stop.code else 0
+
+def _train(arguments: list[str]) -> int:
+    from ga3c.config import TrainConfig
+
+    config = _parsed(arguments, TrainConfig, "ga3c train")
     from agents.environments import spaces
     from ga3c.runs import new_run_path
 
@@ -55,7 +63,7 @@ def _train(arguments: list[str]) -> int:
         found = spaces(config.environment)
         run_path = new_run_path(config)
     except ValueError as error:
-        return _complain(str(error), 2)
+        raise WrongUse(str(error)) from error
     import ga3c.backend  # noqa: F401  first: it keeps the framework's greetings from the terminal
     from ga3c.service import RunFailed
     from ga3c.training import WrongInput, train
@@ -63,9 +71,60 @@ def _train(arguments: list[str]) -> int:
     try:
         return train(config, found, run_path)
     except WrongInput as error:
-        return _complain(str(error), 2)
+        raise WrongUse(str(error)) from error
     except RunFailed as error:
         return _complain(str(error), 1)
+
+
+def _doctor(arguments: list[str]) -> int:
+    return _measure("doctor", "ga3c doctor", arguments)
+
+
+def _benchmark(arguments: list[str]) -> int:
+    from benchmarks import NAMES
+
+    if not arguments or arguments[0] not in NAMES:
+        given = repr(arguments[0]) if arguments else "without a name"
+        raise WrongUse(f"benchmark {given}: must be {' or '.join(NAMES)}")
+    return _measure(arguments[0], f"ga3c benchmark {arguments[0]}", arguments[1:])
+
+
+def _measure(name: str, command: str, arguments: list[str]) -> int:
+    """Run benchmarks/NAME.py."""
+    import ga3c.backend  # first: it keeps the framework's greetings from the terminal
+
+    benchmark = importlib.import_module(f"benchmarks.{name}")
+    config = _parsed(arguments, benchmark.Config, command)
+    from agents.environments import spaces
+    from ga3c.service import RunFailed
+
+    try:
+        found = spaces(config.environment)
+    except ValueError as error:
+        raise WrongUse(str(error)) from error
+    ga3c.backend.configure(config.service.intra_op_threads, config.run.seed)
+    try:
+        benchmark.run(config, found)
+    except RunFailed as error:
+        return _complain(str(error), 1)
+    return 0
+
+
+def _parsed(arguments: list[str], kind: type[Any], command: str) -> Any:
+    """The configuration asked for. Raises WrongUse, or SystemExit after --help."""
+    from ga3c.config import parse
+
+    said = io.StringIO()
+    helps = bool({"-h", "--help"} & set(arguments))
+    try:
+        with contextlib.nullcontext() if helps else contextlib.redirect_stderr(said):
+            return parse(arguments, kind, command)
+    except ValueError as error:
+        raise WrongUse(str(error)) from error
+    except SystemExit as stop:
+        if stop.code:
+            raise WrongUse(_one_line(said.getvalue())) from stop
+        raise
 
 
 def _one_line(box: str) -> str:

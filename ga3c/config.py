@@ -4,7 +4,7 @@ import math
 import os
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import tyro
 
@@ -323,15 +323,20 @@ PRESETS: dict[str, TrainConfig] = {
 }
 
 
-def parse(arguments: list[str]) -> TrainConfig:
-    """The configuration that the command line asks for.
+C = TypeVar("C", bound=TrainConfig)
+
+
+def parse(arguments: list[str], kind: type[C], command: str) -> C:
+    """The configuration of `kind` that the command line asks for.
 
     Raises:
         SystemExit: for --help, or (code 2) after one line about wrong arguments.
+        ValueError: if settings do not fit each other.
     """
-    chosen = _preset_of(arguments)
-    kind: Any = Annotated[TrainConfig, tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes]
-    return tyro.cli(kind, prog="ga3c train", args=arguments, default=PRESETS[chosen])
+    preset = PRESETS[_preset_of(arguments)]
+    default = kind(**{each.name: getattr(preset, each.name) for each in fields(preset)})
+    wanted: Any = Annotated[kind, tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes]
+    return tyro.cli(wanted, prog=command, args=arguments, default=default)
 
 
 def _preset_of(arguments: list[str]) -> str:

@@ -1,0 +1,65 @@
+"""Where every core-second of a running service goes, read from the kernel (Linux).
+
+Threads tell what they do: an agent's main thread runs Python, ZeroMQ's threads the wire, its
+others the emulator; in the service, Python's own threads run Python, the frontend's the wire,
+ZeroMQ's the wire too, and all others the tensor framework.
+"""
+
+import os
+import threading
+from collections import defaultdict
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+ZEROMQ = ("ZMQbg", "Reaper")
+TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+class Usage(NamedTuple):
+    """CPU seconds since some moment in the past."""
+
+    by_activity: dict[str, float]  # environment, agents_python, wire, tensors, service_python
+    busy: float  # of the whole machine, with what its host took from it
+    idle: float  # of the whole machine
+
+    def since(self, before: "Usage") -> dict[str, float]:
+        """What was used after `before`, by us, by everything else on the machine, and by nobody."""
+        used = {name: s - before.by_activity[name] for name, s in self.by_activity.items()}
+        others = self.busy - before.busy - sum(used.values())
+        return {**used, "other_processes": max(others, 0.0), "idle": self.idle - before.idle}
+
+
+def usage(agents: list[int]) -> Usage:
+    """The CPU time of this process, which is the service, and of the `agents`, by process id."""
+    seconds: defaultdict[str, float] = defaultdict(float)
+    python = {thread.native_id: thread.name for thread in threading.enumerate()}
+    for thread, name, used in _threads(os.getpid()):
+        if name.startswith(ZEROMQ) or python.get(thread) == "frontend":
+            seconds["wire"] += used
+        else:
+            seconds["service_python" if thread in python else "tensors"] += used
+    for agent in agents:
+        for thread, name, used in _threads(agent):
+            if name.startswith(ZEROMQ):
+                seconds["wire"] += used
+            else:
+                seconds["agents_python" if thread == agent else "environment"] += used
+    times = psutil.cpu_times()
+    idle = times.idle + getattr(times, "iowait", 0.0)
+    return Usage(seconds, sum(times[:8]) - idle, idle)  # guests' time is in the users' already
+
+
+def _threads(process: int) -> list[tuple[int, str, float]]:
+    """Id, name and CPU seconds of every thread that lives."""
+    found = []
+    for directory in Path(f"/proc/{process}/task").glob("*"):
+        try:
+            stat = (directory / "stat").read_text()
+        except OSError:  # it has just ended
+            continue
+        name, rest = stat[stat.index("(") + 1 :].rsplit(")", 1)
+        user, system = rest.split()[11:13]
+        found.append((int(directory.name), name, (int(user) + int(system)) / TICKS_A_SECOND))
+    return found

@@ -1,0 +1,184 @@
+"""`ga3c doctor`: what limits this run, by how much, and which setting to change.
+
+Half a minute: the parts alone, the service as configured, then the service with the change that
+promises most. The promise comes from what was measured: a cheaper part gives its time to the
+others, and time in which cores idle could be used as all the rest is.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from agents.environments import Spaces
+from benchmarks.parts import ModelAlone
+from benchmarks.reporting import BenchmarkConfig, keep, show
+from benchmarks.serving import PREDICTION_BATCH, figures, measure_parts, measure_service
+from ga3c.config import CORES, ServiceConfig, TrainConfig
+
+WARM_UP_S = 3.0
+DEFAULT_WINDOW_S = 6.0
+WORTH_TRYING = 0.02
+NOISE = 0.05
+CAUSES = {
+    "environment": "the emulator",
+    "prediction": "predictions",
+    "training": "training",
+    "wire": "the wire",
+    "service_python": "Python in the service",
+    "agents_python": "Python in the agents",
+    "other_processes": "other programs on this machine",
+    "idle": "cores that wait",
+}
+
+
+@dataclass(frozen=True)
+class Config(TrainConfig):
+    """Say what limits this game with these settings, and try what should help most."""
+
+    benchmark: BenchmarkConfig = field(
+        default_factory=lambda: BenchmarkConfig(repeats=1, part_seconds=0.7)
+    )
+
+
+class Remedy(NamedTuple):
+    """A change of settings, and the relative gain of steps a second that it promises."""
+
+    options: dict[str, Any]  # of ServiceConfig, by name
+    gain: float
+    because: str
+
+    @property
+    def command(self) -> str:
+        """As options of the command line."""
+        return " ".join(f"--{k.replace('_', '-')} {v}" for k, v in self.options.items())
+
+
+def run(config: Config, found: Spaces) -> None:
+    """Measure, say, try, say. Raises RunFailed if the service does."""
+    model, seconds = ModelAlone(config, found), config.benchmark.part_seconds
+    print(f"ga3c doctor: {config.environment.game}, about half a minute", flush=True)
+    parts = measure_parts(config, model, seconds)
+    as_it_is = _service(config, found, parts)
+    account = as_it_is["core_seconds_per_s"]
+    largest = sorted(account, key=lambda name: -account[name])
+    rows = [(CAUSES[n], f"{account[n] / CORES:.0%}", f"{account[n]:.2f}") for n in largest]
+    show(f"where the time of {CORES} cores goes", ("to", "share", "cores"), rows)
+    print(
+        f"{as_it_is['pps']:,.0f} steps/s, {as_it_is['share_of_limit']:.0%} of the "
+        f"{parts['limit_pps']:,.0f} that the parts alone allow; policy lag "
+        f"{as_it_is['policy_lag_mean']:.1f} updates\nwhat limits it: {_diagnosis(as_it_is)}"
+    )
+    sizes = Sizes(
+        lambda batch: model.predict_only(batch, seconds),
+        lambda batch: model.train_only(batch, seconds),
+    )
+    remedies = sorted(_remedies(config.service, as_it_is, parts, sizes), key=lambda r: -r.gain)
+    result: dict[str, Any] = {"parts": parts, "before": as_it_is, "remedy": None}
+    if remedies and remedies[0].gain >= WORTH_TRYING:
+        result = {**result, **_try(config, found, parts, as_it_is["pps"], remedies[0])}
+    else:
+        print("no setting promises more than 2%: it takes more cores, or a cheaper network")
+    keep(result, config, config.benchmark)
+
+
+class Sizes(NamedTuple):
+    """What batches of other sizes make alone, a second."""
+
+    predictions: Callable[[int], float]
+    training: Callable[[int], float]
+
+
+def _service(config: Config, found: Spaces, parts: dict[str, float]) -> dict[str, Any]:
+    seconds = config.run.seconds or DEFAULT_WINDOW_S
+    measured = measure_service(config, found, WARM_UP_S, config.benchmark.repeats, seconds)
+    return figures(measured, parts)
+
+
+def _diagnosis(figures: dict[str, Any]) -> str:
+    account = figures["core_seconds_per_s"]
+    if account["other_processes"] > 0.1 * CORES:
+        return f"other programs, which take {account['other_processes']:.1f} of {CORES} cores"
+    if account["idle"] <= NOISE * CORES:
+        busiest = max((n for n in account if n != "idle"), key=lambda name: account[name])
+        share = account[busiest] / CORES
+        return f"all cores are busy, {share:.0%} of their time with {CAUSES[busiest]}"
+    waits = (
+        f"agents wait {figures['agents_waiting_share']:.0%} of their time, predictors "
+        f"{figures['predictors_waiting_share']:.0%} for work and "
+        f"{figures['predictors_blocked_share']:.0%} for trainers, trainers "
+        f"{figures['trainers_waiting_share']:.0%}"
+    )
+    return f"{account['idle']:.1f} of {CORES} cores idle: {waits}"
+
+
+def _remedies(
+    service: ServiceConfig, figures: dict[str, Any], parts: dict[str, float], sizes: Sizes
+) -> Iterator[Remedy]:
+    """Changes that may help, each with what it promises."""
+    account = figures["core_seconds_per_s"]
+    used = CORES - account["idle"]
+    gain_of_idle = account["idle"] / used
+    if figures["predictors_blocked_share"] > NOISE:
+        if service.trainers < service.max_trainers:
+            yield Remedy(
+                {"trainers": service.trainers + 1}, gain_of_idle, "predictors wait for trainers"
+            )
+    elif account["idle"] > NOISE * CORES:
+        if service.agents < CORES:
+            because = "cores idle, and there are fewer agents than cores"
+            yield Remedy({"agents": service.agents + 1}, gain_of_idle, because)
+        else:
+            because = "agents and predictors wait for each other: more lanes bridge that"
+            more = {"envs_per_agent": 2 * service.envs_per_agent}
+            yield Remedy(more, gain_of_idle, because)
+    batch, twice = service.training_batch_max, 2 * service.training_batch_max
+    saved = 1 - parts["train_only"] / sizes.training(twice)
+    yield Remedy(
+        {
+            "training_batch_max": twice,
+            "training_batch_min": twice,
+            "training_queue": max(service.training_queue, 2 * twice),
+        },
+        _gain(account["training"] * saved),
+        f"a batch of {twice} trains a sample {saved:.0%} cheaper than one of {batch}",
+    )
+    waited = min(2 * service.prediction_min, service.prediction_max)
+    if figures["prediction_batch"] < PREDICTION_BATCH and waited > service.prediction_min:
+        now, then = (sizes.predictions(int(n)) for n in (service.prediction_min, waited))
+        saved = 1 - now / then
+        yield Remedy(
+            {"envs_per_agent": 2 * service.envs_per_agent, "prediction_batch_min": waited},
+            _gain(account["prediction"] * saved),
+            f"predictions in batches of {waited} are {saved:.0%} cheaper",
+        )
+
+
+def _gain(saved_cores: float) -> float:
+    return saved_cores / (CORES - saved_cores)
+
+
+def _try(
+    config: Config, found: Spaces, parts: dict[str, float], pps: float, remedy: Remedy
+) -> dict[str, Any]:
+    print(f"what to change: {remedy.command}")
+    print(f"  because {remedy.because}; expected {remedy.gain:+.0%}", flush=True)
+    changed = replace(config, service=replace(config.service, **remedy.options))
+    after = _service(changed, found, parts)
+    gain = after["pps"] / pps - 1
+    print(
+        f"tried: {after['pps']:,.0f} steps/s, {gain:+.0%}, policy lag "
+        f"{after['policy_lag_mean']:.1f} updates: {_verdict(gain)}"
+    )
+    return {
+        "remedy": remedy.command,
+        "because": remedy.because,
+        "expected_gain": remedy.gain,
+        "measured_gain": gain,
+        "after": after,
+    }
+
+
+def _verdict(gain: float) -> str:
+    if abs(gain) <= NOISE:
+        return "no more than noise, leave it"
+    return "it helps" if gain > 0 else "it harms, leave it"

@@ -1,0 +1,112 @@
+"""`ga3c benchmark limits`: what this machine's parts make alone, and the limit that they set.
+
+The limit is cores / (seconds of one environment step + one prediction + one trained sample),
+each from the best of the sizes measured, on one core.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agents.environments import Spaces
+from benchmarks.parts import ModelAlone, environment_only, wire_only
+from benchmarks.reporting import BenchmarkConfig, Spread, keep, show, spread
+from ga3c.config import CORES, TrainConfig
+
+Sizes = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Config(TrainConfig):
+    """Measure environments, wire, predictions and training, each alone, by size."""
+
+    benchmark: BenchmarkConfig = field(default_factory=BenchmarkConfig)
+    agent_counts: Sizes = tuple(sorted({1, CORES}))
+    """Agent processes that step environments, or send messages, at once."""
+    env_counts: Sizes = (4, 16, 64)
+    """Environments that one of them steps together, or sends in one message."""
+    prediction_batches: Sizes = (1, 8, 32, 64, 128)
+    """Observations of a prediction."""
+    training_batches: Sizes = (20, 40, 80, 160, 320)
+    """Samples of an update, in whole segments of t_max."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("agent_counts", "env_counts", "prediction_batches", "training_batches"):
+            sizes = getattr(self, name)
+            if not sizes or min(sizes) < 1:
+                raise ValueError(f"{name} {sizes}: must be numbers of at least 1")
+
+
+def run(config: Config, found: Spaces) -> None:
+    """Measure, print, keep. Raises RuntimeError if a process fails."""
+    model = ModelAlone(config, found)
+    seconds = config.benchmark.part_seconds
+    pairs = [(agents, envs) for agents in config.agent_counts for envs in config.env_counts]
+
+    def environments(pair: tuple[int, int]) -> float:
+        return environment_only(config.environment, *pair, seconds)
+
+    def wire(pair: tuple[int, int]) -> float:
+        return wire_only(found, *pair, seconds)
+
+    def predictions(batch: int) -> float:
+        return model.predict_only(batch, seconds)
+
+    def training(batch: int) -> float:
+        return model.train_only(batch, seconds)
+
+    repeats = config.benchmark.repeats
+    stepped = _measure(environments, pairs, repeats)
+    predicted = _measure(predictions, config.prediction_batches, repeats)
+    trained = _measure(training, config.training_batches, repeats)
+    carried = _measure(wire, pairs, repeats)
+    steps = max(s.median / min(agents, CORES) for (agents, _), s in stepped.items())
+    parts = {
+        "environment_only": steps,
+        "predict_only": max(s.median for s in predicted.values()),
+        "train_only": max(s.median for s in trained.values()),
+    }
+    limit = CORES / sum(1 / part for part in parts.values())
+    by_pair = ("agents", "environments", "median (range)")
+    show("environment only, steps/s", by_pair, [(*map(str, p), str(s)) for p, s in stepped.items()])
+    show("predict only, observations/s", ("batch", "median (range)"), _rows(predicted))
+    show("train only, samples/s", ("batch", "median (range)"), _rows(trained))
+    show("wire only, messages/s", by_pair, [(*map(str, p), str(s)) for p, s in carried.items()])
+    print(
+        f"limit of {CORES} cores: {limit:,.0f} steps/s, from {parts['environment_only']:,.0f} "
+        f"steps, {parts['predict_only']:,.0f} predictions and {parts['train_only']:,.0f} trained "
+        "samples a second and core"
+    )
+    keep(
+        {
+            "limit_pps": limit,
+            "parts": parts,
+            "environment_only": _list(stepped, ("agents", "environments")),
+            "predict_only": _list(predicted, ("batch",)),
+            "train_only": _list(trained, ("batch",)),
+            "wire_only": _list(carried, ("agents", "environments")),
+        },
+        config,
+        config.benchmark,
+    )
+
+
+def _measure(work: Callable[[Any], float], sizes: Sequence[Any], repeats: int) -> dict[Any, Spread]:
+    """Each size once, then all again: what slows the machine for a while slows all of them."""
+    found: dict[Any, list[float]] = {size: [] for size in sizes}
+    for _ in range(repeats):
+        for size in sizes:
+            found[size].append(work(size))
+    return {size: spread(rates) for size, rates in found.items()}
+
+
+def _rows(measured: dict[int, Spread]) -> list[tuple[str, str]]:
+    return [(str(size), str(rates)) for size, rates in measured.items()]
+
+
+def _list(measured: dict[Any, Spread], names: tuple[str, ...]) -> list[dict[str, float]]:
+    return [
+        {**dict(zip(names, size if isinstance(size, tuple) else (size,))), **rates._asdict()}
+        for size, rates in measured.items()
+    ]

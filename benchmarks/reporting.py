@@ -1,0 +1,80 @@
+"""What every benchmark shares: repeats, medians, tables, and a JSON file with the machine."""
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+from ga3c.config import TrainConfig
+from ga3c.runs import machine
+
+
+@dataclass(frozen=True)
+class BenchmarkConfig:
+    """How a benchmark measures, and where it keeps what it found."""
+
+    repeats: int = 3
+    """How often everything is measured: the median and the range are told."""
+    part_seconds: float = 2.0
+    """Seconds for which a part is measured alone."""
+    out: Path | None = None
+    """File for the result as JSON, with machine, versions and settings."""
+
+    def __post_init__(self) -> None:
+        if self.repeats < 1:
+            raise ValueError(f"repeats {self.repeats}: must be at least 1, or nothing is measured")
+        if self.part_seconds <= 0:
+            raise ValueError(f"part_seconds {self.part_seconds}: must be above 0")
+        if self.out is not None and not self.out.absolute().parent.is_dir():
+            raise ValueError(f"out {self.out}: there is no such directory to write to")
+
+
+class Spread(NamedTuple):
+    """Repeated measurements of one thing."""
+
+    median: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.median:,.0f} ({self.low:,.0f} to {self.high:,.0f})"
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """The median and the range."""
+    return Spread(statistics.median(values), min(values), max(values))
+
+
+def show(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table; numbers to the right."""
+    table = Table(title=title, title_justify="left")
+    for index, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if index else "left")
+    for row in rows:
+        table.add_row(*row)
+    Console(soft_wrap=True).print(table)
+
+
+def keep(result: dict[str, Any], config: TrainConfig, benchmark: BenchmarkConfig) -> None:
+    """Write the JSON file if one is wanted, and print it as the last line with --json."""
+    whole = {**plain(result), "machine": machine(), "settings": plain(asdict(config))}
+    if benchmark.out is not None:
+        benchmark.out.write_text(json.dumps(whole, indent=2) + "\n")
+    if config.run.json:
+        print(json.dumps(whole), flush=True)
+
+
+def plain(value: Any) -> Any:
+    """As JSON can hold it: spreads by name, paths as text."""
+    if isinstance(value, Spread):
+        return value._asdict()
+    if isinstance(value, dict):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    return str(value) if isinstance(value, Path) else value

@@ -1,0 +1,134 @@
+"""The whole service, run for a while with fixed counts, and what its figures say."""
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agents.environments import Spaces
+from benchmarks.accounting import Usage, usage
+from benchmarks.parts import ModelAlone, environment_only
+from benchmarks.reporting import spread
+from ga3c.config import CORES, TrainConfig
+from ga3c.metrics import Snapshot, Window
+from ga3c.service import Service
+
+TICK_S = 0.1
+STOP_TIMEOUT_S = 8.0
+PREDICTION_BATCH = 64
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One window of the service."""
+
+    window: Window
+    cpu_s: dict[str, float]
+    prediction_queue: float  # mean
+    training_queue: float  # mean
+
+
+def measure_parts(config: TrainConfig, model: ModelAlone, seconds: float) -> dict[str, float]:
+    """The three rates of one core, each alone, and the limit that they set for all cores."""
+    group = config.service.envs_per_agent // config.service.groups
+    parts = {
+        "environment_only": environment_only(config.environment, 1, group, seconds),
+        "predict_only": model.predict_only(PREDICTION_BATCH, seconds),
+        "train_only": model.train_only(config.service.training_batch_max, seconds),
+    }
+    return {**parts, "limit_pps": CORES / sum(1 / part for part in parts.values())}
+
+
+def measure_service(
+    config: TrainConfig, found: Spaces, warm_up_s: float, windows: int, window_s: float
+) -> list[Measured]:
+    """`windows` of one run, one after another, whose counts stay as configured.
+
+    Raises RunFailed if the service does.
+    """
+    service = Service(replace(config, scheduler=replace(config.scheduler, scheduler="off")), found)
+    try:
+        service.start()
+        while not service.metrics.total("updates"):
+            _tend(service, TICK_S)
+        _tend(service, warm_up_s)
+        return [_window(service, window_s) for _ in range(windows)]
+    finally:
+        service.stop(STOP_TIMEOUT_S)
+
+
+def _window(service: Service, seconds: float) -> Measured:
+    sizes: list[tuple[int, int]] = []
+    start, used = _now(service)
+    _tend(service, seconds, lambda: sizes.append((service.requests.size, service.segments.size)))
+    end, used_then = _now(service)
+    requests, samples = (statistics.mean(each) for each in zip(*sizes))
+    return Measured(Window(start, end), used_then.since(used), requests, samples)
+
+
+def _now(service: Service) -> tuple[Snapshot, Usage]:
+    return service.metrics.snapshot(), usage(service.agents.pids())
+
+
+def _tend(service: Service, seconds: float, also: Callable[[], None] = lambda: None) -> None:
+    until_s = time.monotonic() + seconds
+    while time.monotonic() < until_s:
+        service.tend()
+        also()
+        time.sleep(TICK_S)
+
+
+def figures(measured: list[Measured], parts: dict[str, float]) -> dict[str, Any]:
+    """The figures of all windows together; PPS also by window."""
+    pps = spread([each.window.rate("steps") for each in measured])
+    whole = Window(measured[0].window.start, measured[-1].window.end)
+    return {
+        "pps": pps.median,
+        "pps_low": pps.low,
+        "pps_high": pps.high,
+        "limit_pps": parts["limit_pps"],
+        "share_of_limit": pps.median / parts["limit_pps"],
+        "tps": whole.rate("updates"),
+        "trained_samples_per_s": whole.rate("trained_samples"),
+        "agents_waiting_share": _share(whole, "agents", "waiting"),
+        "predictors_waiting_share": _share(whole, "predictors", "waiting"),
+        "predictors_blocked_share": _share(whole, "predictors", "blocked"),
+        "trainers_waiting_share": _share(whole, "trainers", "waiting"),
+        "prediction_batch": whole.mean("steps", "prediction_batches"),
+        "training_batch": whole.mean("trained_samples", "updates"),
+        "prediction_queue": statistics.mean(each.prediction_queue for each in measured),
+        "training_queue": statistics.mean(each.training_queue for each in measured),
+        "policy_lag_mean": whole.mean("lag_updates", "trained_samples"),
+        "core_seconds_per_s": _account(measured, whole, parts),
+    }
+
+
+def _share(window: Window, role: str, state: str) -> float:
+    """The share of a role's time in one of its states."""
+    known = [window.count(f"{role}_{each}_s") for each in ("waiting", "busy", "blocked")]
+    return window.count(f"{role}_{state}_s") / max(sum(known), 1e-9)
+
+
+def _account(measured: list[Measured], whole: Window, parts: dict[str, float]) -> dict[str, float]:
+    """Core-seconds a second by activity. They should add up to the number of cores.
+
+    Predictions and training share the tensor framework's threads: its time is divided between
+    them as their costs alone are.
+    """
+    seconds = sum(each.window.seconds for each in measured)
+    names = measured[0].cpu_s
+    used = {name: sum(each.cpu_s[name] for each in measured) / seconds for name in names}
+    predicting = whole.rate("steps") / parts["predict_only"]
+    training = whole.rate("trained_samples") / parts["train_only"]
+    prediction = used["tensors"] * predicting / (predicting + training)
+    return {
+        "environment": used["environment"],
+        "wire": used["wire"],
+        "prediction": prediction,
+        "training": used["tensors"] - prediction,
+        "service_python": used["service_python"],
+        "agents_python": used["agents_python"],
+        "other_processes": used["other_processes"],
+        "idle": used["idle"],
+    }

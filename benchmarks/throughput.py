@@ -1,0 +1,64 @@
+"""`ga3c benchmark throughput`: the whole service against this machine's limit, and why.
+
+The limit is cores / (seconds of one environment step + one prediction + one trained sample),
+each measured alone on one core, right before and right after the service's windows: a machine's
+speed wanders. Predictions and training are measured without the ring, the queues and the wire,
+so those count against the service.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from agents.environments import Spaces
+from benchmarks.parts import ModelAlone
+from benchmarks.reporting import BenchmarkConfig, Spread, keep, show
+from benchmarks.serving import figures, measure_parts, measure_service
+from ga3c.config import CORES, TrainConfig
+
+DEFAULT_WINDOW_S = 20.0
+
+
+@dataclass(frozen=True)
+class Config(TrainConfig):
+    """Run the whole service for `repeats` windows of --seconds each (20 if not given)."""
+
+    benchmark: BenchmarkConfig = field(default_factory=BenchmarkConfig)
+    warm_up_seconds: float = 10.0
+    """Seconds before the first window, from the moment that every agent plays."""
+
+
+def run(config: Config, found: Spaces) -> None:
+    """Measure, print, keep. Raises RunFailed if the service does."""
+    model, seconds = ModelAlone(config, found), config.benchmark.part_seconds
+    before = measure_parts(config, model, seconds)
+    measured = measure_service(
+        config,
+        found,
+        config.warm_up_seconds,
+        config.benchmark.repeats,
+        config.run.seconds or DEFAULT_WINDOW_S,
+    )
+    after = measure_parts(config, model, seconds)
+    parts = {name: (before[name] + after[name]) / 2 for name in before}
+    result = {**figures(measured, parts), "parts_before": before, "parts_after": after}
+    _print(result)
+    keep(result, config, config.benchmark)
+
+
+def _print(result: dict[str, Any]) -> None:
+    before, after = result["parts_before"], result["parts_after"]
+    alone = [(name, f"{before[name]:,.0f}", f"{after[name]:,.0f}") for name in before]
+    show("alone, a second and core (the limit: all cores)", ("part", "before", "after"), alone)
+    pps = Spread(result["pps"], result["pps_low"], result["pps_high"])
+    figures = [("PPS: predictions/s, median (range)", str(pps))]
+    for name, value in result.items():
+        if "share" in name:
+            figures.append((name, f"{value:.1%}"))
+        elif isinstance(value, float) and not name.startswith(("pps", "limit")):
+            figures.append((name, f"{value:,.1f}"))
+    show("the service", ("figure", "value"), figures)
+    account = result["core_seconds_per_s"]
+    account = {**account, "sum": sum(account.values())}
+    spent = [(n, f"{s:.3f}", f"{1e6 * s / result['pps']:.0f}") for n, s in account.items()]
+    headings = ("core-seconds", "a second", "microseconds a step")
+    show(f"where the time of {CORES} cores goes", headings, spent)

@@ -1,0 +1,127 @@
+"""The benchmarks as their users run them, in miniature, and what their figures must agree on."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.accounting import usage
+from benchmarks.reporting import Spread, plain, spread
+from ga3c.config import CORES
+
+ROOT = Path(__file__).resolve().parents[1]
+LIGHT = ["--game", "CartPole-v1", "--repeats", "2", "--part-seconds", "0.2", "--json"]
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ga3c", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+
+
+def measured(*arguments: str) -> dict[str, Any]:
+    done = command("benchmark", *arguments)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.slow
+def test_throughput_accounts_for_every_core_second_and_every_step(tmp_path: Path) -> None:
+    out = tmp_path / "throughput.json"
+    result = measured(
+        *("throughput", *LIGHT, "--agents", "2", "--envs-per-agent", "8"),
+        *("--seconds", "2", "--warm-up-seconds", "1", "--out", str(out)),
+    )
+    assert sum(result["core_seconds_per_s"].values()) == pytest.approx(CORES, rel=0.05)
+    assert min(result["core_seconds_per_s"].values()) >= 0
+    assert result["core_seconds_per_s"]["environment"] == 0  # it steps in the agents' own thread
+    assert result["share_of_limit"] == pytest.approx(result["pps"] / result["limit_pps"])
+    assert result["pps_low"] <= result["pps"] <= result["pps_high"]
+    assert result["trained_samples_per_s"] == pytest.approx(result["pps"], rel=0.2)
+    assert result["training_batch"] == pytest.approx(80, rel=0.05)
+    assert 0 < result["agents_waiting_share"] < 1
+    before, after = result["parts_before"]["limit_pps"], result["parts_after"]["limit_pps"]
+    assert result["limit_pps"] == pytest.approx((before + after) / 2)
+    assert result["settings"]["service"]["envs_per_agent"] == 8
+    assert json.loads(out.read_text()) == result
+
+
+@pytest.mark.slow
+def test_limits_are_those_of_the_best_sizes() -> None:
+    result = measured(
+        *("limits", *LIGHT, "--agent-counts", "1", "2", "--env-counts", "2", "8"),
+        *("--prediction-batches", "1", "16", "--training-batches", "20", "80"),
+    )
+    pairs = [(each["agents"], each["environments"]) for each in result["environment_only"]]
+    assert pairs == [(1, 2), (1, 8), (2, 2), (2, 8)]
+    assert [each["batch"] for each in result["predict_only"]] == [1, 16]
+    assert [each["batch"] for each in result["train_only"]] == [20, 80]
+    parts = result["parts"]
+    assert parts["predict_only"] == max(each["median"] for each in result["predict_only"])
+    assert parts["train_only"] == max(each["median"] for each in result["train_only"])
+    assert all(each["low"] > 0 for each in result["wire_only"])
+    assert result["limit_pps"] == pytest.approx(CORES / sum(1 / part for part in parts.values()))
+
+
+@pytest.mark.slow
+def test_the_doctor_says_what_limits_and_tries_what_it_proposes() -> None:
+    light = [*LIGHT, "--agents", "1", "--envs-per-agent", "2", "--seconds", "1"]
+    done = command("doctor", *light)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert "what limits it:" in done.stdout
+    assert f"what to change: {result['remedy']}" in done.stdout
+    assert "tried:" in done.stdout
+    assert result["expected_gain"] >= 0.02
+    gain = result["after"]["pps"] / result["before"]["pps"] - 1
+    assert result["measured_gain"] == pytest.approx(gain)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], ["without a name", "limits", "throughput"]),
+        (["speed"], ["speed", "limits", "throughput"]),
+        (["limits", "--repeats", "0"], ["repeats 0", "nothing is measured"]),
+        (["limits", "--env-counts", "0"], ["env_counts (0,)", "at least 1"]),
+        (["throughput", "--out", "/nowhere/at/all.json"], ["/nowhere/at/all.json", "directory"]),
+        (["throughput", "--game", "Pnog"], ["Pnog", "Pong"]),
+    ],
+)
+def test_wrong_use_is_one_line_and_code_2(arguments: list[str], words: list[str]) -> None:
+    done = command("benchmark", *arguments)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert all(word in line for word in words), line
+
+
+def test_usage_tells_this_process_from_others() -> None:
+    before = usage([])
+    until_s = time.monotonic() + 0.5
+    worker = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        while time.monotonic() < until_s:
+            sum(range(1000))
+    finally:
+        worker.kill()
+        worker.wait()
+    used = usage([]).since(before)
+    assert 0 < used["service_python"] <= 0.6
+    assert used["other_processes"] > 0
+
+
+def test_a_spread_is_the_median_and_the_range() -> None:
+    assert spread([3.0, 1.0, 2.0]) == Spread(2.0, 1.0, 3.0)
+    assert str(Spread(2000.0, 1000.0, 3000.0)) == "2,000 (1,000 to 3,000)"
+    assert plain({"a": [Spread(2.0, 1.0, 3.0)], 1: Path("x")}) == {
+        "a": [{"median": 2.0, "low": 1.0, "high": 3.0}],
+        "1": "x",
+    }
