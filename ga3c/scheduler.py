@@ -36,16 +36,20 @@ class SchedulerConfig:
     """Seconds between a change and the window that measures it."""
     window_s: float = 15.0
     """Seconds of a window; every window is of this length."""
+    wins: int = 2
+    """Times in a row that a setting must win, measured anew each time, before it is kept."""
     margin: float = 0.03
     """Relative gain of rate that a change must show: about the noise of a window."""
     temperature: float = 0.01
     """Relative lack of that gain which is accepted with probability 1/e at first."""
     cooling: float = 0.8
     """Factor of the temperature after each decision."""
-    patience: float = 2.0
+    patience: float = 4.0
     """After all neighbours were rejected, the time between proposals grows by this factor."""
 
     def __post_init__(self) -> None:
+        if self.wins < 1:
+            raise ValueError(f"wins {self.wins}: must be at least 1, or anything would be kept")
         if self.margin < 0:
             raise ValueError(f"margin {self.margin}: must be at least 0, or losses would be kept")
         for name in ("window_s", "temperature"):
@@ -67,6 +71,7 @@ class Decision(NamedTuple):
     rate_kept: float  # trained samples a second
     rate_tried: float
     temperature: float
+    wins: int  # of the tried setting, in a row, this one included
     accepted: bool
 
     def plain(self) -> dict[str, Any]:
@@ -77,8 +82,9 @@ class Decision(NamedTuple):
 class Annealer:
     """Simulated annealing over the three counts by steps of +-1. Knows neither clock nor threads.
 
-    `propose` gives a neighbour of the kept setting; `judge` accepts it if it gains at least the
-    margin, or else with probability exp(-relative lack / temperature).
+    `propose` gives a neighbour of the kept setting. It wins if it gains at least the margin, or
+    else with probability exp(-relative lack / temperature); after a win it is proposed again, and
+    `judge` accepts it when it has won `wins` times in a row: noise seldom does.
     """
 
     def __init__(
@@ -90,6 +96,7 @@ class Annealer:
         self._untried: list[Counts] = []
         self.kept = start
         self.temperature = config.temperature
+        self._wins = 0
         self.calm = 0  # times that all neighbours in a row were rejected
 
     def propose(self) -> Counts | None:
@@ -105,19 +112,22 @@ class Annealer:
         return self._untried[-1] if self._untried else None
 
     def judge(self, tried: Counts, rate_kept: float, rate_tried: float, seconds: float) -> Decision:
-        """Keep or reject the setting that `propose` gave, by trained samples a second."""
+        """Judge the setting that `propose` gave, by trained samples a second."""
         gain = rate_tried / rate_kept - 1 if rate_kept > 0 else math.inf
         lacking = min(gain - self._config.margin, 0.0)
-        accepted = self._random.random() < math.exp(lacking / self.temperature)
+        won = self._random.random() < math.exp(lacking / self.temperature)
+        self._wins = self._wins + 1 if won else 0
+        accepted = self._wins >= self._config.wins
         decision = Decision(
-            seconds, self.kept, tried, rate_kept, rate_tried, self.temperature, accepted
+            *(seconds, self.kept, tried, rate_kept, rate_tried),
+            *(self.temperature, self._wins, accepted),
         )
         self.temperature = max(self.temperature * self._config.cooling, COLDEST)
-        self._untried.pop()
         if accepted:
-            self.kept, self._untried, self.calm = tried, [], 0
-        elif not self._untried:
-            self.calm += 1
+            self.kept, self._untried, self._wins, self.calm = tried, [], 0, 0
+        elif not won:
+            self._untried.pop()
+            self.calm += not self._untried
         return decision
 
 

@@ -141,7 +141,7 @@ def _scheduler(config: TrainConfig, service: Service, run: RunDirectory) -> Sche
 
 
 def _say(decision: Decision) -> None:
-    verdict = "kept" if decision.accepted else "undone"
+    verdict = "kept" if decision.accepted else "undone" + ", to try again" * (decision.wins > 0)
     print(
         f"ga3c: scheduler: {_counts(decision.kept)} made {decision.rate_kept:.0f} samples/s, "
         f"{_counts(decision.tried)} {decision.rate_tried:.0f}: {verdict}",

@@ -17,6 +17,11 @@ SMALLEST = Counts(1, 1, 1)
 START = Counts(5, 3, 2)
 
 
+def eager(**settings: float) -> SchedulerConfig:
+    """One win is enough, and any gain is one."""
+    return SchedulerConfig(**{"wins": 1, "margin": 0.0, **settings})  # type: ignore[arg-type]
+
+
 def distance(a: Counts, b: Counts) -> int:
     return sum(abs(x - y) for x, y in zip(a, b))
 
@@ -42,7 +47,7 @@ def anneal(
 
 @pytest.mark.parametrize("start", [SMALLEST, MOST, Counts(5, 3, 2), Counts(1, 6, 3)])
 def test_every_neighbour_within_the_limits_is_proposed_once_and_nothing_else(start: Counts) -> None:
-    annealer = Annealer(SchedulerConfig(margin=0.0), start, MOST, seed=0)
+    annealer = Annealer(eager(), start, MOST, seed=0)
     expected = neighbours(start, MOST)
     tried = [d.tried for d, _ in anneal(annealer, len(expected), lambda c: float(c == start))]
     assert len(tried) == len(set(tried))
@@ -53,9 +58,7 @@ def test_every_neighbour_within_the_limits_is_proposed_once_and_nothing_else(sta
 @pytest.mark.parametrize("seed", range(5))
 def test_a_walk_on_pure_noise_stays_within_the_limits_by_single_steps(seed: int) -> None:
     rng = random.Random(seed)
-    annealer = Annealer(
-        SchedulerConfig(margin=0.0, cooling=1.0), Counts(2, 1, 1), Counts(4, 2, 3), seed
-    )
+    annealer = Annealer(eager(cooling=1.0), Counts(2, 1, 1), Counts(4, 2, 3), seed)
     kept = annealer.kept
     for decision, now in anneal(annealer, 300, lambda _: rng.random() + 0.1):
         assert decision.kept == kept
@@ -65,18 +68,18 @@ def test_a_walk_on_pure_noise_stays_within_the_limits_by_single_steps(seed: int)
 
 
 def test_a_proposal_stands_until_it_is_judged() -> None:
-    annealer = Annealer(SchedulerConfig(margin=0.0), Counts(5, 3, 2), MOST, seed=0)
+    annealer = Annealer(eager(), Counts(5, 3, 2), MOST, seed=0)
     assert len({annealer.propose() for _ in range(10)}) == 1
 
 
 def test_where_there_is_only_one_setting_nothing_is_proposed() -> None:
-    assert Annealer(SchedulerConfig(margin=0.0), SMALLEST, SMALLEST, seed=0).propose() is None
+    assert Annealer(eager(), SMALLEST, SMALLEST, seed=0).propose() is None
 
 
 @pytest.mark.parametrize("gain", [0.0, 1e-9, 0.5, 100.0])
 @pytest.mark.parametrize("seed", range(10))
 def test_a_rate_that_is_no_worse_is_always_accepted(gain: float, seed: int) -> None:
-    annealer = Annealer(SchedulerConfig(margin=0.0, temperature=1e-9), Counts(5, 3, 2), MOST, seed)
+    annealer = Annealer(eager(temperature=1e-9), Counts(5, 3, 2), MOST, seed)
     tried = annealer.propose()
     assert tried is not None
     assert annealer.judge(tried, 1000.0, 1000.0 * (1 + gain), 1.0).accepted
@@ -84,7 +87,7 @@ def test_a_rate_that_is_no_worse_is_always_accepted(gain: float, seed: int) -> N
 
 
 def test_anything_is_better_than_a_rate_of_nought() -> None:
-    annealer = Annealer(SchedulerConfig(margin=0.0), Counts(5, 3, 2), MOST, seed=0)
+    annealer = Annealer(eager(), Counts(5, 3, 2), MOST, seed=0)
     tried = annealer.propose()
     assert tried is not None
     assert annealer.judge(tried, 0.0, 1.0, 1.0).accepted
@@ -94,9 +97,7 @@ def test_anything_is_better_than_a_rate_of_nought() -> None:
 def test_a_loss_is_accepted_as_often_as_the_temperature_says(loss: float, chance: float) -> None:
     accepted = 0
     for seed in range(2000):
-        annealer = Annealer(
-            SchedulerConfig(margin=0.0, temperature=0.02), Counts(5, 3, 2), MOST, seed
-        )
+        annealer = Annealer(eager(temperature=0.02), Counts(5, 3, 2), MOST, seed)
         tried = annealer.propose()
         assert tried is not None
         accepted += annealer.judge(tried, 1000.0, 1000.0 * (1 - loss), 1.0).accepted
@@ -104,7 +105,7 @@ def test_a_loss_is_accepted_as_often_as_the_temperature_says(loss: float, chance
 
 
 def test_a_great_loss_is_rejected() -> None:
-    annealer = Annealer(SchedulerConfig(margin=0.0), Counts(5, 3, 2), MOST, seed=0)
+    annealer = Annealer(eager(), Counts(5, 3, 2), MOST, seed=0)
     for decision, kept in anneal(annealer, 100, lambda c: 1000.0 if c == Counts(5, 3, 2) else 10.0):
         assert not decision.accepted
         assert kept == Counts(5, 3, 2)
@@ -112,7 +113,10 @@ def test_a_great_loss_is_rejected() -> None:
 
 def test_the_temperature_falls_with_every_decision() -> None:
     annealer = Annealer(
-        SchedulerConfig(margin=0.0, temperature=0.5, cooling=0.75), Counts(5, 3, 2), MOST, seed=0
+        eager(temperature=0.5, cooling=0.75),
+        Counts(5, 3, 2),
+        MOST,
+        seed=0,
     )
     decisions = [decision for decision, _ in anneal(annealer, 10, lambda c: float(sum(c)))]
     assert [decision.temperature for decision in decisions] == pytest.approx(
@@ -122,16 +126,46 @@ def test_the_temperature_falls_with_every_decision() -> None:
 
 
 def test_a_gain_within_the_margin_is_not_worth_a_change() -> None:
-    annealer = Annealer(SchedulerConfig(margin=0.03, temperature=1e-6), SMALLEST, MOST, seed=0)
+    annealer = Annealer(eager(margin=0.03, temperature=1e-6), SMALLEST, MOST, seed=0)
     for gain, accepted in ((0.0, False), (0.02, False), (0.031, True)):
         tried = annealer.propose()
         assert tried is not None
         assert annealer.judge(tried, 1000.0, 1000.0 * (1 + gain), 1.0).accepted == accepted
 
 
+def test_a_setting_is_kept_only_when_it_has_won_as_often_as_asked() -> None:
+    config = SchedulerConfig(wins=3, margin=0.03, temperature=1e-6)
+    annealer = Annealer(config, SMALLEST, MOST, seed=0)
+    first = annealer.propose()
+    assert first is not None
+    for gain, wins, accepted in ((0.1, 1, False), (0.1, 2, False), (0.0, 0, False)):
+        assert annealer.propose() == first
+        decision = annealer.judge(first, 1000.0, 1000.0 * (1 + gain), 1.0)
+        assert (decision.wins, decision.accepted) == (wins, accepted)
+    second = annealer.propose()
+    assert second not in (None, first)
+    assert second is not None
+    decisions = [annealer.judge(second, 1000.0, 1100.0, 1.0) for _ in range(3)]
+    assert [decision.accepted for decision in decisions] == [False, False, True]
+    assert annealer.kept == second
+    assert annealer.judge(annealer.propose() or START, 1000.0, 1100.0, 1.0).wins == 1
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.02, 0.03])
+def test_noise_alone_seldom_moves_it(noise: float) -> None:
+    """Windows of equal settings that differ by chance: at most one move in ten decisions."""
+    moves = 0
+    for seed in range(20):
+        rng = random.Random(seed)
+        annealer = Annealer(SchedulerConfig(), Counts(2, 1, 1), Counts(2, 4, 4), seed)
+        made = anneal(annealer, 50, lambda _, rng=rng: rng.gauss(1, noise))  # type: ignore[misc]
+        moves += sum(decision.accepted for decision, _ in made)
+    assert moves / 1000 < 0.1
+
+
 def test_all_neighbours_rejected_makes_it_calm_and_an_acceptance_ends_that() -> None:
     start = Counts(1, 2, 2)
-    annealer = Annealer(SchedulerConfig(margin=0.0), start, MOST, seed=0)
+    annealer = Annealer(eager(), start, MOST, seed=0)
     around = len(neighbours(start, MOST))
     worse = lambda c: 1000.0 if c == start else 1.0  # noqa: E731
     anneal(annealer, around - 1, worse)
@@ -148,7 +182,7 @@ def test_all_neighbours_rejected_makes_it_calm_and_an_acceptance_ends_that() -> 
 def test_the_same_seed_decides_alike() -> None:
     def run(seed: int) -> list[tuple[Decision, Counts]]:
         rng = random.Random(1)
-        annealer = Annealer(SchedulerConfig(margin=0.0), Counts(5, 3, 2), MOST, seed)
+        annealer = Annealer(eager(), Counts(5, 3, 2), MOST, seed)
         return anneal(annealer, 50, lambda _: rng.gauss(1, 0.02))
 
     assert run(3) == run(3)
@@ -173,14 +207,14 @@ def test_a_noisy_landscape_is_climbed_to_near_its_best(
     rate: Callable[[Counts], float], seed: int
 ) -> None:
     rng = random.Random(100 + seed)
-    annealer = Annealer(SchedulerConfig(margin=0.0), Counts(2, 1, 1), MOST, seed)
+    annealer = Annealer(eager(), Counts(2, 1, 1), MOST, seed)
     anneal(annealer, 200, lambda counts: rate(counts) * rng.gauss(1, 0.01))
     every = itertools.product(*(range(1, limit + 1) for limit in MOST))
     assert rate(annealer.kept) >= 0.95 * max(rate(Counts(*counts)) for counts in every)
 
 
 def test_a_temperature_that_has_fallen_to_nought_rejects_every_loss() -> None:
-    config = SchedulerConfig(margin=0.0, temperature=1e-300, cooling=0.01)
+    config = eager(temperature=1e-300, cooling=0.01)
     annealer = Annealer(config, Counts(5, 3, 2), MOST, seed=0)
     made = anneal(annealer, 40, lambda c: 1000.0 if c == Counts(5, 3, 2) else 10.0)
     assert not any(decision.accepted for decision, _ in made)
@@ -189,6 +223,7 @@ def test_a_temperature_that_has_fallen_to_nought_rejects_every_loss() -> None:
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
+        ({"wins": 0}, "wins 0: must be at least 1"),
         ({"window_s": 0.0}, "window_s 0.0: must be above 0"),
         ({"temperature": -0.1}, "temperature -0.1: must be above 0"),
         ({"settle_s": -1.0}, "settle_s must be at least 0"),
@@ -254,7 +289,7 @@ class World:
         self.applied.append((self.now_s, counts))
 
 
-CONFIG = SchedulerConfig(margin=0.0, settle_s=5.0, window_s=15.0, patience=1.0)
+CONFIG = eager(settle_s=5.0, window_s=15.0, patience=1.0)
 PERIOD_S = 2 * (5.0 + 15.0)  # of a decision: settle, measure, change, settle, measure
 
 
