@@ -88,8 +88,10 @@ class LocalLauncher:
         process = self._processes.pop(identity)
         _end_input(process)
         log = self._log(identity)
-        tail = log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
-        log.unlink()
+        tail = ""
+        with contextlib.suppress(FileNotFoundError):  # a cleaner of old files came first
+            tail = log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
+            log.unlink()
         return Exit(identity, process.returncode, tail.strip())
 
 

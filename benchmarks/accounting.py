@@ -21,8 +21,8 @@ class Usage(NamedTuple):
     """CPU seconds since some moment in the past."""
 
     by_activity: dict[str, float]  # environment, agents_python, wire, tensors, service_python
-    busy: float  # of the whole machine, with what its host took from it
-    idle: float  # of the whole machine
+    busy: float  # of all cores that this process may use, with what their host took from them
+    idle: float  # of the same
 
     def since(self, before: "Usage") -> dict[str, float]:
         """What was used after `before`, by us, by everything else on the machine, and by nobody."""
@@ -46,9 +46,11 @@ def usage(agents: list[int]) -> Usage:
                 seconds["wire"] += used
             else:
                 seconds["agents_python" if thread == agent else "environment"] += used
-    times = psutil.cpu_times()
-    idle = times.idle + getattr(times, "iowait", 0.0)
-    return Usage(seconds, sum(times[:8]) - idle, idle)  # guests' time is in the users' already
+    cores = psutil.cpu_times(percpu=True)
+    times = [cores[core] for core in os.sched_getaffinity(0)]
+    idle = sum(core.idle + core.iowait for core in times)
+    whole = sum(sum(core[:8]) for core in times)  # guests' time is in the users' already
+    return Usage(seconds, whole - idle, idle)
 
 
 def _threads(process: int) -> list[tuple[int, str, float]]:

@@ -53,9 +53,9 @@ class Remedy(NamedTuple):
         return " ".join(f"--{k.replace('_', '-')} {v}" for k, v in self.options.items())
 
 
-def run(config: Config, found: Spaces) -> None:
+def run(config: Config, found: Spaces, model: ModelAlone) -> None:
     """Measure, say, try, say. Raises RunFailed if the service does."""
-    model, seconds = ModelAlone(config, found), config.benchmark.part_seconds
+    seconds = config.benchmark.part_seconds
     print(f"ga3c doctor: {config.environment.game}, about half a minute", flush=True)
     parts = measure_parts(config, model, seconds)
     as_it_is = _service(config, found, parts)
@@ -124,7 +124,7 @@ def _remedies(
                 {"trainers": service.trainers + 1}, gain_of_idle, "predictors wait for trainers"
             )
     elif account["idle"] > NOISE * CORES:
-        if service.agents < CORES:
+        if service.agents < min(CORES, service.most.agents):
             because = "cores idle, and there are fewer agents than cores"
             yield Remedy({"agents": service.agents + 1}, gain_of_idle, because)
         else:

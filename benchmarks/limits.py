@@ -1,7 +1,6 @@
 """`ga3c benchmark limits`: what this machine's parts make alone, and the limit that they set.
 
-The limit is cores / (seconds of one environment step + one prediction + one trained sample),
-each from the best of the sizes measured, on one core.
+The limit is that of `parts.limit`, of the best of the sizes measured.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agents.environments import Spaces
-from benchmarks.parts import ModelAlone, environment_only, wire_only
+from benchmarks.parts import ModelAlone, environment_only, limit, wire_only
 from benchmarks.reporting import BenchmarkConfig, Spread, keep, show, spread
 from ga3c.config import CORES, TrainConfig
 
@@ -38,9 +37,8 @@ class Config(TrainConfig):
                 raise ValueError(f"{name} {sizes}: must be numbers of at least 1")
 
 
-def run(config: Config, found: Spaces) -> None:
+def run(config: Config, found: Spaces, model: ModelAlone) -> None:
     """Measure, print, keep. Raises RuntimeError if a process fails."""
-    model = ModelAlone(config, found)
     seconds = config.benchmark.part_seconds
     pairs = [(agents, envs) for agents in config.agent_counts for envs in config.env_counts]
 
@@ -67,20 +65,20 @@ def run(config: Config, found: Spaces) -> None:
         "predict_only": max(s.median for s in predicted.values()),
         "train_only": max(s.median for s in trained.values()),
     }
-    limit = CORES / sum(1 / part for part in parts.values())
+    limit_pps = limit(parts)
     by_pair = ("agents", "environments", "median (range)")
     show("environment only, steps/s", by_pair, [(*map(str, p), str(s)) for p, s in stepped.items()])
     show("predict only, observations/s", ("batch", "median (range)"), _rows(predicted))
     show("train only, samples/s", ("batch", "median (range)"), _rows(trained))
     show("wire only, messages/s", by_pair, [(*map(str, p), str(s)) for p, s in carried.items()])
     print(
-        f"limit of {CORES} cores: {limit:,.0f} steps/s, from {parts['environment_only']:,.0f} "
+        f"limit of {CORES} cores: {limit_pps:,.0f} steps/s, from {parts['environment_only']:,.0f} "
         f"steps, {parts['predict_only']:,.0f} predictions and {parts['train_only']:,.0f} trained "
         "samples a second and core"
     )
     keep(
         {
-            "limit_pps": limit,
+            "limit_pps": limit_pps,
             "parts": parts,
             "environment_only": _list(stepped, ("agents", "environments")),
             "predict_only": _list(predicted, ("batch",)),

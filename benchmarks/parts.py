@@ -1,18 +1,22 @@
 """The parts of the service, each alone: environments, the wire, predictions, training."""
 
+import contextlib
 import multiprocessing
+import multiprocessing.process
 import secrets
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 
 from agents.environments import EnvironmentConfig, Spaces
 from benchmarks.peers import START_TIMEOUT_S, play_alone, rate, send_steps
+from ga3c import backend
 from ga3c.algorithms.a3c import A3C, Segments
-from ga3c.config import TrainConfig
+from ga3c.config import CORES, TrainConfig
 from ga3c.experience import RingShape
 from ga3c.frontend import Frontend, Reply, Request
 from ga3c.metrics import Metrics, Window
@@ -27,28 +31,34 @@ def environment_only(config: EnvironmentConfig, agents: int, envs: int, seconds:
     """
     context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(agents)
-    pipes = [context.Pipe(duplex=False) for _ in range(agents)]
-    processes = [
-        context.Process(
-            target=play_alone, args=(config, envs, seconds, barrier, pipe[1]), daemon=True
-        )
-        for pipe in pipes
-    ]
-    try:
-        for process in processes:
-            process.start()
+    with contextlib.ExitStack() as processes:
+        receivers = []
+        for _ in range(agents):
+            receiver, sender = context.Pipe(duplex=False)
+            given = (config, envs, seconds, barrier, sender)
+            processes.enter_context(_running(context.Process(target=play_alone, args=given)))
+            sender.close()  # the process has its own: should it fail, the pipe says so
+            receivers.append(receiver)
         rates = []
-        for receiver, _ in pipes:
+        for receiver in receivers:
             if not receiver.poll(START_TIMEOUT_S + seconds):
                 raise RuntimeError("an environment process did not answer")
-            rates.append(float(receiver.recv()))
+            try:
+                rates.append(float(receiver.recv()))
+            except EOFError as error:
+                raise RuntimeError("an environment process failed") from error
         return sum(rates)
-    except EOFError as error:
-        raise RuntimeError("an environment process failed") from error
+
+
+@contextlib.contextmanager
+def _running(process: multiprocessing.process.BaseProcess) -> Iterator[None]:
+    process.daemon = True
+    process.start()
+    try:
+        yield
     finally:
-        for process in processes:
-            process.kill()
-            process.join()
+        process.kill()
+        process.join()
 
 
 def wire_only(found: Spaces, agents: int, envs: int, seconds: float) -> float:
@@ -65,30 +75,32 @@ def wire_only(found: Spaces, agents: int, envs: int, seconds: float) -> float:
         answering = threading.Thread(target=_answer, args=(requests, frontend), daemon=True)
         answering.start()
         context = multiprocessing.get_context("spawn")
-        processes = []
         try:
-            for index in range(agents):
-                identity = f"sender-{index}"
-                lanes = np.arange(index * envs, (index + 1) * envs, dtype=np.int32)
-                frontend.expect(identity, lanes[None])
-                given = (frontend.endpoint, identity, token, found, envs)
-                processes.append(context.Process(target=send_steps, args=given, daemon=True))
-                processes[-1].start()
-            deadline_s = time.monotonic() + START_TIMEOUT_S
-            while not all(frontend.has_played(f"sender-{i}") for i in range(agents)):
-                if time.monotonic() > deadline_s:
-                    raise RuntimeError("a sender did not begin")
-                time.sleep(0.05)
-            start = metrics.snapshot()
-            time.sleep(seconds)
-            return Window(start, metrics.snapshot()).rate("messages")
+            with contextlib.ExitStack() as processes:
+                for index in range(agents):
+                    identity = f"sender-{index}"
+                    lanes = np.arange(index * envs, (index + 1) * envs, dtype=np.int32)
+                    frontend.expect(identity, lanes[None])
+                    given = (frontend.endpoint, identity, token, found, envs)
+                    processes.enter_context(
+                        _running(context.Process(target=send_steps, args=given))
+                    )
+                _wait(lambda: all(frontend.has_played(f"sender-{i}") for i in range(agents)))
+                start = metrics.snapshot()
+                time.sleep(seconds)
+                return Window(start, metrics.snapshot()).rate("messages")
         finally:
-            for process in processes:
-                process.kill()
-                process.join()
             requests.close()
             answering.join(START_TIMEOUT_S)
             frontend.stop(START_TIMEOUT_S)
+
+
+def _wait(until: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    while not until():
+        if time.monotonic() > deadline_s:
+            raise RuntimeError("a sender did not begin")
+        time.sleep(0.05)
 
 
 def _answer(requests: BatchQueue[Request], frontend: Frontend) -> None:
@@ -100,11 +112,28 @@ def _answer(requests: BatchQueue[Request], frontend: Frontend) -> None:
         pass
 
 
+def limit(parts: dict[str, float]) -> float:
+    """Steps a second that no service with these parts can exceed.
+
+    On cores alone: cores / (seconds of one environment step + one prediction + one trained
+    sample). With a GPU: what all cores play, or what the GPU thinks, whichever is less.
+    """
+    steps, *thinking = (parts[name] for name in ("environment_only", "predict_only", "train_only"))
+    if backend.has_gpu():
+        return min(CORES * steps, 1 / sum(1 / part for part in thinking))
+    return CORES / (1 / steps + sum(1 / part for part in thinking))
+
+
 class ModelAlone:
-    """The configured model without ring, queues and wire: what only predicts and only trains."""
+    """The configured model without ring, queues and wire: what only predicts and only trains.
+
+    Rates are a second of a GPU, or of one core: there the process's CPU time is the clock, as
+    the tensor framework may use several cores at once.
+    """
 
     def __init__(self, config: TrainConfig, found: Spaces) -> None:
         """Call after `backend.configure`."""
+        self._clock = time.monotonic if backend.has_gpu() else time.process_time
         self._t_max = config.a3c.t_max
         self._dtype = found.dtype
         ring = RingShape(1, 1, found.shape, found.dtype, found.stack)
@@ -126,7 +155,9 @@ class ModelAlone:
     def predict_only(self, batch: int, seconds: float) -> float:
         """Predictions a second in batches of `batch`."""
         observations, seed = self._observations(batch), np.zeros(2, np.int32)
-        return rate(lambda: len(self._model.decide(observations, seed)["action"]), seconds)
+        return rate(
+            lambda: len(self._model.decide(observations, seed)["action"]), seconds, self._clock
+        )
 
     def train_only(self, batch: int, seconds: float) -> float:
         """Trained samples a second in batches of `batch`, in whole segments of t_max."""
@@ -139,4 +170,4 @@ class ModelAlone:
             self._model.update(segments, 0.0)
             return steps.size
 
-        return rate(train, seconds)
+        return rate(train, seconds, self._clock)

@@ -1,5 +1,6 @@
 """What runs in processes of its own while a part is measured: no tensor framework is imported."""
 
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -17,20 +18,24 @@ START_TIMEOUT_S = 60.0
 WARM_UP_CALLS = 3
 
 
-def rate(work: Callable[[], int], seconds: float) -> float:
-    """Units of `work` a second, after a short warm-up; each call returns how many it did."""
+def rate(
+    work: Callable[[], int], seconds: float, clock: Callable[[], float] = time.monotonic
+) -> float:
+    """Units of `work` a second of `clock`, after a short warm-up; each call returns how many."""
     for _ in range(WARM_UP_CALLS):
         work()
-    started_s, done = time.monotonic(), 0
-    while time.monotonic() < started_s + seconds:
+    until_s = time.monotonic() + seconds
+    started, done = clock(), 0
+    while time.monotonic() < until_s:
         done += work()
-    return done / (time.monotonic() - started_s)
+    return done / (clock() - started)
 
 
 def play_alone(
     config: EnvironmentConfig, envs: int, seconds: float, barrier: Barrier, answer: Connection
 ) -> None:
     """Step `envs` environments at random once all have begun; send the rate."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the parent
     environments = Environments(config, envs)
     environments.reset(0)
     random = np.random.default_rng(0)
@@ -42,6 +47,7 @@ def play_alone(
 
 def send_steps(endpoint: str, identity: str, token: str, found: Spaces, envs: int) -> None:
     """Send one group's steps to the frontend, each when the last has been answered, for ever."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the parent
     socket = zmq.Context().socket(zmq.DEALER)
     socket.setsockopt(zmq.IDENTITY, identity.encode())
     socket.setsockopt(zmq.RCVTIMEO, int(1000 * START_TIMEOUT_S))  # should its parent be gone

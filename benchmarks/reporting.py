@@ -1,6 +1,7 @@
 """What every benchmark shares: repeats, medians, tables, and a JSON file with the machine."""
 
 import json
+import os
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -30,8 +31,11 @@ class BenchmarkConfig:
             raise ValueError(f"repeats {self.repeats}: must be at least 1, or nothing is measured")
         if self.part_seconds <= 0:
             raise ValueError(f"part_seconds {self.part_seconds}: must be above 0")
-        if self.out is not None and not self.out.absolute().parent.is_dir():
-            raise ValueError(f"out {self.out}: there is no such directory to write to")
+        if self.out is not None:
+            file = self.out.absolute()
+            place = file if file.exists() else file.parent
+            if file.is_dir() or not os.access(place, os.W_OK):
+                raise ValueError(f"out {self.out}: must be a file in a directory to write to")
 
 
 class Spread(NamedTuple):

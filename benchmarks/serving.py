@@ -8,9 +8,9 @@ from typing import Any
 
 from agents.environments import Spaces
 from benchmarks.accounting import Usage, usage
-from benchmarks.parts import ModelAlone, environment_only
+from benchmarks.parts import ModelAlone, environment_only, limit
 from benchmarks.reporting import spread
-from ga3c.config import CORES, TrainConfig
+from ga3c.config import TrainConfig
 from ga3c.metrics import Snapshot, Window
 from ga3c.service import Service
 
@@ -37,7 +37,7 @@ def measure_parts(config: TrainConfig, model: ModelAlone, seconds: float) -> dic
         "predict_only": model.predict_only(PREDICTION_BATCH, seconds),
         "train_only": model.train_only(config.service.training_batch_max, seconds),
     }
-    return {**parts, "limit_pps": CORES / sum(1 / part for part in parts.values())}
+    return {**parts, "limit_pps": limit(parts)}
 
 
 def measure_service(
@@ -50,7 +50,7 @@ def measure_service(
     service = Service(replace(config, scheduler=replace(config.scheduler, scheduler="off")), found)
     try:
         service.start()
-        while not service.metrics.total("updates"):
+        while not service.agents.play():
             _tend(service, TICK_S)
         _tend(service, warm_up_s)
         return [_window(service, window_s) for _ in range(windows)]

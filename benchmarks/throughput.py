@@ -1,12 +1,11 @@
 """`ga3c benchmark throughput`: the whole service against this machine's limit, and why.
 
-The limit is cores / (seconds of one environment step + one prediction + one trained sample),
-each measured alone on one core, right before and right after the service's windows: a machine's
-speed wanders. Predictions and training are measured without the ring, the queues and the wire,
-so those count against the service.
+The limit (`parts.limit`) is of the parts measured alone right before and right after the service's
+windows: a machine's speed wanders. Predictions (in batches of 64) and training are measured
+without the ring, the queues and the wire, so those count against the service.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agents.environments import Spaces
@@ -27,9 +26,10 @@ class Config(TrainConfig):
     """Seconds before the first window, from the moment that every agent plays."""
 
 
-def run(config: Config, found: Spaces) -> None:
+def run(config: Config, found: Spaces, model: ModelAlone) -> None:
     """Measure, print, keep. Raises RunFailed if the service does."""
-    model, seconds = ModelAlone(config, found), config.benchmark.part_seconds
+    config = replace(config, scheduler=replace(config.scheduler, scheduler="off"))
+    seconds = config.benchmark.part_seconds
     before = measure_parts(config, model, seconds)
     measured = measure_service(
         config,

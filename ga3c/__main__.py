@@ -83,6 +83,9 @@ def _doctor(arguments: list[str]) -> int:
 def _benchmark(arguments: list[str]) -> int:
     from benchmarks import NAMES
 
+    if arguments and arguments[0] in ("-h", "--help"):
+        print(USAGE)
+        return 0
     if not arguments or arguments[0] not in NAMES:
         given = repr(arguments[0]) if arguments else "without a name"
         raise WrongUse(f"benchmark {given}: must be {' or '.join(NAMES)}")
@@ -96,16 +99,17 @@ def _measure(name: str, command: str, arguments: list[str]) -> int:
     benchmark = importlib.import_module(f"benchmarks.{name}")
     config = _parsed(arguments, benchmark.Config, command)
     from agents.environments import spaces
-    from ga3c.service import RunFailed
+    from benchmarks.parts import ModelAlone
 
-    try:
-        found = spaces(config.environment)
-    except ValueError as error:
-        raise WrongUse(str(error)) from error
     ga3c.backend.configure(config.service.intra_op_threads, config.run.seed)
     try:
-        benchmark.run(config, found)
-    except RunFailed as error:
+        found = spaces(config.environment)
+        model = ModelAlone(config, found)
+    except ValueError as error:
+        raise WrongUse(str(error)) from error
+    try:
+        benchmark.run(config, found, model)
+    except RuntimeError as error:  # a process or the service has failed
         return _complain(str(error), 1)
     return 0
 

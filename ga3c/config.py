@@ -176,6 +176,9 @@ class NetworkConfig:
     """Torso: auto is small for pictures and mlp for vectors."""
     padding: Literal["same", "valid"] = "valid"
     """Edges of convolutions: same is the published code's, valid costs less."""
+    center: bool = True
+    """Subtract a picture's mean from it. An even background is then nothing, and not something
+    that moves all units together: Adam's first steps would leave few that are ever active."""
     initializer: Literal["orthogonal", "fan-in"] = "orthogonal"
     """First weights: fan-in is the published code's uniform distribution."""
 
@@ -311,7 +314,7 @@ PRESETS: dict[str, TrainConfig] = {
             training_queue=500,
         ),
         a3c=A3CConfig(t_max=5, trace_decay=1.0, correction="none"),
-        network=NetworkConfig(network="auto", padding="same", initializer="fan-in"),
+        network=NetworkConfig(padding="same", center=False, initializer="fan-in"),
         optimizer=OptimizerConfig(
             optimizer="rmsprop",
             learning_rate=3e-4,

@@ -133,10 +133,14 @@ class Model:
             update = self._updates
         return Learned(update, {name: float(value) for name, value in metrics.items()})
 
-    def weights(self) -> dict[str, np.ndarray]:
-        """Every weight by its path."""
-        with self._learning:
+    def weights(self, timeout_s: float = -1.0) -> dict[str, np.ndarray]:
+        """Every weight by its path; none if an update does not end within the timeout, if any."""
+        if not self._learning.acquire(timeout=timeout_s):
+            return {}
+        try:
             return {w.path: np.array(keras.ops.convert_to_numpy(w)) for w in self.network.weights}
+        finally:
+            self._learning.release()
 
     def load_weights(self, weights: dict[str, np.ndarray]) -> None:
         """Take over `weights`. Raises ValueError if one is missing or of another shape."""

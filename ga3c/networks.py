@@ -69,6 +69,8 @@ def torso(config: NetworkConfig, observation: Tensor, is_picture: bool) -> Tenso
         for layer in range(2):
             x = dense(config, x, 64, HIDDEN_GAIN, activation="tanh", name=f"dense_{layer}")
         return x
+    if config.center:
+        x = x - keras.ops.mean(x, axis=(1, 2, 3), keepdims=True)
     convs, units = _CONVS[name]
     for layer, (filters, size, stride) in enumerate(convs):
         if config.padding == "valid" and min(x.shape[1:3]) < size:

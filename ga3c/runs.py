@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,8 @@ def new_run_path(config: TrainConfig) -> Path:
     """Where the run's directory will be. Raises ValueError if it is there already."""
     run = config.run
     game = config.environment.game.replace("/", "-")
-    name = run.name or f"{game}__a3c__{run.seed}__{time.strftime('%Y%m%d-%H%M%S')}"
-    path = run.runs_dir / name
+    now = datetime.now().strftime("%Y%m%d-%H%M%S.%f")[:-3]  # runs may begin in the same second
+    path = run.runs_dir / (run.name or f"{game}__a3c__{run.seed}__{now}")
     if path.exists():
         raise ValueError(f"run {path} is there already: choose another --name")
     parent = next(p for p in path.parents if p.exists())
@@ -86,11 +87,12 @@ class RunDirectory:
         (self.path / name).write_text(json.dumps(values, indent=2, default=str) + "\n")
 
     def _point_latest(self) -> None:
+        """In one move, as other runs may begin in this moment."""
         link = self.path.parent / "latest"
-        if link.is_symlink():
-            link.unlink()
-        if not link.exists():
-            link.symlink_to(self.path.name)
+        if link.is_symlink() or not link.exists():
+            new = self.path.parent / f".latest-{self.path.name}"
+            new.symlink_to(self.path.name)
+            new.replace(link)
 
 
 def load_weights(path: Path) -> dict[str, np.ndarray]:

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -19,6 +20,8 @@ from ga3c.service import Service
 
 TICK_S = 0.2
 STOP_TIMEOUT_S = 8.0
+SAME_WISH_S = 0.5
+WEIGHTS_TIMEOUT_S = 1.0  # for an update that will not end
 
 
 class WrongInput(ValueError):
@@ -26,16 +29,25 @@ class WrongInput(ValueError):
 
 
 class Interrupts:
-    """SIGINT and SIGTERM: the first ends the run, a second one cuts its clean stop short."""
+    """SIGINT, SIGTERM, SIGHUP: the first ends the run, a later one cuts its clean stop short.
+
+    One that comes within a moment is the same wish: make hands on what its whole group was sent.
+    """
 
     def __init__(self) -> None:
         self.first = threading.Event()
         self.second = threading.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._handle)
+        self._first_s = 0.0
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup
+                signal.signal(number, self._handle)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        (self.second if self.first.is_set() else self.first).set()
+        if not self.first.is_set():
+            self._first_s = time.monotonic()
+            self.first.set()
+        elif time.monotonic() > self._first_s + SAME_WISH_S:
+            self.second.set()
 
 
 def train(config: TrainConfig, found: Spaces, path: Path) -> int:
@@ -52,7 +64,11 @@ def train(config: TrainConfig, found: Spaces, path: Path) -> int:
     except ValueError as error:
         raise WrongInput(str(error)) from error
     try:
-        return _train(config, service, RunDirectory(config, path), interrupts)
+        try:
+            run = RunDirectory(config, path)
+        except OSError as error:
+            raise WrongInput(f"run {path} cannot be made: {error}") from error
+        return _train(config, service, run, interrupts)
     finally:
         service.stop(STOP_TIMEOUT_S)
 
@@ -72,8 +88,10 @@ def _train(config: TrainConfig, service: Service, run: RunDirectory, interrupts:
         window = Window(first, service.metrics.snapshot())
         result = {"ended": reason, **_result(config, service, counts, window)}
         run.episodes(service.metrics.take_episodes())
-        run.finish({} if stuck else service.model.weights(), result)
-    print(f"ga3c: {reason}; kept in {run.path}")
+        weights = service.model.weights(WEIGHTS_TIMEOUT_S)
+        run.finish(weights, result)
+    without = "" if weights else " without its weights: an update did not end"
+    print(f"ga3c: {reason}; kept in {run.path}{without}", flush=True)
     if config.run.json:
         print(json.dumps(result), flush=True)
     if stuck:

@@ -19,6 +19,7 @@ from ga3c.frontend import Frontend
 from ga3c.metrics import Metrics
 
 SLICE_S = 0.1  # of a wait that can be cut short
+HURRIED_S = 0.5  # for all threads to end what they do, when the end is wanted at once
 MAX_EARLY_DEATHS = 3  # of one agent in a row, before its first step
 
 
@@ -27,15 +28,19 @@ class RunFailed(RuntimeError):
 
 
 class Deadline:
-    """A moment on the monotonic clock, which comes at once when `hurry` is set."""
+    """A moment on the monotonic clock, which comes HURRIED_S after `hurry` was seen set."""
 
     def __init__(self, timeout_s: float, hurry: threading.Event) -> None:
         self._at_s = time.monotonic() + timeout_s
         self._hurry = hurry
+        self._hurried = False
 
     def left_s(self) -> float:
         """Until then."""
-        return 0.0 if self._hurry.is_set() else max(0.0, self._at_s - time.monotonic())
+        now_s = time.monotonic()
+        if self._hurry.is_set() and not self._hurried:
+            self._hurried, self._at_s = True, min(self._at_s, now_s + HURRIED_S)
+        return max(0.0, self._at_s - now_s)
 
 
 class Workers:
@@ -108,6 +113,10 @@ class Agents:
 
     def __len__(self) -> int:
         return len(self._identities)
+
+    def play(self) -> bool:
+        """Whether every agent has made a step."""
+        return all(self._frontend.has_played(name) for name in self._identities.values())
 
     def pids(self) -> list[int]:
         """Process ids of the agents that play."""

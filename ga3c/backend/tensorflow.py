@@ -49,6 +49,11 @@ def configure(intra_op_threads: int, seed: int) -> None:
         tf.config.list_logical_devices()  # starts the runtime
 
 
+def has_gpu() -> bool:
+    """Whether a GPU thinks; else cores do."""
+    return bool(tf.config.list_logical_devices("GPU"))
+
+
 class DeviceRing:
     """Columns of `rows` entries each on the device, written in place.
 
