@@ -439,3 +439,37 @@ def test_unknown_network_is_refused_with_the_choices() -> None:
     unknown: Any = "tiny"
     with pytest.raises(ValueError, match="network 'tiny': must be one of auto, small, large-4"):
         NetworkConfig(unknown)
+
+
+def balls(rng: np.random.Generator, count: int) -> Array:
+    """Pictures of something small and bright on an even background, as Pong's."""
+    pictures = np.full((count, 84, 84, 4), 87, np.uint8)
+    for picture in pictures:
+        for frame in range(4):
+            y, x = rng.integers(80, size=2)
+            picture[y : y + 4, x : x + 4, frame] = 236
+    return pictures
+
+
+@pytest.mark.parametrize(("center", "least", "most"), [(True, 0.9, 1.0), (False, 0.0, 0.7)])
+def test_centred_pictures_keep_the_first_layers_units_alive(
+    center: bool, least: float, most: float
+) -> None:
+    """While values are first learned: what an even background else does to them."""
+    spaces = Spaces((84, 84), "uint8", ACTIONS, 4)
+    ring = RingShape(1, 1, spaces.shape, spaces.dtype, spaces.stack)
+    config, steps = A3CConfig(t_max=20), (4, 20)
+    network = NetworkConfig(center=center)
+    model = Model(A3C(config, ACTIONS), network, OptimizerConfig(), spaces, ring, False, 0)
+    rng = np.random.default_rng(0)
+    nothing = np.zeros(steps, np.float32)
+    for _ in range(60):
+        actions = rng.integers(ACTIONS, size=steps).astype(np.int32)
+        rewards = -(rng.random(steps) < 0.02).astype(np.float32)
+        acted = nothing - np.float32(np.log(ACTIONS))
+        discounts = nothing + np.float32(0.99)
+        segments = Segments(balls(rng, 4 * 21), actions, acted, rewards, discounts, nothing)
+        model.update(segments, progress=0.0)
+    first = keras.Model(model.network.input, model.network.get_layer("conv_0").output)
+    fired = np.asarray(first(balls(rng, 64))) > 0
+    assert least <= fired.any(axis=(0, 1, 2)).mean() <= most
