@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from agents.environments import Spaces
-from benchmarks.parts import ModelAlone
+from benchmarks.parts import prepare
 from benchmarks.reporting import BenchmarkConfig, keep, show
 from benchmarks.serving import PREDICTION_BATCH, figures, measure_parts, measure_service
 from ga3c.config import CORES, ServiceConfig, TrainConfig
@@ -53,8 +53,9 @@ class Remedy(NamedTuple):
         return " ".join(f"--{k.replace('_', '-')} {v}" for k, v in self.options.items())
 
 
-def run(config: Config, found: Spaces, model: ModelAlone) -> None:
+def run(config: Config) -> None:
     """Measure, say, try, say. Raises RunFailed if the service does."""
+    found, model = prepare(config)
     seconds = config.benchmark.part_seconds
     print(f"ga3c doctor: {config.environment.game}, about half a minute", flush=True)
     parts = measure_parts(config, model, seconds)

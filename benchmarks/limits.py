@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agents.environments import Spaces
-from benchmarks.parts import ModelAlone, environment_only, limit, wire_only
+from benchmarks.parts import environment_only, limit, prepare, wire_only
 from benchmarks.reporting import BenchmarkConfig, Spread, keep, show, spread
 from ga3c.config import CORES, TrainConfig
 
@@ -37,8 +36,9 @@ class Config(TrainConfig):
                 raise ValueError(f"{name} {sizes}: must be numbers of at least 1")
 
 
-def run(config: Config, found: Spaces, model: ModelAlone) -> None:
+def run(config: Config) -> None:
     """Measure, print, keep. Raises RuntimeError if a process fails."""
+    found, model = prepare(config)
     seconds = config.benchmark.part_seconds
     pairs = [(agents, envs) for agents in config.agent_counts for envs in config.env_counts]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from agents.environments import EnvironmentConfig, Spaces
+from agents.environments import EnvironmentConfig, Spaces, spaces
 from benchmarks.peers import START_TIMEOUT_S, play_alone, rate, send_steps
 from ga3c import backend
 from ga3c.algorithms.a3c import A3C, Segments
@@ -22,6 +22,7 @@ from ga3c.frontend import Frontend, Reply, Request
 from ga3c.metrics import Metrics, Window
 from ga3c.model import Model
 from ga3c.queues import BatchQueue, Closed
+from ga3c.training import WrongInput
 
 
 def environment_only(config: EnvironmentConfig, agents: int, envs: int, seconds: float) -> float:
@@ -124,6 +125,19 @@ def limit(parts: dict[str, float]) -> float:
     return CORES / (1 / steps + sum(1 / part for part in thinking))
 
 
+def prepare(config: TrainConfig) -> "tuple[Spaces, ModelAlone]":
+    """The game's spaces and the model. Call first: it sets the tensor framework up.
+
+    Raises WrongInput if the settings do not fit the game.
+    """
+    backend.configure(config.service.intra_op_threads, config.run.seed)
+    try:
+        found = spaces(config.environment)
+        return found, ModelAlone(config, found)
+    except ValueError as error:
+        raise WrongInput(str(error)) from error
+
+
 class ModelAlone:
     """The configured model without ring, queues and wire: what only predicts and only trains.
 
@@ -132,7 +146,6 @@ class ModelAlone:
     """
 
     def __init__(self, config: TrainConfig, found: Spaces) -> None:
-        """Call after `backend.configure`."""
         self._clock = time.monotonic if backend.has_gpu() else time.process_time
         self._t_max = config.a3c.t_max
         self._dtype = found.dtype

@@ -8,8 +8,7 @@ without the ring, the queues and the wire, so those count against the service.
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from agents.environments import Spaces
-from benchmarks.parts import ModelAlone
+from benchmarks.parts import prepare
 from benchmarks.reporting import BenchmarkConfig, Spread, keep, show
 from benchmarks.serving import figures, measure_parts, measure_service
 from ga3c.config import CORES, TrainConfig
@@ -26,9 +25,10 @@ class Config(TrainConfig):
     """Seconds before the first window, from the moment that every agent plays."""
 
 
-def run(config: Config, found: Spaces, model: ModelAlone) -> None:
+def run(config: Config) -> None:
     """Measure, print, keep. Raises RunFailed if the service does."""
     config = replace(config, scheduler=replace(config.scheduler, scheduler="off"))
+    found, model = prepare(config)
     seconds = config.benchmark.part_seconds
     before = measure_parts(config, model, seconds)
     measured = measure_service(

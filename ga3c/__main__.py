@@ -11,11 +11,12 @@ from typing import Any
 
 USAGE = """usage: ga3c train [--game GAME] [--preset default|paper] [options]
        ga3c doctor [--game GAME] [options]
-       ga3c benchmark limits|throughput [--game GAME] [options]
+       ga3c benchmark limits|throughput|sweep [--game GAME] [options]
 
 train       train an agent by GA3C
 doctor      say what limits a run on this machine and which setting to change, and try it
-benchmark   measure this machine: `limits`, its parts alone; `throughput`, the whole service
+benchmark   measure this machine: `limits`, its parts alone; `throughput`, the whole service;
+            `sweep`, the whole service over counts, networks and minimum training batches
 
 `--help` after any of them shows every setting, its unit and its default.
 """
@@ -94,21 +95,15 @@ def _benchmark(arguments: list[str]) -> int:
 
 def _measure(name: str, command: str, arguments: list[str]) -> int:
     """Run benchmarks/NAME.py."""
-    import ga3c.backend  # first: it keeps the framework's greetings from the terminal
+    import ga3c.backend  # noqa: F401  first: it keeps the framework's greetings from the terminal
+    from ga3c.training import WrongInput
 
     benchmark = importlib.import_module(f"benchmarks.{name}")
     config = _parsed(arguments, benchmark.Config, command)
-    from agents.environments import spaces
-    from benchmarks.parts import ModelAlone
-
-    ga3c.backend.configure(config.service.intra_op_threads, config.run.seed)
     try:
-        found = spaces(config.environment)
-        model = ModelAlone(config, found)
-    except ValueError as error:
+        benchmark.run(config)
+    except WrongInput as error:
         raise WrongUse(str(error)) from error
-    try:
-        benchmark.run(config, found, model)
     except RuntimeError as error:  # a process or the service has failed
         return _complain(str(error), 1)
     return 0

@@ -326,7 +326,7 @@ PRESETS: dict[str, TrainConfig] = {
 }
 
 
-C = TypeVar("C", bound=TrainConfig)
+C = TypeVar("C")
 
 
 def parse(arguments: list[str], kind: type[C], command: str) -> C:
@@ -336,8 +336,10 @@ def parse(arguments: list[str], kind: type[C], command: str) -> C:
         SystemExit: for --help, or (code 2) after one line about wrong arguments.
         ValueError: if settings do not fit each other.
     """
-    preset = PRESETS[_preset_of(arguments)]
-    default = kind(**{each.name: getattr(preset, each.name) for each in fields(preset)})
+    default: Any = tyro.MISSING_NONPROP
+    if issubclass(kind, TrainConfig):
+        preset = PRESETS[_preset_of(arguments)]
+        default = kind(**{each.name: getattr(preset, each.name) for each in fields(preset)})
     wanted: Any = Annotated[kind, tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes]
     return tyro.cli(wanted, prog=command, args=arguments, default=default)
 

@@ -72,6 +72,23 @@ def test_limits_are_those_of_the_best_sizes() -> None:
 
 
 @pytest.mark.slow
+def test_a_sweep_that_was_cut_short_goes_on_where_it_was(tmp_path: Path) -> None:
+    arguments = ["sweep", "--game", "CartPole-v1", "--out-dir", str(tmp_path), "--seconds", "1"]
+    arguments += ["--agent-counts", "1", "--predictor-counts", "1", "--trainer-counts", "1"]
+    arguments += ["--networks", "--json", "--minimum-batches"]
+    first = command("benchmark", *arguments)
+    assert first.returncode == 0, first.stderr
+    assert "1 points, 1 to be measured" in first.stdout
+    with open(tmp_path / "points.jsonl", "a") as file:
+        file.write('{"key": "cut sh')  # as a kill in the middle of a line leaves it
+    points = measured(*arguments, "20")["points"]
+    assert [point["part"] for point in points] == ["counts", "minimum batches"]
+    assert points[0]["figures"] == json.loads(first.stdout.splitlines()[-1])["points"][0]["figures"]
+    assert points[1]["figures"]["pps"] > 0
+    assert {path.name for path in tmp_path.iterdir()} == {"points.jsonl", "sweep.json", "sweep.png"}
+
+
+@pytest.mark.slow
 def test_the_doctor_says_what_limits_and_tries_what_it_proposes() -> None:
     light = [*LIGHT, "--agents", "1", "--envs-per-agent", "2", "--seconds", "1"]
     done = command("doctor", *light)
@@ -94,6 +111,9 @@ def test_the_doctor_says_what_limits_and_tries_what_it_proposes() -> None:
         (["limits", "--env-counts", "0"], ["env_counts (0,)", "at least 1"]),
         (["throughput", "--out", "/nowhere/at/all.json"], ["/nowhere/at/all.json", "directory"]),
         (["throughput", "--game", "Pnog"], ["Pnog", "Pong"]),
+        (["throughput", "--game", "CartPole-v1", "--network", "small"], ["small", "vectors"]),
+        (["sweep", "--game", "Pong"], ["out-dir"]),
+        (["sweep", "--out-dir", "x", "--networks", "huge"], ["huge", "small", "large-1"]),
     ],
 )
 def test_wrong_use_is_one_line_and_code_2(arguments: list[str], words: list[str]) -> None:

@@ -267,6 +267,22 @@ def test_a_signal_at_any_moment_ends_all_with_130(
         assert (run.runs / "mine" / "weights.npz").exists()
 
 
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_signal_that_comes_twice_at_once_keeps_the_weights(
+    command: Callable[..., Command], name: str
+) -> None:
+    """As when the whole group of `make train` is sent one, and make hands it on."""
+    run = command(*CORRIDOR, "--name", "mine")
+    run.until_steps_are_made()
+    os.killpg(run.process.pid, getattr(signal, name))
+    time.sleep(0.05)
+    run.process.send_signal(getattr(signal, name))
+    assert run.wait(STOP_S) == 130, run.err
+    assert_nothing_is_left(run)
+    assert "without its weights" not in run.out
+    assert (run.runs / "mine" / "weights.npz").exists()
+
+
 def test_agents_end_when_the_service_is_killed(command: Callable[..., Command]) -> None:
     run = command(*CORRIDOR)
     run.until(lambda: len(run.agents()) == 2)
@@ -342,6 +358,7 @@ def test_a_thread_that_never_returns_is_named_and_does_not_hold_up_the_end(
     run = command(*CORRIDOR, "--name", "mine", program=STUCK.format(limit=UNTIL_STUCK))
     assert run.wait(BEGIN_S) == 1
     assert "did not end in time: trainers" in run.err
+    assert "without its weights: an update did not end" in run.out
     assert (run.runs / "mine" / "result.json").exists()
     assert_nothing_is_left(run)
 
@@ -353,5 +370,5 @@ def test_a_second_interrupt_cuts_the_stop_short(command: Callable[..., Command])
     time.sleep(1.0)
     assert run.process.poll() is None, "the trainer was to hold up the stop"
     run.interrupt()
-    assert run.wait(STOP_S / 2) == 130
+    assert run.wait(STOP_S / 2) == 130, "HURRIED_S and the weights' timeout are a second or so"
     assert_nothing_is_left(run)
