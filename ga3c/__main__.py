@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 USAGE = """usage: ga3c train [--game GAME] [--preset default|paper] [options]
        ga3c doctor [--game GAME] [options]
@@ -47,6 +47,14 @@ def main(arguments: list[str] | None = None) -> int:
         if error.name != "tensorflow":
             raise
         return _complain("TensorFlow is missing: pip install 'ga3c[cpu]' or 'ga3c[gpu]'", 2)
+
+
+def program() -> NoReturn:
+    """The command as a process: `main`, and an end that no late signal changes."""
+    code = main()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # Python's own end would make them deadly again
+    sys.exit(code)
 
 
 class WrongUse(Exception):
@@ -139,4 +147,4 @@ def _complain(message: str, code: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program()
