@@ -50,7 +50,7 @@ def measure_service(
     service = Service(replace(config, scheduler=replace(config.scheduler, scheduler="off")), found)
     try:
         service.start()
-        while not service.agents.play():
+        while not service.plays():
             _tend(service, TICK_S)
         _tend(service, warm_up_s)
         return [_window(service, window_s) for _ in range(windows)]
@@ -91,10 +91,10 @@ def figures(measured: list[Measured], parts: dict[str, float]) -> dict[str, Any]
         "share_of_limit": pps.median / parts["limit_pps"],
         "tps": whole.rate("updates"),
         "trained_samples_per_s": whole.rate("trained_samples"),
-        "agents_waiting_share": _share(whole, "agents", "waiting"),
-        "predictors_waiting_share": _share(whole, "predictors", "waiting"),
-        "predictors_blocked_share": _share(whole, "predictors", "blocked"),
-        "trainers_waiting_share": _share(whole, "trainers", "waiting"),
+        "agents_waiting_share": whole.share("agents", "waiting"),
+        "predictors_waiting_share": whole.share("predictors", "waiting"),
+        "predictors_blocked_share": whole.share("predictors", "blocked"),
+        "trainers_waiting_share": whole.share("trainers", "waiting"),
         "prediction_batch": whole.mean("steps", "prediction_batches"),
         "training_batch": whole.mean("trained_samples", "updates"),
         "prediction_queue": statistics.mean(each.prediction_queue for each in measured),
@@ -102,12 +102,6 @@ def figures(measured: list[Measured], parts: dict[str, float]) -> dict[str, Any]
         "policy_lag_mean": whole.mean("lag_updates", "trained_samples"),
         "core_seconds_per_s": _account(measured, whole, parts),
     }
-
-
-def _share(window: Window, role: str, state: str) -> float:
-    """The share of a role's time in one of its states."""
-    known = [window.count(f"{role}_{each}_s") for each in ("waiting", "busy", "blocked")]
-    return window.count(f"{role}_{state}_s") / max(sum(known), 1e-9)
 
 
 def _account(measured: list[Measured], whole: Window, parts: dict[str, float]) -> dict[str, float]:

@@ -54,6 +54,11 @@ class Window:
         """How much it grew for each one of another counter; 0 where there was none."""
         return self.count(name) / self.count(per) if self.count(per) else 0.0
 
+    def share(self, role: str, state: str) -> float:
+        """The share of a role's time that it was waiting, busy or blocked; 0 if none is known."""
+        known = [self.count(f"{role}_{each}_s") for each in ("waiting", "busy", "blocked")]
+        return self.count(f"{role}_{state}_s") / max(sum(known), 1e-9)
+
 
 class Metrics:
     """Counters and finished episodes, safe from every thread.

@@ -4,7 +4,7 @@ config.json      every setting
 meta.json        machine, versions, git revision
 episodes.csv     seconds, steps, score, length of each finished episode
 metrics.jsonl    one object per progress line
-scheduler.jsonl  one object per decision
+scheduler.jsonl  the start, then one object per decision: `scheduler.replay` decides it anew
 weights.npz      the network's weights, written at the end
 result.json      the run's figures, written at the end
 """

@@ -2,7 +2,8 @@
 
 After GA3C, section 4.4, with the faults of its public code mended: equal windows after a
 settling time, a comparison with the last accepted setting measured right before, samples and
-not updates counted, and a rejected setting undone at once.
+not updates counted, and a rejected setting undone at once. As Multiverse RL asked (Chen and Deng
+2017), who waits for whom says what to try first. The paper's random walk is kept beside it.
 """
 
 import json
@@ -10,9 +11,11 @@ import math
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
+
+from ga3c.metrics import Snapshot, Window
 
 COLDEST = 1e-6
 NAMES = ("agents", "predictors", "trainers")
@@ -26,12 +29,23 @@ class Counts(NamedTuple):
     trainers: int
 
 
+class Figures(NamedTuple):
+    """What one window of one setting measured."""
+
+    rate: float  # trained samples a second
+    policy_lag: float  # mean, in updates
+    memory_mb: float  # resident, of the service and its agents, in MiB
+    agent_mb: float  # of the largest agent
+    waiting: tuple[float, float, float]  # share of their time, of agents, predictors, trainers
+
+
 @dataclass(frozen=True)
 class SchedulerConfig:
     """How the counts are tuned while the run goes on."""
 
-    scheduler: Literal["anneal", "off"] = "anneal"
-    """anneal tries other counts of agents, predictors and trainers; off leaves them fixed."""
+    scheduler: Literal["anneal", "random", "off"] = "anneal"
+    """anneal tries other counts of agents, predictors and trainers; random is the paper's walk,
+    which keeps whatever did no harm in one window; off leaves the counts fixed."""
     settle_s: float = 5.0
     """Seconds between a change and the window that measures it."""
     window_s: float = 15.0
@@ -46,15 +60,20 @@ class SchedulerConfig:
     """Factor of the temperature after each decision."""
     patience: float = 4.0
     """After all neighbours were rejected, the time between proposals grows by this factor."""
+    max_policy_lag: float | None = None
+    """Mean policy lag, in updates, beyond which no setting is kept."""
+    max_memory_mb: float | None = None
+    """Resident memory of the service and its agents, in MiB, beyond which no agent is added."""
 
     def __post_init__(self) -> None:
         if self.wins < 1:
             raise ValueError(f"wins {self.wins}: must be at least 1, or anything would be kept")
         if self.margin < 0:
             raise ValueError(f"margin {self.margin}: must be at least 0, or losses would be kept")
-        for name in ("window_s", "temperature"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name} {getattr(self, name)}: must be above 0")
+        for name in ("window_s", "temperature", "max_policy_lag", "max_memory_mb"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ValueError(f"{name} {value}: must be above 0")
         if self.settle_s < 0 or not 0 < self.cooling <= 1 or self.patience < 1:
             raise ValueError(
                 "settle_s must be at least 0, cooling in (0, 1] and patience at least 1: given "
@@ -68,28 +87,51 @@ class Decision(NamedTuple):
     seconds: float
     kept: Counts
     tried: Counts
-    rate_kept: float  # trained samples a second
-    rate_tried: float
+    figures_kept: Figures
+    figures_tried: Figures
     temperature: float
     wins: int  # of the tried setting, in a row, this one included
     accepted: bool
 
     def plain(self) -> dict[str, Any]:
         """As JSON can hold it."""
-        return {**self._asdict(), "kept": self.kept._asdict(), "tried": self.tried._asdict()}
+        parts = ("kept", "tried", "figures_kept", "figures_tried")
+        return {**self._asdict(), **{name: getattr(self, name)._asdict() for name in parts}}
+
+
+class Tuned(Protocol):
+    """The running service, as the scheduler sees it."""
+
+    def snapshot(self) -> Snapshot:
+        """The counters now."""
+
+    def plays(self) -> bool:
+        """Whether every agent has made a step."""
+
+    def memory_mb(self) -> list[float]:
+        """Resident memory of its process and of each agent's, in MiB."""
+
+    def resize(self, counts: Counts) -> None:
+        """Change the counts."""
 
 
 class Annealer:
     """Simulated annealing over the three counts by steps of +-1. Knows neither clock nor threads.
 
-    `propose` gives a neighbour of the kept setting. It wins if it gains at least the margin, or
-    else with probability exp(-relative lack / temperature); after a win it is proposed again, and
-    `judge` accepts it when it has won `wins` times in a row: noise seldom does.
+    `propose` gives a neighbour of the kept setting: first one more of those who wait least, or one
+    fewer of those who wait most. It wins if it gains at least the margin, or else with probability
+    exp(-relative lack / temperature); after a win it is proposed again, and `judge` accepts it
+    when it has won `wins` times in a row: noise seldom does. Beyond the cap on policy lag nothing
+    wins, but what has less of it than the kept setting if that is beyond the cap itself.
+
+    As `random` it is the paper's walk: any neighbour, kept if the rate did not fall in one window.
     """
 
     def __init__(
         self, config: SchedulerConfig, start: Counts, most: Counts, seed: int | None
     ) -> None:
+        if config.scheduler == "random":
+            config = replace(config, wins=1, margin=0.0, temperature=COLDEST, patience=1.0)
         self._config = config
         self._most = most
         self._random = random.Random(seed)
@@ -99,28 +141,40 @@ class Annealer:
         self._wins = 0
         self.calm = 0  # times that all neighbours in a row were rejected
 
-    def propose(self) -> Counts | None:
-        """The next setting to try; None if there is no other."""
+    def propose(self, kept: Figures) -> Counts | None:
+        """The next setting to try, given what the kept one made; None if there is no other."""
         if not self._untried:
-            self._untried = [
-                self.kept._replace(**{name: getattr(self.kept, name) + change})
-                for name in NAMES
-                for change in (-1, 1)
-                if 1 <= getattr(self.kept, name) + change <= getattr(self._most, name)
-            ]
-            self._random.shuffle(self._untried)
+            self._untried = self._neighbours(kept)
         return self._untried[-1] if self._untried else None
 
-    def judge(self, tried: Counts, rate_kept: float, rate_tried: float, seconds: float) -> Decision:
-        """Judge the setting that `propose` gave, by trained samples a second."""
-        gain = rate_tried / rate_kept - 1 if rate_kept > 0 else math.inf
+    def _neighbours(self, figures: Figures) -> list[Counts]:
+        """In ascending order of promise."""
+        found = []
+        for name, waiting in zip(NAMES, figures.waiting, strict=True):
+            for change, promise in ((-1, waiting), (1, 1 - waiting)):
+                count = getattr(self.kept, name) + change
+                if 1 <= count <= getattr(self._most, name):
+                    found.append((promise, self.kept._replace(**{name: count})))
+        if self._config.max_memory_mb is not None:
+            full = figures.memory_mb + figures.agent_mb > self._config.max_memory_mb
+            found = [(p, c) for p, c in found if not full or c.agents <= self.kept.agents]
+        self._random.shuffle(found)
+        if self._config.scheduler == "random":
+            return [counts for _, counts in found[:1]]
+        return [counts for _, counts in sorted(found, key=lambda pair: pair[0])]
+
+    def judge(self, tried: Counts, kept: Figures, made: Figures, seconds: float) -> Decision:
+        """Judge the setting that `propose` gave, by what the `kept` one and it have `made`."""
+        gain = made.rate / kept.rate - 1 if kept.rate > 0 else math.inf
         lacking = min(gain - self._config.margin, 0.0)
         won = self._random.random() < math.exp(lacking / self.temperature)
+        cap = self._config.max_policy_lag
+        if cap is not None and max(kept.policy_lag, made.policy_lag) > cap:
+            won = made.policy_lag < kept.policy_lag
         self._wins = self._wins + 1 if won else 0
         accepted = self._wins >= self._config.wins
         decision = Decision(
-            *(seconds, self.kept, tried, rate_kept, rate_tried),
-            *(self.temperature, self._wins, accepted),
+            *(seconds, self.kept, tried, kept, made), *(self.temperature, self._wins, accepted)
         )
         self.temperature = max(self.temperature * self._config.cooling, COLDEST)
         if accepted:
@@ -134,66 +188,106 @@ class Annealer:
 class Scheduler:
     """Drives an annealer by the clock: `tick` is called often and never waits.
 
-    Phases: settle, measure the kept setting, change, settle, measure the tried one, judge.
+    Phases: settle, measure the kept setting, change, settle, measure the tried one, judge. Nothing
+    is measured, nor settles, while an agent has yet to make its first step.
     """
 
     def __init__(
         self,
         config: SchedulerConfig,
-        annealer: Annealer,
-        trained_samples: Callable[[], float],
-        apply: Callable[[Counts], None],
+        start: Counts,
+        most: Counts,
+        seed: int,
+        service: Tuned,
         journal: Path,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
-        self._annealer = annealer
-        self._trained_samples = trained_samples
-        self._apply = apply
+        self._annealer = Annealer(config, start, most, seed)
+        self._service = service
         self._journal = journal
         self._clock = clock
         self._tried: Counts | None = None
-        self._rate_kept = 0.0
+        self._kept_made: Figures | None = None
         self._started_s = clock()
         self._window_from_s = self._started_s + config.settle_s
-        self._samples_from: float | None = None
+        self._first: Snapshot | None = None
+        self._write({"config": asdict(config), "start": start, "most": most, "seed": seed})
 
     def tick(self) -> Decision | None:
         """Do what is due. Returns a decision when one was made."""
         now = self._clock()
+        if not self._service.plays():
+            self._first = None
+            self._window_from_s = max(self._window_from_s, now + self._config.settle_s)
+            return None
         if now < self._window_from_s:
             return None
-        if self._samples_from is None:
+        if self._first is None:
             self._window_from_s = now
-            self._samples_from = self._trained_samples()
+            self._first = self._service.snapshot()
             return None
         if now < self._window_from_s + self._config.window_s:
             return None
-        rate = (self._trained_samples() - self._samples_from) / (now - self._window_from_s)
-        if self._tried is None:
-            self._try_neighbour(rate)
+        made = self._figures(Window(self._first, self._service.snapshot()))
+        if self._kept_made is None or self._tried is None:
+            self._try_neighbour(made)
             return None
-        return self._judge(rate, now)
+        return self._judge(self._tried, self._kept_made, made, now)
+
+    def _figures(self, window: Window) -> Figures:
+        memory = self._service.memory_mb()
+        return Figures(
+            window.rate("trained_samples"),
+            window.mean("lag_updates", "trained_samples"),
+            sum(memory),
+            max(memory[1:], default=0.0),
+            (
+                window.share("agents", "waiting"),
+                window.share("predictors", "waiting"),
+                window.share("trainers", "waiting"),
+            ),
+        )
 
     def _begin(self, wait_s: float) -> None:
         self._window_from_s = self._clock() + wait_s
-        self._samples_from = None
+        self._first = None
 
-    def _try_neighbour(self, rate: float) -> None:
-        self._rate_kept = rate
-        self._tried = self._annealer.propose()
+    def _try_neighbour(self, made: Figures) -> None:
+        self._kept_made = made
+        self._tried = self._annealer.propose(made)
         if self._tried is not None:
-            self._apply(self._tried)
+            self._service.resize(self._tried)
         self._begin(self._config.settle_s)
 
-    def _judge(self, rate: float, now: float) -> Decision:
-        assert self._tried is not None
-        decision = self._annealer.judge(self._tried, self._rate_kept, rate, now - self._started_s)
+    def _judge(self, tried: Counts, kept: Figures, made: Figures, now: float) -> Decision:
+        decision = self._annealer.judge(tried, kept, made, now - self._started_s)
         if not decision.accepted:
-            self._apply(self._annealer.kept)
-        with open(self._journal, "a") as journal:
-            journal.write(json.dumps(decision.plain()) + "\n")
-        self._tried = None
+            self._service.resize(self._annealer.kept)
+        self._write(decision.plain())
+        self._tried = self._kept_made = None
         pause = self._config.patience ** min(self._annealer.calm, 8) - 1
         self._begin(self._config.settle_s + pause * self._config.window_s)
         return decision
+
+    def _write(self, entry: dict[str, Any]) -> None:
+        with open(self._journal, "a") as journal:
+            journal.write(json.dumps(entry) + "\n")
+
+
+def replay(journal: Path) -> list[Decision]:
+    """Decide anew by the figures of a journal: the same decisions, or the journal is not whole."""
+    first, *entries = map(json.loads, journal.read_text().splitlines())
+    start, most = Counts(*first["start"]), Counts(*first["most"])
+    annealer = Annealer(SchedulerConfig(**first["config"]), start, most, first["seed"])
+    decisions = []
+    for entry in entries:
+        kept, made = (
+            Figures(**{**entry[name], "waiting": tuple(entry[name]["waiting"])})
+            for name in ("figures_kept", "figures_tried")
+        )
+        tried = annealer.propose(kept)
+        if tried is None:
+            raise ValueError(f"{journal}: nothing could be tried where {entry['tried']} was")
+        decisions.append(annealer.judge(tried, kept, made, entry["seconds"]))
+    return decisions

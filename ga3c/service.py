@@ -4,6 +4,8 @@ To stop, the queues are closed, so that predictors and trainers end; then the fr
 then the agents' processes. Every wait has a limit.
 """
 
+import contextlib
+import os
 import secrets
 import shutil
 import tempfile
@@ -11,12 +13,14 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
+
 from agents.environments import Spaces
 from ga3c.algorithms.a3c import A3C
 from ga3c.config import TrainConfig
 from ga3c.experience import Lanes, RingShape, Segment
 from ga3c.frontend import Frontend, Request
-from ga3c.metrics import Metrics
+from ga3c.metrics import Metrics, Snapshot
 from ga3c.model import Model
 from ga3c.predictor import Predictor
 from ga3c.queues import BatchQueue
@@ -99,6 +103,22 @@ class Service:
     def counts(self) -> Counts:
         """How many of each there are."""
         return Counts(len(self.agents), len(self._predictors), len(self._trainers))
+
+    def snapshot(self) -> Snapshot:
+        """The counters now."""
+        return self.metrics.snapshot()
+
+    def plays(self) -> bool:
+        """Whether every agent has made a step."""
+        return self.agents.play()
+
+    def memory_mb(self) -> list[float]:
+        """Resident memory of this process and of each agent's, in MiB."""
+        used = []
+        for pid in (os.getpid(), *self.agents.pids()):
+            with contextlib.suppress(psutil.Error):  # it has just ended
+                used.append(psutil.Process(pid).memory_info().rss / 2**20)
+        return used
 
     def start(self) -> None:
         """Begin with the configured counts."""

@@ -15,7 +15,7 @@ from ga3c import backend, dashboard
 from ga3c.config import TrainConfig
 from ga3c.metrics import ROLLING_EPISODES, Window
 from ga3c.runs import RunDirectory
-from ga3c.scheduler import Annealer, Counts, Decision, Scheduler
+from ga3c.scheduler import Counts, Decision, Scheduler
 from ga3c.service import Service
 
 TICK_S = 0.2
@@ -151,18 +151,20 @@ def _scheduler(config: TrainConfig, service: Service, run: RunDirectory) -> Sche
         return None
     return Scheduler(
         config.scheduler,
-        Annealer(config.scheduler, config.service.counts, config.service.most, config.run.seed),
-        lambda: service.metrics.total("trained_samples"),
-        service.resize,
+        config.service.counts,
+        config.service.most,
+        config.run.seed,
+        service,
         run.path / "scheduler.jsonl",
     )
 
 
 def _say(decision: Decision) -> None:
     verdict = "kept" if decision.accepted else "undone" + ", to try again" * (decision.wins > 0)
+    kept, tried = decision.figures_kept.rate, decision.figures_tried.rate
     print(
-        f"ga3c: scheduler: {_counts(decision.kept)} made {decision.rate_kept:.0f} samples/s, "
-        f"{_counts(decision.tried)} {decision.rate_tried:.0f}: {verdict}",
+        f"ga3c: scheduler: {_counts(decision.kept)} made {kept:.0f} samples/s, "
+        f"{_counts(decision.tried)} {tried:.0f}: {verdict}",
         flush=True,
     )
 

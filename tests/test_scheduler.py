@@ -1,5 +1,6 @@
 """Annealing over the counts, and the clockwork that measures what it proposes."""
 
+import dataclasses
 import itertools
 import json
 import math
@@ -10,7 +11,16 @@ from typing import Any
 
 import pytest
 
-from ga3c.scheduler import Annealer, Counts, Decision, Scheduler, SchedulerConfig
+from ga3c.metrics import Snapshot
+from ga3c.scheduler import (
+    Annealer,
+    Counts,
+    Decision,
+    Figures,
+    Scheduler,
+    SchedulerConfig,
+    replay,
+)
 
 MOST = Counts(16, 6, 6)
 SMALLEST = Counts(1, 1, 1)
@@ -20,6 +30,11 @@ START = Counts(5, 3, 2)
 def eager(**settings: float) -> SchedulerConfig:
     """One win is enough, and any gain is one."""
     return SchedulerConfig(**{"wins": 1, "margin": 0.0, **settings})  # type: ignore[arg-type]
+
+
+def made(rate: float, **others: Any) -> Figures:
+    """Figures of a window of which only some matter."""
+    return Figures(rate, 5.0, 1000.0, 100.0, (0.5, 0.5, 0.5))._replace(**others)
 
 
 def distance(a: Counts, b: Counts) -> int:
@@ -36,13 +51,14 @@ def anneal(
     annealer: Annealer, decisions: int, rate: Callable[[Counts], float]
 ) -> list[tuple[Decision, Counts]]:
     """Decisions by `rate`, each with what was kept afterwards."""
-    made = []
+    walked = []
     for i in range(decisions):
-        tried = annealer.propose()
+        kept = made(rate(annealer.kept))
+        tried = annealer.propose(kept)
         assert tried is not None
-        decision = annealer.judge(tried, rate(annealer.kept), rate(tried), float(i))
-        made.append((decision, annealer.kept))
-    return made
+        decision = annealer.judge(tried, kept, made(rate(tried)), float(i))
+        walked.append((decision, annealer.kept))
+    return walked
 
 
 @pytest.mark.parametrize("start", [SMALLEST, MOST, Counts(5, 3, 2), Counts(1, 6, 3)])
@@ -69,28 +85,89 @@ def test_a_walk_on_pure_noise_stays_within_the_limits_by_single_steps(seed: int)
 
 def test_a_proposal_stands_until_it_is_judged() -> None:
     annealer = Annealer(eager(), Counts(5, 3, 2), MOST, seed=0)
-    assert len({annealer.propose() for _ in range(10)}) == 1
+    assert len({annealer.propose(made(1000.0)) for _ in range(10)}) == 1
+
+
+@pytest.mark.parametrize(
+    ("waiting", "first"),
+    [
+        ((0.1, 0.6, 0.5), Counts(6, 3, 2)),  # agents are behind
+        ((0.6, 0.1, 0.5), Counts(5, 4, 2)),
+        ((0.7, 0.6, 0.2), Counts(5, 3, 3)),
+        ((0.5, 0.9, 0.5), Counts(5, 2, 2)),  # there is a predictor too many
+    ],
+)
+def test_who_waits_for_whom_says_what_is_tried_first(
+    waiting: tuple[float, float, float], first: Counts
+) -> None:
+    for seed in range(10):
+        annealer = Annealer(eager(), START, MOST, seed)
+        assert annealer.propose(made(1000.0, waiting=waiting)) == first
+
+
+def test_no_agent_is_added_beyond_the_cap_on_memory() -> None:
+    for cap_mb, adds in ((1100.0, True), (1099.0, False)):
+        annealer = Annealer(eager(max_memory_mb=cap_mb), START, MOST, seed=0)
+        tried = set()
+        for _ in range(6 if adds else 5):
+            counts = annealer.propose(made(1000.0))  # of 1,000 MiB, 100 in each agent
+            assert counts is not None
+            tried.add(counts)
+            annealer.judge(counts, made(1000.0), made(1.0), 1.0)
+        assert (Counts(6, 3, 2) in tried) == adds
+        assert len(tried) == (6 if adds else 5)
+
+
+def test_beyond_the_cap_on_policy_lag_only_less_of_it_wins() -> None:
+    for lag_kept, lag_tried, gain, accepted in (
+        (5.0, 20.0, 2.0, False),
+        (5.0, 9.9, 2.0, True),
+        (20.0, 19.0, 0.1, True),
+        (20.0, 21.0, 2.0, False),
+    ):
+        annealer = Annealer(eager(max_policy_lag=10.0), START, MOST, seed=0)
+        kept = made(1000.0, policy_lag=lag_kept)
+        tried = annealer.propose(kept)
+        assert tried is not None
+        figures = made(1000.0 * gain, policy_lag=lag_tried)
+        assert annealer.judge(tried, kept, figures, 1.0).accepted == accepted
+
+
+def test_the_paper_s_walk_keeps_whatever_did_no_harm() -> None:
+    config = SchedulerConfig(scheduler="random")
+    for gain, accepted in ((1.0, True), (1.001, True), (0.999, False)):
+        annealer = Annealer(config, START, MOST, seed=0)
+        tried = annealer.propose(made(1000.0))
+        assert tried is not None
+        assert annealer.judge(tried, made(1000.0), made(1000.0 * gain), 1.0).accepted == accepted
+
+
+def test_the_paper_s_walk_draws_each_proposal_anew() -> None:
+    annealer = Annealer(SchedulerConfig(scheduler="random"), START, MOST, seed=0)
+    tried = [d.tried for d, _ in anneal(annealer, 60, lambda c: float(c == START))]
+    assert set(tried) == neighbours(START, MOST)
+    assert any(a == b for a, b in itertools.pairwise(tried))
 
 
 def test_where_there_is_only_one_setting_nothing_is_proposed() -> None:
-    assert Annealer(eager(), SMALLEST, SMALLEST, seed=0).propose() is None
+    assert Annealer(eager(), SMALLEST, SMALLEST, seed=0).propose(made(1000.0)) is None
 
 
 @pytest.mark.parametrize("gain", [0.0, 1e-9, 0.5, 100.0])
 @pytest.mark.parametrize("seed", range(10))
 def test_a_rate_that_is_no_worse_is_always_accepted(gain: float, seed: int) -> None:
     annealer = Annealer(eager(temperature=1e-9), Counts(5, 3, 2), MOST, seed)
-    tried = annealer.propose()
+    tried = annealer.propose(made(1000.0))
     assert tried is not None
-    assert annealer.judge(tried, 1000.0, 1000.0 * (1 + gain), 1.0).accepted
+    assert annealer.judge(tried, made(1000.0), made(1000.0 * (1 + gain)), 1.0).accepted
     assert annealer.kept == tried
 
 
 def test_anything_is_better_than_a_rate_of_nought() -> None:
     annealer = Annealer(eager(), Counts(5, 3, 2), MOST, seed=0)
-    tried = annealer.propose()
+    tried = annealer.propose(made(1000.0))
     assert tried is not None
-    assert annealer.judge(tried, 0.0, 1.0, 1.0).accepted
+    assert annealer.judge(tried, made(0.0), made(1.0), 1.0).accepted
 
 
 @pytest.mark.parametrize(("loss", "chance"), [(0.02, math.exp(-1)), (0.01, math.exp(-0.5))])
@@ -98,9 +175,9 @@ def test_a_loss_is_accepted_as_often_as_the_temperature_says(loss: float, chance
     accepted = 0
     for seed in range(2000):
         annealer = Annealer(eager(temperature=0.02), Counts(5, 3, 2), MOST, seed)
-        tried = annealer.propose()
+        tried = annealer.propose(made(1000.0))
         assert tried is not None
-        accepted += annealer.judge(tried, 1000.0, 1000.0 * (1 - loss), 1.0).accepted
+        accepted += annealer.judge(tried, made(1000.0), made(1000.0 * (1 - loss)), 1.0).accepted
     assert abs(accepted / 2000 - chance) < 4 * math.sqrt(chance * (1 - chance) / 2000)
 
 
@@ -128,27 +205,30 @@ def test_the_temperature_falls_with_every_decision() -> None:
 def test_a_gain_within_the_margin_is_not_worth_a_change() -> None:
     annealer = Annealer(eager(margin=0.03, temperature=1e-6), SMALLEST, MOST, seed=0)
     for gain, accepted in ((0.0, False), (0.02, False), (0.031, True)):
-        tried = annealer.propose()
+        tried = annealer.propose(made(1000.0))
         assert tried is not None
-        assert annealer.judge(tried, 1000.0, 1000.0 * (1 + gain), 1.0).accepted == accepted
+        decision = annealer.judge(tried, made(1000.0), made(1000.0 * (1 + gain)), 1.0)
+        assert decision.accepted == accepted
 
 
 def test_a_setting_is_kept_only_when_it_has_won_as_often_as_asked() -> None:
     config = SchedulerConfig(wins=3, margin=0.03, temperature=1e-6)
     annealer = Annealer(config, SMALLEST, MOST, seed=0)
-    first = annealer.propose()
+    first = annealer.propose(made(1000.0))
     assert first is not None
     for gain, wins, accepted in ((0.1, 1, False), (0.1, 2, False), (0.0, 0, False)):
-        assert annealer.propose() == first
-        decision = annealer.judge(first, 1000.0, 1000.0 * (1 + gain), 1.0)
+        assert annealer.propose(made(1000.0)) == first
+        decision = annealer.judge(first, made(1000.0), made(1000.0 * (1 + gain)), 1.0)
         assert (decision.wins, decision.accepted) == (wins, accepted)
-    second = annealer.propose()
+    second = annealer.propose(made(1000.0))
     assert second not in (None, first)
     assert second is not None
-    decisions = [annealer.judge(second, 1000.0, 1100.0, 1.0) for _ in range(3)]
+    decisions = [annealer.judge(second, made(1000.0), made(1100.0), 1.0) for _ in range(3)]
     assert [decision.accepted for decision in decisions] == [False, False, True]
     assert annealer.kept == second
-    assert annealer.judge(annealer.propose() or START, 1000.0, 1100.0, 1.0).wins == 1
+    third = annealer.propose(made(1000.0))
+    assert third is not None
+    assert annealer.judge(third, made(1000.0), made(1100.0), 1.0).wins == 1
 
 
 @pytest.mark.parametrize("noise", [0.01, 0.02, 0.03])
@@ -158,8 +238,8 @@ def test_noise_alone_seldom_moves_it(noise: float) -> None:
     for seed in range(20):
         rng = random.Random(seed)
         annealer = Annealer(SchedulerConfig(), Counts(2, 1, 1), Counts(2, 4, 4), seed)
-        made = anneal(annealer, 50, lambda _, rng=rng: rng.gauss(1, noise))  # type: ignore[misc]
-        moves += sum(decision.accepted for decision, _ in made)
+        walked = anneal(annealer, 50, lambda _, rng=rng: rng.gauss(1, noise))  # type: ignore[misc]
+        moves += sum(decision.accepted for decision, _ in walked)
     assert moves / 1000 < 0.1
 
 
@@ -216,8 +296,8 @@ def test_a_noisy_landscape_is_climbed_to_near_its_best(
 def test_a_temperature_that_has_fallen_to_nought_rejects_every_loss() -> None:
     config = eager(temperature=1e-300, cooling=0.01)
     annealer = Annealer(config, Counts(5, 3, 2), MOST, seed=0)
-    made = anneal(annealer, 40, lambda c: 1000.0 if c == Counts(5, 3, 2) else 10.0)
-    assert not any(decision.accepted for decision, _ in made)
+    walked = anneal(annealer, 40, lambda c: 1000.0 if c == Counts(5, 3, 2) else 10.0)
+    assert not any(decision.accepted for decision, _ in walked)
 
 
 @pytest.mark.parametrize(
@@ -230,6 +310,8 @@ def test_a_temperature_that_has_fallen_to_nought_rejects_every_loss() -> None:
         ({"cooling": 0.0}, r"cooling in \(0, 1\]"),
         ({"cooling": 1.1}, r"cooling in \(0, 1\]"),
         ({"patience": 0.5}, "patience at least 1"),
+        ({"max_policy_lag": 0.0}, "max_policy_lag 0.0: must be above 0"),
+        ({"max_memory_mb": -1.0}, "max_memory_mb -1.0: must be above 0"),
     ],
 )
 def test_a_wrong_setting_is_refused_with_its_value(wrong: dict[str, Any], words: str) -> None:
@@ -257,20 +339,18 @@ class World:
         self.readings: list[float] = []  # when the counter was read
         self.applied: list[tuple[float, Counts]] = []
         self.decisions: list[Decision] = []
-        self._counts = start
+        self.counts = start
+        self.waits_until_s = -math.inf  # an agent has yet to make its first step
         self._rate = rate
         self._transient_s = transient_s
         self._journal = journal
-        self.annealer = Annealer(config, start, most, seed=0)
-        self.scheduler = Scheduler(
-            config, self.annealer, self._read, self._apply, journal, lambda: self.now_s
-        )
+        self.scheduler = Scheduler(config, start, most, 0, self, journal, lambda: self.now_s)
 
     def run(self, seconds: float, tick_s: float = 0.5) -> None:
         for _ in range(int(seconds / tick_s)):
             changed_s = self.applied[-1][0] if self.applied else -math.inf
             settled = self.now_s >= changed_s + self._transient_s
-            rate = self._rate(self._counts, self.now_s) if settled else 1e6
+            rate = self._rate(self.counts, self.now_s) if settled else 1e6
             self.samples += rate * tick_s
             self.now_s += tick_s
             decision = self.scheduler.tick()
@@ -278,14 +358,21 @@ class World:
                 self.decisions.append(decision)
 
     def journal(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self._journal.read_text().splitlines()]
+        """The lines of its decisions."""
+        return [json.loads(line) for line in self._journal.read_text().splitlines()[1:]]
 
-    def _read(self) -> float:
+    def snapshot(self) -> Snapshot:
         self.readings.append(self.now_s)
-        return self.samples
+        return Snapshot(self.now_s, {"trained_samples": self.samples})
 
-    def _apply(self, counts: Counts) -> None:
-        self._counts = counts
+    def plays(self) -> bool:
+        return self.now_s >= self.waits_until_s
+
+    def memory_mb(self) -> list[float]:
+        return [700.0] + [100.0] * self.counts.agents
+
+    def resize(self, counts: Counts) -> None:
+        self.counts = counts
         self.applied.append((self.now_s, counts))
 
 
@@ -304,8 +391,8 @@ def test_every_window_is_of_equal_length_and_begins_when_the_change_has_settled(
     for changed_s, _ in world.applied:
         assert not any(start < changed_s + 5.0 and changed_s < end for start, end in windows)
     for decision in world.decisions:
-        assert decision.rate_kept == pytest.approx(smooth(decision.kept))
-        assert decision.rate_tried == pytest.approx(smooth(decision.tried))
+        assert decision.figures_kept.rate == pytest.approx(smooth(decision.kept))
+        assert decision.figures_tried.rate == pytest.approx(smooth(decision.tried))
 
 
 def test_rates_are_right_when_ticks_come_late(tmp_path: Path) -> None:
@@ -313,8 +400,8 @@ def test_rates_are_right_when_ticks_come_late(tmp_path: Path) -> None:
     world.run(10 * PERIOD_S, tick_s=7.0)
     assert len(world.decisions) >= 5
     for decision in world.decisions:
-        assert decision.rate_kept == pytest.approx(smooth(decision.kept))
-        assert decision.rate_tried == pytest.approx(smooth(decision.tried))
+        assert decision.figures_kept.rate == pytest.approx(smooth(decision.kept))
+        assert decision.figures_tried.rate == pytest.approx(smooth(decision.tried))
 
 
 def test_a_rejected_setting_is_undone_at_once_and_an_accepted_one_left(tmp_path: Path) -> None:
@@ -346,9 +433,9 @@ def test_the_kept_setting_is_measured_anew_right_before_each_proposal(tmp_path: 
     for decision in world.decisions:
         middle_s = began_s + 5.0 + 7.5
         expected = drifting(decision.kept, middle_s)
-        assert decision.rate_kept == pytest.approx(expected, rel=0.001)
+        assert decision.figures_kept.rate == pytest.approx(expected, rel=0.001)
         began_s = 1000.0 + decision.seconds
-    rates = [decision.rate_kept for decision in world.decisions]
+    rates = [decision.figures_kept.rate for decision in world.decisions]
     assert len(set(rates)) == len(rates)
 
 
@@ -356,12 +443,30 @@ def test_the_journal_holds_every_decision(tmp_path: Path) -> None:
     world = World(tmp_path / "journal", CONFIG, lambda c, _: smooth(c))
     world.run(10 * PERIOD_S + 10)
     assert len(world.decisions) == 10
-    read = [
-        Decision(**{**line, "kept": Counts(**line["kept"]), "tried": Counts(**line["tried"])})
-        for line in world.journal()
-    ]
-    assert read == world.decisions
-    assert [decision.seconds for decision in read] == [PERIOD_S * (i + 1) for i in range(10)]
+    assert world.journal() == [json.loads(json.dumps(each.plain())) for each in world.decisions]
+    assert [line["seconds"] for line in world.journal()] == [PERIOD_S * (i + 1) for i in range(10)]
+
+
+@pytest.mark.parametrize("name", ["anneal", "random"])
+def test_a_journal_s_figures_give_its_decisions_again(tmp_path: Path, name: Any) -> None:
+    rng = random.Random(0)
+    config = dataclasses.replace(CONFIG, scheduler=name, max_policy_lag=40.0)
+    world = World(tmp_path / "journal", config, lambda c, _: smooth(c) * rng.gauss(1, 0.02))
+    world.run(50 * PERIOD_S)
+    assert len(world.decisions) > 40
+    assert replay(tmp_path / "journal") == world.decisions
+
+
+def test_a_window_is_begun_anew_where_an_agent_had_to_be_replaced(tmp_path: Path) -> None:
+    world = World(tmp_path / "journal", CONFIG, lambda c, _: smooth(c))
+    world.run(10.0)  # in the first window
+    world.waits_until_s = world.now_s + 4.0
+    world.run(25.0)
+    assert len(world.readings) == 3
+    began_s, again_s, end_s = world.readings
+    assert began_s < world.waits_until_s
+    assert again_s == pytest.approx(world.waits_until_s + CONFIG.settle_s, abs=1.0)
+    assert end_s == again_s + CONFIG.window_s
 
 
 def test_what_was_kept_after_a_decision_is_what_the_next_one_compares_with(tmp_path: Path) -> None:
@@ -392,13 +497,13 @@ def test_without_a_neighbour_nothing_is_applied_and_nothing_decided(tmp_path: Pa
     world.run(5 * PERIOD_S)
     assert world.applied == []
     assert world.decisions == []
-    assert not (tmp_path / "journal").exists()
+    assert world.journal() == []
 
 
 def test_nothing_trained_at_all_is_no_error(tmp_path: Path) -> None:
     world = World(tmp_path / "journal", CONFIG, lambda c, _: 0.0)
     world.run(5 * PERIOD_S)
-    assert [decision.rate_tried for decision in world.decisions] == [0.0] * len(world.decisions)
+    assert {decision.figures_tried.rate for decision in world.decisions} == {0.0}
     assert len(world.journal()) == len(world.decisions) >= 4
 
 
@@ -412,5 +517,4 @@ def test_the_clockwork_climbs_a_landscape(tmp_path: Path) -> None:
         transient_s=5.0,
     )
     world.run(120 * PERIOD_S)
-    assert smooth(world.annealer.kept) >= 950
-    assert world.applied[-1][1] == world.annealer.kept or not world.decisions[-1].accepted
+    assert smooth(world.counts) >= 950
