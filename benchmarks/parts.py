@@ -37,7 +37,7 @@ def environment_only(config: EnvironmentConfig, agents: int, envs: int, seconds:
         for _ in range(agents):
             receiver, sender = context.Pipe(duplex=False)
             given = (config, envs, seconds, barrier, sender)
-            processes.enter_context(_running(context.Process(target=play_alone, args=given)))
+            processes.enter_context(running(context.Process(target=play_alone, args=given)))
             sender.close()  # the process has its own: should it fail, the pipe says so
             receivers.append(receiver)
         rates = []
@@ -52,7 +52,8 @@ def environment_only(config: EnvironmentConfig, agents: int, envs: int, seconds:
 
 
 @contextlib.contextmanager
-def _running(process: multiprocessing.process.BaseProcess) -> Iterator[None]:
+def running(process: multiprocessing.process.BaseProcess) -> Iterator[None]:
+    """While a process runs; it is killed at the end."""
     process.daemon = True
     process.start()
     try:
@@ -83,9 +84,7 @@ def wire_only(found: Spaces, agents: int, envs: int, seconds: float) -> float:
                     lanes = np.arange(index * envs, (index + 1) * envs, dtype=np.int32)
                     frontend.expect(identity, lanes[None])
                     given = (frontend.endpoint, identity, token, found, envs)
-                    processes.enter_context(
-                        _running(context.Process(target=send_steps, args=given))
-                    )
+                    processes.enter_context(running(context.Process(target=send_steps, args=given)))
                 _wait(lambda: all(frontend.has_played(f"sender-{i}") for i in range(agents)))
                 start = metrics.snapshot()
                 time.sleep(seconds)

@@ -1,5 +1,6 @@
 """What every benchmark shares: repeats, medians, tables, and a JSON file with the machine."""
 
+import csv
 import json
 import os
 import statistics
@@ -13,6 +14,8 @@ from rich.table import Table
 
 from ga3c.config import TrainConfig
 from ga3c.runs import machine
+
+PUBLISHED = Path(__file__).parent / "published"
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,18 @@ class Spread(NamedTuple):
 def spread(values: Sequence[float]) -> Spread:
     """The median and the range."""
     return Spread(statistics.median(values), min(values), max(values))
+
+
+def published_pps() -> dict[str, dict[str, float]]:
+    """A3C's and GA3C's predictions a second by network: GA3C's Table 2, 16 cores and a Titan X."""
+    with open(PUBLISHED / "ga3c_pps.csv") as file:
+        rows = [row for row in csv.DictReader(file) if row["system"] == "I"]
+    return {
+        row["network"].replace("large, stride ", "large-"): {
+            name: float(row[name]) for name in ("a3c_pps", "ga3c_pps")
+        }
+        for row in rows
+    }
 
 
 def show(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -4,7 +4,6 @@ Each point is a run of `ga3c benchmark throughput` in a process of its own, kept
 as soon as it is measured: a sweep that is cut short goes on where it was when it is run again.
 """
 
-import csv
 import json
 import os
 import subprocess
@@ -21,12 +20,10 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 
-from benchmarks.reporting import plain, show
+from benchmarks.reporting import plain, published_pps, show
 from ga3c.config import CORES
 from ga3c.runs import machine
 
-PUBLISHED = Path(__file__).parent / "published" / "ga3c_pps.csv"
-PUBLISHED_NAMES = {"small": "small", **{f"large-{s}": f"large, stride {s}" for s in (4, 3, 2, 1)}}
 POINT_TIMEOUT_S = 600.0
 Sizes = tuple[int, ...]
 
@@ -49,7 +46,7 @@ class Config:
     """Predictor threads (N_P)."""
     trainer_counts: Sizes = (1, 2, 4)
     """Trainer threads (N_T)."""
-    networks: tuple[str, ...] = tuple(PUBLISHED_NAMES)
+    networks: tuple[str, ...] = tuple(published_pps())
     """Networks, at the default counts."""
     minimum_batches: Sizes = (0, 20, 40, 80, 160)
     """Samples that a trainer waits for, at the default counts, with batches of up to 160."""
@@ -62,9 +59,9 @@ class Config:
         for name in ("agent_counts", "predictor_counts", "trainer_counts"):
             if min(getattr(self, name), default=1) < 1:
                 raise ValueError(f"{name} {getattr(self, name)}: must be numbers of at least 1")
-        unknown = set(self.networks) - set(PUBLISHED_NAMES)
+        unknown = set(self.networks) - set(published_pps())
         if unknown:
-            known = ", ".join(PUBLISHED_NAMES)
+            known = ", ".join(published_pps())
             raise ValueError(f"networks {', '.join(sorted(unknown))}: must be among {known}")
         if not all(0 <= batch <= 160 for batch in self.minimum_batches):
             raise ValueError(f"minimum_batches {self.minimum_batches}: must be in [0, 160]")
@@ -161,7 +158,7 @@ def _measure(point: Point, config: Config) -> dict[str, Any]:
 
 
 def _print(measured: list[tuple[Point, dict[str, Any]]]) -> None:
-    published = _published()
+    published = published_pps()
     for part in ("counts", "networks", "minimum batches"):
         rows = [
             (
@@ -171,7 +168,7 @@ def _print(measured: list[tuple[Point, dict[str, Any]]]) -> None:
                 f"{figures['share_of_limit']:.0%}",
                 f"{figures['agents_waiting_share']:.0%}",
                 f"{figures['policy_lag_mean']:.1f}",
-                f"{published[_value(point)]:,.0f}" if part == "networks" else "",
+                f"{published[_value(point)]['ga3c_pps']:,.0f}" if part == "networks" else "",
             )
             for point, figures in measured
             if point.part == part
@@ -184,15 +181,6 @@ def _print(measured: list[tuple[Point, dict[str, Any]]]) -> None:
 def _value(point: Point) -> str:
     """Of the setting that a part is about."""
     return next(iter(point.options.values()))
-
-
-def _published() -> dict[str, float]:
-    """GA3C's predictions a second on its system I (Titan X, 16 cores), by our names."""
-    with open(PUBLISHED) as file:
-        rows = {
-            r["network"]: float(r["ga3c_pps"]) for r in csv.DictReader(file) if r["system"] == "I"
-        }
-    return {ours: rows[theirs] for ours, theirs in PUBLISHED_NAMES.items()}
 
 
 def _draw(measured: list[tuple[Point, dict[str, Any]]], output: Path) -> None:
@@ -214,7 +202,7 @@ def _draw(measured: list[tuple[Point, dict[str, Any]]], output: Path) -> None:
     ours = [figures["pps"] for point, figures in measured if point.part == "networks"]
     places = range(len(names))
     networks.bar([place - 0.2 for place in places], ours, 0.4, label="here")
-    theirs = [_published()[name] for name in names]
+    theirs = [published_pps()[name]["ga3c_pps"] for name in names]
     networks.bar(
         [place + 0.2 for place in places], theirs, 0.4, label="published: Titan X, 16 cores"
     )

@@ -11,12 +11,13 @@ from typing import Any, NoReturn
 
 USAGE = """usage: ga3c train [--game GAME] [--preset default|paper] [options]
        ga3c doctor [--game GAME] [options]
-       ga3c benchmark limits|throughput|sweep [--game GAME] [options]
+       ga3c benchmark limits|throughput|sweep|a3c [--game GAME] [options]
 
 train       train an agent by GA3C
 doctor      say what limits a run on this machine and which setting to change, and try it
 benchmark   measure this machine: `limits`, its parts alone; `throughput`, the whole service;
-            `sweep`, the whole service over counts, networks and minimum training batches
+            `sweep`, the whole service over counts, networks and minimum training batches;
+            `a3c`, the service against A3C on cores alone
 
 `--help` after any of them shows every setting, its unit and its default.
 """

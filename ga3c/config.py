@@ -2,7 +2,7 @@
 
 import math
 import os
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
@@ -39,7 +39,7 @@ class ServiceConfig:
     """Most predictor threads that the scheduler may try."""
     max_trainers: int = 4
     """Most trainer threads that the scheduler may try."""
-    envs_per_agent: int = 32
+    envs_per_agent: int = 64
     """Environments that an agent process steps."""
     groups: int = 2
     """Groups of an agent's environments: one steps while the others wait for their actions."""
@@ -327,6 +327,12 @@ PRESETS: dict[str, TrainConfig] = {
 
 
 C = TypeVar("C")
+T = TypeVar("T", bound=TrainConfig)
+
+
+def network_of(config: T, name: Any) -> T:
+    """`config` with another network. Raises ValueError if there is none of that name."""
+    return replace(config, network=replace(config.network, network=name))
 
 
 def parse(arguments: list[str], kind: type[C], command: str) -> C:

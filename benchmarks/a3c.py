@@ -1,0 +1,136 @@
+"""`ga3c benchmark a3c`: GA3C's Table 2 on this machine, the service against A3C on cores alone.
+
+Of A3C each agent process has its own replica, predicts one observation at a time, and updates
+parameters that all share every t_max steps (benchmarks/replica.py). Both are measured in turn, for
+one network after another.
+"""
+
+import contextlib
+import multiprocessing
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from agents.environments import Spaces
+from benchmarks.parts import prepare, running
+from benchmarks.replica import START_TIMEOUT_S, Shared, first_parameters, play
+from benchmarks.reporting import BenchmarkConfig, Spread, keep, published_pps, show, spread
+from benchmarks.serving import measure_service
+from ga3c.config import CORES, TrainConfig, network_of
+
+DEFAULT_WINDOW_S = 10.0
+WARM_UP_S = 5.0
+
+
+@dataclass(frozen=True)
+class Config(TrainConfig):
+    """Measure A3C and the service for `repeats` windows of --seconds each (10 if not given)."""
+
+    benchmark: BenchmarkConfig = field(default_factory=BenchmarkConfig)
+    networks: tuple[str, ...] = tuple(published_pps())
+    """Networks to compare with."""
+    a3c_agents: int = CORES
+    """Agent processes of A3C: the published one had one for each core."""
+    a3c_t_max: int = 5
+    """Steps between A3C's updates."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("a3c_agents", "a3c_t_max"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} {getattr(self, name)}: must be at least 1")
+        for network in self.networks:
+            network_of(self, network)  # raises for an unknown one
+
+
+class Baseline:
+    """A3C's agent processes, and the steps that they make."""
+
+    def __init__(self, config: TrainConfig, found: Spaces, agents: int) -> None:
+        first = first_parameters(config, found)
+        self._config, self._agents = config, agents
+        self.shared = Shared(
+            multiprocessing.RawArray("f", first.tolist()),
+            multiprocessing.RawArray("f", len(first)),
+            multiprocessing.RawArray("q", agents),
+            multiprocessing.RawArray("d", [float("nan")] * agents),
+        )
+
+    @contextlib.contextmanager
+    def playing(self) -> Iterator[None]:
+        """While every agent plays. Raises RuntimeError if one does not begin."""
+        context = multiprocessing.get_context("spawn")
+        barrier = context.Barrier(self._agents + 1)
+        with contextlib.ExitStack() as processes:
+            for index in range(self._agents):
+                given = (self._config, index, self.shared, barrier)
+                processes.enter_context(running(context.Process(target=play, args=given)))
+            try:
+                barrier.wait(START_TIMEOUT_S)
+            except Exception as error:
+                raise RuntimeError("an agent of A3C did not begin") from error
+            yield
+
+    def steps(self) -> int:
+        """Made so far by all agents."""
+        return int(np.frombuffer(self.shared.steps, np.int64).sum())
+
+    def rates(self, warm_up_s: float, windows: int, window_s: float) -> list[float]:
+        """Steps a second in each of `windows`, while they play."""
+        time.sleep(warm_up_s)
+        made = []
+        for _ in range(windows):
+            before, started_s = self.steps(), time.monotonic()
+            time.sleep(window_s)
+            made.append((self.steps() - before) / (time.monotonic() - started_s))
+        if not min(made):
+            raise RuntimeError("an agent of A3C has failed: what it said is above")
+        return made
+
+
+def run(config: Config) -> None:
+    """Measure, print, keep. Raises RuntimeError for a failure."""
+    found, _ = prepare(config)
+    repeats, seconds = config.benchmark.repeats, config.run.seconds or DEFAULT_WINDOW_S
+    rows = []
+    for name in config.networks:
+        service = network_of(config, name)
+        alone = replace(service, a3c=replace(config.a3c, t_max=config.a3c_t_max))
+        baseline = Baseline(_plain(alone), found, config.a3c_agents)
+        with baseline.playing():
+            a3c = spread(baseline.rates(WARM_UP_S, repeats, seconds))
+        measured = measure_service(service, found, WARM_UP_S, repeats, seconds)
+        ga3c = spread([each.window.rate("steps") for each in measured])
+        rows.append(
+            {"network": name, "a3c": a3c, "ga3c": ga3c, "speedup": ga3c.median / a3c.median}
+        )
+        print(f"{name}: A3C {a3c}, the service {ga3c} steps/s", flush=True)
+    _print(rows)
+    keep({"networks": rows}, config, config.benchmark)
+
+
+def _plain(config: TrainConfig) -> TrainConfig:
+    """Without the benchmark's own settings, which an agent's process need not know."""
+    return TrainConfig(**{name: getattr(config, name) for name in TrainConfig.__dataclass_fields__})
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
+    published = published_pps()
+    table = []
+    for row in rows:
+        theirs = published[row["network"]]
+        a3c, ga3c = row["a3c"], row["ga3c"]
+        assert isinstance(a3c, Spread) and isinstance(ga3c, Spread)
+        table.append(
+            (
+                row["network"],
+                *(str(a3c), str(ga3c), f"{row['speedup']:.1f}"),
+                *(f"{theirs['a3c_pps']:,.0f}", f"{theirs['ga3c_pps']:,.0f}"),
+                f"{theirs['ga3c_pps'] / theirs['a3c_pps']:.1f}",
+            )
+        )
+    here, there = ("A3C", "this service", "times"), ("A3C published", "GA3C published", "times")
+    show("predictions/s; published: 16 cores, Titan X", ("network", *here, *there), table)
