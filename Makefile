@@ -2,7 +2,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install train test check clean
+.PHONY: help install train test benchmark check clean
 
 GAME ?= Pong
 ARGS ?=
@@ -27,7 +27,7 @@ STAMP := .venv/.installed-$(DEVICE)-$(PINS_SUM)
 
 help:  ## say what there is
 	@echo "usage: make TARGET [DEVICE=cpu|gpu]   (DEVICE here: $(DEVICE))"
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-9s%s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-11s%s\n", $$1, $$2}' Makefile
 
 install: $(STAMP)  ## make .venv with the pinned versions, again only when they change
 	@echo ".venv is ready ($(DEVICE))"
@@ -37,6 +37,18 @@ train: $(STAMP)  ## learn a game: make train GAME=Pong ARGS="..." (see .venv/bin
 
 test: $(STAMP)  ## run the whole test suite: make test ARGS="-k queues"
 	@exec $(BIN)/python -m pytest $(ARGS)
+
+QUICK := benchmarks/results/quick
+BENCHMARK := $(BIN)/ga3c benchmark
+benchmark: $(STAMP)  ## measure this machine in under 10 minutes, and write the README's table
+	@mkdir -p $(QUICK)
+	@rm -rf $(QUICK)/sweep $(QUICK)/ablation
+	$(BENCHMARK) throughput --repeats 2 --seconds 8 --out $(QUICK)/throughput.json
+	$(BENCHMARK) a3c --networks small large-4 --repeats 2 --seconds 4 --out $(QUICK)/a3c.json
+	$(BENCHMARK) ablation --quick --out-dir $(QUICK)/ablation
+	$(BENCHMARK) lanes --repeats 2 --seconds 5 --out $(QUICK)/lanes.json
+	$(BENCHMARK) sweep --quick --out-dir $(QUICK)/sweep
+	$(BIN)/python -m benchmarks.readme $(QUICK)
 
 check: $(STAMP)  ## lint, format and types
 	$(BIN)/ruff check .

@@ -4,8 +4,8 @@ Actions in, `Step` out. What the back ends do differently (names, spaces, lives,
 step) ends here: every other module sees newest frames and outcomes only.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import gymnasium
 import numpy as np
@@ -15,6 +15,8 @@ from gymnasium.vector import AutoresetMode
 
 from agents.games import Game, check
 from agents.messages import OUTCOME, Step
+
+SMALLEST_FLOAT_PICTURE = 20  # high and wide: what is smaller is a table of numbers
 
 
 class UnfitSpaces(ValueError):
@@ -50,8 +52,10 @@ class EnvironmentConfig:
     """Emulator frames after which a game is cut short (108,000 are 30 minutes)."""
     frame_size: int = 84
     """Height and width of a grey frame, in pixels."""
+    pixels: Literal["uint8", "float32"] = "uint8"
+    """How a frame crosses and is kept: bytes, or floats in [0, 1], four times as large."""
     stack: int | None = None
-    """Newest observations that the model sees at once; None: 4 for [h, w] uint8, else 1."""
+    """Newest observations that the model sees at once; None: 4 for [h, w] pictures, else 1."""
 
     def __post_init__(self) -> None:
         sticky, repeat, stack = self.sticky_actions, self.action_repeat, self.stack
@@ -76,12 +80,16 @@ class Spaces:
 
     @property
     def is_picture(self) -> bool:
-        """Whether an observation is [h, w] or [h, w, c] of bytes."""
-        return self.dtype == "uint8" and len(self.shape) in (2, 3)
+        """Whether an observation is [h, w] or [h, w, c]: of bytes, or of so many floats."""
+        if len(self.shape) not in (2, 3):
+            return False
+        return self.dtype == "uint8" or min(self.shape[:2]) >= SMALLEST_FLOAT_PICTURE
 
 
 def _make_vector(config: EnvironmentConfig, game: Game, num_envs: int, num_threads: int) -> Any:
     """Either back end: both answer alike, and spend one step on a reset after an end."""
+    if not game.is_atari and gymnasium.spec(game.name).entry_point is None:
+        return gymnasium.make_vec(game.name, num_envs)  # it comes as a vector of its own only
     if not game.is_atari:
         options = {"autoreset_mode": AutoresetMode.NEXT_STEP}
         return gymnasium.make_vec(
@@ -125,8 +133,9 @@ def _fit(config: EnvironmentConfig, game: Game, observation: Space, action: Spac
         raise UnfitSpaces(f"{config.game}: observations {kind} {rule}")
     shape = observation.shape[1:] if game.is_atari else observation.shape
     dtype = "uint8" if observation.dtype == np.uint8 else "float32"
-    stack = config.stack or (4 if dtype == "uint8" and len(shape) == 2 else 1)
-    return Spaces(shape, dtype, int(action.n), stack)
+    found = Spaces(shape, config.pixels if game.is_atari else dtype, int(action.n), 1)
+    stack = config.stack or (4 if found.is_picture and len(shape) == 2 else 1)
+    return replace(found, stack=stack)
 
 
 def spaces(config: EnvironmentConfig) -> Spaces:
@@ -215,7 +224,10 @@ class Environments:
 
     def _newest(self, frames: np.ndarray) -> np.ndarray:
         if self._game.is_atari:
-            return frames[:, 0]  # the vector's stack of one
+            frames = frames[:, 0]  # the vector's stack of one
+            if self.spaces.dtype == "float32":
+                return frames * np.float32(1 / 255)
+            return frames
         return frames.astype(self.spaces.dtype, copy=False)
 
     def close(self) -> None:

@@ -73,8 +73,10 @@ def play(socket: zmq.Socket, task: Task) -> None:
     seeds = np.random.SeedSequence(task.seed).generate_state(task.groups)
     sequences = [0] * task.groups
     for group, (environments, seed) in enumerate(zip(groups, seeds, strict=True)):
+        began = time.monotonic()
         step = environments.reset(int(seed))
-        header = Header(Kind.STEP, group, task.envs_per_group)
+        stepped_s = time.monotonic() - began
+        header = Header(Kind.STEP, group, task.envs_per_group, stepped_s=stepped_s)
         socket.send_multipart(messages.encode_step(header, step))
     while True:
         wait_started = time.monotonic()

@@ -5,6 +5,8 @@ t_max steps one observation at a time, and applies its gradient to them without 
 with mean squares that are shared as well (shared RMSProp).
 """
 
+import ga3c.backend as backend  # noqa: I001  first: it keeps the framework's greetings to itself
+
 import signal
 from collections import deque
 from dataclasses import dataclass
@@ -15,7 +17,6 @@ import keras
 import numpy as np
 
 from agents.environments import Environments, Spaces
-from ga3c import backend
 from ga3c.algorithms.a3c import A3C, Segments
 from ga3c.config import TrainConfig
 from ga3c.experience import RingShape

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from ga3c.config import TrainConfig
+from ga3c.config import TrainConfig, check_file
 from ga3c.runs import machine
 
 PUBLISHED = Path(__file__).parent / "published"
@@ -34,11 +33,7 @@ class BenchmarkConfig:
             raise ValueError(f"repeats {self.repeats}: must be at least 1, or nothing is measured")
         if self.part_seconds <= 0:
             raise ValueError(f"part_seconds {self.part_seconds}: must be above 0")
-        if self.out is not None:
-            file = self.out.absolute()
-            place = file if file.exists() else file.parent
-            if file.is_dir() or not os.access(place, os.W_OK):
-                raise ValueError(f"out {self.out}: must be a file in a directory to write to")
+        check_file("out", self.out)
 
 
 class Spread(NamedTuple):

@@ -12,6 +12,7 @@ from benchmarks.parts import ModelAlone, environment_only, limit
 from benchmarks.reporting import spread
 from ga3c.config import TrainConfig
 from ga3c.metrics import Snapshot, Window
+from ga3c.model import Model
 from ga3c.service import Service
 
 TICK_S = 0.1
@@ -41,13 +42,19 @@ def measure_parts(config: TrainConfig, model: ModelAlone, seconds: float) -> dic
 
 
 def measure_service(
-    config: TrainConfig, found: Spaces, warm_up_s: float, windows: int, window_s: float
+    config: TrainConfig,
+    found: Spaces,
+    warm_up_s: float,
+    windows: int,
+    window_s: float,
+    model: Model | None = None,
 ) -> list[Measured]:
     """`windows` of one run, one after another, whose counts stay as configured.
 
     Raises RunFailed if the service does.
     """
-    service = Service(replace(config, scheduler=replace(config.scheduler, scheduler="off")), found)
+    config = replace(config, scheduler=replace(config.scheduler, scheduler="off"))
+    service = Service(config, found, model)
     try:
         service.start()
         while not service.plays():

@@ -1,18 +1,12 @@
 """`ga3c benchmark sweep`: GA3C's Figures 3, 4 and 7 and its Table 2, on this machine.
 
-Each point is a run of `ga3c benchmark throughput` in a process of its own, kept in `points.jsonl`
-as soon as it is measured: a sweep that is cut short goes on where it was when it is run again.
+Resumable, as benchmarks/points.py says.
 """
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import matplotlib
 
@@ -20,11 +14,10 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 
-from benchmarks.reporting import plain, published_pps, show
+from benchmarks.points import QUICK_S, Figures, Point, conclude, measure
+from benchmarks.reporting import published_pps, show
 from ga3c.config import CORES
-from ga3c.runs import machine
 
-POINT_TIMEOUT_S = 600.0
 Sizes = tuple[int, ...]
 
 
@@ -67,61 +60,13 @@ class Config:
             raise ValueError(f"minimum_batches {self.minimum_batches}: must be in [0, 160]")
 
 
-class Point(NamedTuple):
-    """Settings to measure: `part` is counts, networks or minimum batches."""
-
-    part: str
-    options: dict[str, str]
-
-    @property
-    def arguments(self) -> list[str]:
-        """As options of the command line."""
-        return [word for name, value in self.options.items() for word in (f"--{name}", value)]
-
-
 def run(config: Config) -> None:
     """Measure what is missing, then print, draw and keep all. Raises RuntimeError for a failure."""
-    config.out_dir.mkdir(parents=True, exist_ok=True)
-    kept = config.out_dir / "points.jsonl"
-    known = {line["key"]: line for line in map(json.loads, _lines(kept))}
-    points = list(_points(config))
-    keys = [json.dumps([point, config.game, _seconds(config)]) for point in points]
-    missing = sum(key not in known for key in keys)
-    print(f"{len(points)} points, {missing} to be measured; kept in {kept}", flush=True)
-    for number, (key, point) in enumerate(zip(keys, points), 1):
-        if key in known:
-            continue
-        figures = _measure(point, config)
-        known[key] = {"key": key, "figures": figures}
-        with open(kept, "a") as file:
-            file.write(json.dumps(known[key]) + "\n")
-        print(f"{number} of {len(points)}: {' '.join(point.arguments)}: {figures['pps']:,.0f} PPS")
-        sys.stdout.flush()
-    measured = [(point, known[key]["figures"]) for key, point in zip(keys, points)]
+    seconds = min(config.seconds, QUICK_S) if config.quick else config.seconds
+    measured = measure(list(_points(config)), config.game, seconds, config.out_dir)
     _print(measured)
     _draw(measured, config.out_dir / "sweep.png")
-    result = {
-        "points": [{**point._asdict(), "figures": figures} for point, figures in measured],
-        "machine": machine(),
-        "settings": plain(asdict(config)),
-    }
-    (config.out_dir / "sweep.json").write_text(json.dumps(result, indent=2) + "\n")
-    print(f"kept sweep.json and sweep.png in {config.out_dir}")
-    if config.json:
-        print(json.dumps(result), flush=True)
-
-
-def _lines(file: Path) -> list[str]:
-    """The lines of a file; a last one that was cut short is cut off."""
-    text = file.read_text() if file.exists() else ""
-    whole = text[: text.rfind("\n") + 1]
-    if whole != text:
-        os.truncate(file, len(whole.encode()))
-    return whole.splitlines()
-
-
-def _seconds(config: Config) -> float:
-    return min(config.seconds, 5.0) if config.quick else config.seconds
+    conclude("sweep", measured, config)
 
 
 def _points(config: Config) -> Iterator[Point]:
@@ -140,35 +85,18 @@ def _points(config: Config) -> Iterator[Point]:
         yield Point("minimum batches", {"training-batch-min": str(batch), **queue})
 
 
-def _measure(point: Point, config: Config) -> dict[str, Any]:
-    """The figures of one point. Raises RuntimeError with what its process said."""
-    seconds = _seconds(config)
-    command = [sys.executable, "-m", "ga3c", "benchmark", "throughput", "--game", config.game]
-    limits = ["--seconds", str(seconds), "--repeats", "1", "--warm-up-seconds", str(seconds / 2)]
-    done = subprocess.run(
-        [*command, *limits, "--part-seconds", "0.5", "--json", *point.arguments],
-        capture_output=True,
-        text=True,
-        timeout=POINT_TIMEOUT_S + 2 * seconds,
-    )
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(point.arguments)}: {done.stderr.strip()}")
-    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return {name: value for name, value in figures.items() if name not in ("machine", "settings")}
-
-
-def _print(measured: list[tuple[Point, dict[str, Any]]]) -> None:
+def _print(measured: list[tuple[Point, Figures]]) -> None:
     published = published_pps()
     for part in ("counts", "networks", "minimum batches"):
         rows = [
             (
-                " ".join(point.options.values() if part == "counts" else [_value(point)]),
+                " ".join(point.options.values() if part == "counts" else [point.value]),
                 f"{figures['pps']:,.0f}",
                 f"{figures['tps']:,.1f}",
                 f"{figures['share_of_limit']:.0%}",
                 f"{figures['agents_waiting_share']:.0%}",
                 f"{figures['policy_lag_mean']:.1f}",
-                f"{published[_value(point)]['ga3c_pps']:,.0f}" if part == "networks" else "",
+                f"{published[point.value]['ga3c_pps']:,.0f}" if part == "networks" else "",
             )
             for point, figures in measured
             if point.part == part
@@ -178,12 +106,7 @@ def _print(measured: list[tuple[Point, dict[str, Any]]]) -> None:
         show(part, (first, *names), rows)
 
 
-def _value(point: Point) -> str:
-    """Of the setting that a part is about."""
-    return next(iter(point.options.values()))
-
-
-def _draw(measured: list[tuple[Point, dict[str, Any]]], output: Path) -> None:
+def _draw(measured: list[tuple[Point, Figures]], output: Path) -> None:
     figure, (counts, networks, batches) = pyplot.subplots(
         1, 3, figsize=(14, 4), constrained_layout=True
     )
@@ -198,7 +121,7 @@ def _draw(measured: list[tuple[Point, dict[str, Any]]], output: Path) -> None:
     counts.set_xlabel("agent processes $N_A$")
     counts.set_title("counts (GA3C, Figures 3 and 4)")
     counts.legend(frameon=False, fontsize="small")
-    names = [_value(point) for point, _ in measured if point.part == "networks"]
+    names = [point.value for point, _ in measured if point.part == "networks"]
     ours = [figures["pps"] for point, figures in measured if point.part == "networks"]
     places = range(len(names))
     networks.bar([place - 0.2 for place in places], ours, 0.4, label="here")
@@ -209,7 +132,7 @@ def _draw(measured: list[tuple[Point, dict[str, Any]]], output: Path) -> None:
     networks.set_xticks(places, names)
     networks.set_title("networks (GA3C, Table 2)")
     networks.legend(frameon=False, fontsize="small")
-    chosen = [(int(_value(p)), f) for p, f in measured if p.part == "minimum batches"]
+    chosen = [(int(p.value), f) for p, f in measured if p.part == "minimum batches"]
     batches.plot([batch for batch, _ in chosen], [f["pps"] for _, f in chosen], "o-")
     batches.set_xlabel("minimum training batch, samples")
     batches.set_title("minimum training batch (GA3C, Figure 7)")

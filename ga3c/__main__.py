@@ -11,13 +11,18 @@ from typing import Any, NoReturn
 
 USAGE = """usage: ga3c train [--game GAME] [--preset default|paper] [options]
        ga3c doctor [--game GAME] [options]
-       ga3c benchmark limits|throughput|sweep|a3c [--game GAME] [options]
+       ga3c benchmark NAME [--game GAME] [options]
 
 train       train an agent by GA3C
 doctor      say what limits a run on this machine and which setting to change, and try it
-benchmark   measure this machine: `limits`, its parts alone; `throughput`, the whole service;
-            `sweep`, the whole service over counts, networks and minimum training batches;
-            `a3c`, the service against A3C on cores alone
+benchmark   measure this machine. NAME is
+            limits      its parts alone: environments, wire, predictions, training
+            throughput  the whole service, and where every core-second goes
+            sweep       the whole service over counts, networks and minimum training batches
+            ablation    the whole service with one of its ideas after another
+            a3c         the whole service against A3C on cores alone
+            tuning      the counts tuned from 1/1/1, by our annealing and by the paper's walk
+            lanes       the machinery with thousands of environments, without emulator and model
 
 `--help` after any of them shows every setting, its unit and its default.
 """

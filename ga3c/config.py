@@ -2,7 +2,8 @@
 
 import math
 import os
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
@@ -20,6 +21,16 @@ def _not_negative(config: object, *names: str) -> None:
     for name in names:
         if getattr(config, name) < 0:
             raise ValueError(f"{name} {getattr(config, name)}: must be at least 0")
+
+
+def check_file(name: str, path: Path | None) -> None:
+    """Raises ValueError if a file that is wanted could not be written."""
+    if path is None:
+        return
+    file = path.absolute()
+    place = file if file.exists() else file.parent
+    if file.is_dir() or not os.access(place, os.W_OK):
+        raise ValueError(f"{name} {path}: must be a file in a directory to write to")
 
 
 @dataclass(frozen=True)
@@ -236,6 +247,8 @@ class RunConfig:
     """Print the run's figures as one JSON object in the last line."""
     progress_every_s: float = 5.0
     """Seconds between progress lines."""
+    trace: Path | None = None
+    """File for a trace of the newest events, for ui.perfetto.dev: who does what, and when."""
     runs_dir: Path = Path("runs")
     """Where run directories are made."""
     name: str | None = None
@@ -248,6 +261,7 @@ class RunConfig:
                 raise ValueError(f"{name} {limit}: must be above 0, or the run would end at once")
         if self.progress_every_s <= 0:
             raise ValueError(f"progress_every_s {self.progress_every_s}: must be above 0")
+        check_file("trace", self.trace)
         if not 0 <= self.seed < 2**31:
             raise ValueError(f"seed {self.seed}: must be in [0, 2**31), as random draws take it")
 
@@ -327,12 +341,6 @@ PRESETS: dict[str, TrainConfig] = {
 
 
 C = TypeVar("C")
-T = TypeVar("T", bound=TrainConfig)
-
-
-def network_of(config: T, name: Any) -> T:
-    """`config` with another network. Raises ValueError if there is none of that name."""
-    return replace(config, network=replace(config.network, network=name))
 
 
 def parse(arguments: list[str], kind: type[C], command: str) -> C:
@@ -352,7 +360,7 @@ def parse(arguments: list[str], kind: type[C], command: str) -> C:
 
 def _preset_of(arguments: list[str]) -> str:
     """The value of --preset, which decides all other defaults; unknown ones are left to tyro."""
-    for here, following in zip(arguments, [*arguments[1:], ""], strict=True):
+    for here, following in zip_longest(arguments, arguments[1:], fillvalue=""):
         value = following if here == "--preset" else here.removeprefix("--preset=")
         if here.startswith("--preset") and value in PRESETS:
             return value

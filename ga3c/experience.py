@@ -191,6 +191,10 @@ class Lanes:
         self._versions[lanes, slots] = version
         return slots.astype(np.int32), ages.astype(np.int32)
 
+    def newest(self, lanes: np.ndarray) -> np.ndarray:
+        """The newest step of each lane: int64 [n], below its first segment's start at first."""
+        return np.where(self._steps[lanes] >= self._starts[lanes], self._steps[lanes], -1)
+
     def complete(self, lanes: np.ndarray) -> list[Segment]:
         """The segments that the newest step of `lanes` completed: to be trained once each."""
         steps = self._steps[lanes]

@@ -18,6 +18,7 @@ from agents.environments import Spaces
 from agents.messages import Hello, Kind, MessageError, Step
 from ga3c.metrics import Metrics
 from ga3c.queues import BatchQueue, Closed
+from ga3c.trace import Trace
 
 POLL_MS = 100
 MESSAGES_A_TURN = 64
@@ -33,6 +34,7 @@ class Request(NamedTuple):
     sequence: int
     lanes: np.ndarray  # [n] int32
     step: Step
+    came_s: float
 
 
 class Reply(NamedTuple):
@@ -68,7 +70,9 @@ class Frontend:
         envs_per_group: int,
         requests: BatchQueue[Request],
         metrics: Metrics,
+        trace: Trace | None = None,
     ) -> None:
+        self._trace = trace
         self._hello = Hello(
             token, spaces.shape, spaces.dtype, spaces.num_actions, groups, envs_per_group
         )
@@ -280,7 +284,10 @@ class Frontend:
         )
         for outcome in step.outcomes[step.outcomes["finished"] == 1]:
             self._metrics.episode(float(outcome["episode_return"]), int(outcome["episode_length"]))
-        request = Request(identity, header.group, header.sequence, lanes, step)
+        came_s = time.monotonic()
+        if self._trace:
+            self._trace.stepped(identity, header, came_s)
+        request = Request(identity, header.group, header.sequence, lanes, step, came_s)
         if waiting[0] is not None:
             self._parked[int(lanes[0])] = request
         else:

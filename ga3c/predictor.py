@@ -10,6 +10,7 @@ from ga3c.frontend import Frontend, Reply, Request
 from ga3c.metrics import Metrics
 from ga3c.model import Model
 from ga3c.queues import BatchQueue, Closed
+from ga3c.trace import MOMENT_S, Arrival, Trace, starts
 
 WAIT_S = 0.2
 
@@ -27,7 +28,9 @@ class Predictor:
         metrics: Metrics,
         discount: float,
         stop: threading.Event,
+        trace: Trace | None = None,
     ) -> None:
+        self._trace = trace
         self._requests = requests
         self._segments = segments
         self._lanes = lanes
@@ -62,14 +65,24 @@ class Predictor:
         admitted_s = time.monotonic()
         actions = self._model.act(self._arrivals(batch, lanes))
         completed = self._lanes.complete(lanes)  # before the lanes can move on
+        if self._trace:
+            self._trace.predicted(
+                [Arrival(r.identity, int(r.lanes[0]), r.came_s) for r in batch],
+                [starts(r.lanes, self._lanes.newest(r.lanes), self._lanes.t_max) for r in batch],
+                admitted_s + MOMENT_S,
+            )
         counts = np.cumsum([len(request.lanes) for request in batch])[:-1]
         self._frontend.reply(
             [Reply(*pair) for pair in zip(batch, np.split(actions, counts), strict=True)]
         )
+        ended_s = time.monotonic()
+        if self._trace:
+            self._trace.here("wait for room", started_s, admitted_s)
+            self._trace.here("predict", admitted_s, ended_s, observations=len(lanes))
         self._metrics.add(
             steps=len(lanes),
             prediction_batches=1,
-            predictors_busy_s=time.monotonic() - admitted_s,
+            predictors_busy_s=ended_s - admitted_s,
             predictors_blocked_s=admitted_s - started_s,
         )
         t_max = self._lanes.t_max

@@ -25,6 +25,7 @@ from ga3c.model import Model
 from ga3c.predictor import Predictor
 from ga3c.queues import BatchQueue
 from ga3c.scheduler import Counts
+from ga3c.trace import Trace
 from ga3c.trainer import Trainer
 from ga3c.workers import SLICE_S, Agents, Deadline, RunFailed, Workers
 
@@ -48,25 +49,15 @@ def _endpoint(transport: str, directory: Path) -> str:
 class Service:
     """A whole run's threads and processes. Made, resized, tended and stopped by the main thread."""
 
-    def __init__(self, config: TrainConfig, spaces: Spaces) -> None:
+    def __init__(self, config: TrainConfig, spaces: Spaces, model: Model | None = None) -> None:
+        """Args: model: if it is not to be the configured one."""
         service = config.service
         self._config = config
         self.metrics = Metrics()
         self._lanes = Lanes(
             service.max_lanes, config.a3c.t_max, service.pending_segments, spaces.stack
         )
-        ring = RingShape(
-            service.max_lanes, self._lanes.capacity, spaces.shape, spaces.dtype, spaces.stack
-        )
-        self.model = Model(
-            A3C(config.a3c, spaces.num_actions),
-            config.network,
-            config.optimizer,
-            spaces,
-            ring,
-            service.experience == "device",
-            config.run.seed,
-        )
+        self.model = self._configured_model(spaces) if model is None else model
         self.requests: BatchQueue[Request] = BatchQueue(
             service.max_lanes,
             service.prediction_min,
@@ -79,6 +70,7 @@ class Service:
             service.training_batch_max,
             service.training_wait_s,
         )
+        self._trace = Trace(config.run.trace) if config.run.trace else None
         self._directory = Path(tempfile.mkdtemp(prefix="ga3c-"))  # mode 0700
         token = secrets.token_hex(16)
         try:
@@ -90,6 +82,7 @@ class Service:
                 service.envs_per_agent // service.groups,
                 self.requests,
                 self.metrics,
+                self._trace,
             )
         except Exception:
             self._directory.rmdir()
@@ -98,6 +91,21 @@ class Service:
         self._predictors = Workers("predictor", self._predictor)
         self._trainers = Workers("trainer", self._trainer)
         self._stuck: list[str] | None = None  # known once stopped
+
+    def _configured_model(self, spaces: Spaces) -> Model:
+        config, service = self._config, self._config.service
+        ring = RingShape(
+            service.max_lanes, self._lanes.capacity, spaces.shape, spaces.dtype, spaces.stack
+        )
+        return Model(
+            A3C(config.a3c, spaces.num_actions),
+            config.network,
+            config.optimizer,
+            spaces,
+            ring,
+            service.experience == "device",
+            config.run.seed,
+        )
 
     @property
     def counts(self) -> Counts:
@@ -161,6 +169,8 @@ class Service:
             stuck.append("frontend")
         self.agents.stop(min(AGENTS_END_S, max(SLICE_S, deadline.left_s())))
         shutil.rmtree(self._directory, ignore_errors=True)
+        if self._trace:
+            self._trace.write()
         self._stuck = stuck
         return stuck
 
@@ -177,9 +187,10 @@ class Service:
             self.metrics,
             self._config.a3c.discount,
             stop,
+            self._trace,
         ).run
 
     def _trainer(self, stop: threading.Event) -> Callable[[], None]:
         return Trainer(
-            self.segments, self._lanes, self.model, self.metrics, self._progress, stop
+            self.segments, self._lanes, self.model, self.metrics, self._progress, stop, self._trace
         ).run

@@ -10,6 +10,7 @@ from ga3c.experience import Lanes, Segment
 from ga3c.metrics import Metrics
 from ga3c.model import Model
 from ga3c.queues import BatchQueue, Closed
+from ga3c.trace import MOMENT_S, Trace
 
 WAIT_S = 0.2
 
@@ -25,7 +26,9 @@ class Trainer:
         metrics: Metrics,
         progress: Callable[[], float],
         stop: threading.Event,
+        trace: Trace | None = None,
     ) -> None:
+        self._trace = trace
         self._segments = segments
         self._lanes = lanes
         self._model = model
@@ -52,11 +55,15 @@ class Trainer:
         versions = self._lanes.versions(lanes, slots[:, :-1])
         learned = self._model.learn(lanes, slots, self._progress())
         self._lanes.release(batch)
+        ended_s = time.monotonic()
+        if self._trace:
+            self._trace.here("learn", started_s, ended_s, samples=versions.size)
+            self._trace.learned(batch, started_s + MOMENT_S)
         lags = learned.update - 1 - versions
         self._metrics.add(
             updates=1,
             trained_samples=lags.size,
             lag_updates=float(lags.sum()),
-            trainers_busy_s=time.monotonic() - started_s,
+            trainers_busy_s=ended_s - started_s,
         )
         self._metrics.set(**learned.means, policy_lag_max=float(lags.max()))

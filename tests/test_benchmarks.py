@@ -1,5 +1,6 @@
 """The benchmarks as their users run them, in miniature, and what their figures must agree on."""
 
+import itertools
 import json
 import subprocess
 import sys
@@ -9,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from agents.environments import spaces
+from benchmarks.a3c import Baseline
 from benchmarks.accounting import usage
 from benchmarks.reporting import Spread, plain, spread
-from ga3c.config import CORES
+from ga3c.config import CORES, TrainConfig, parse
 
 ROOT = Path(__file__).resolve().parents[1]
 LIGHT = ["--game", "CartPole-v1", "--repeats", "2", "--part-seconds", "0.2", "--json"]
@@ -102,6 +105,67 @@ def test_the_doctor_says_what_limits_and_tries_what_it_proposes() -> None:
     assert result["measured_gain"] == pytest.approx(gain)
 
 
+@pytest.mark.slow
+def test_an_ablation_changes_one_thing_after_another(tmp_path: Path) -> None:
+    result = measured(
+        *("ablation", "--out-dir", str(tmp_path), "--seconds", "1", "--agents", "1"),
+        *("--env-counts", "2", "--json"),
+    )
+    points = result["points"]
+    assert [point["part"].split()[0] for point in points] == ["GA3C:", "+", "+", "+", "+"]
+    changes = [
+        {name for name in after["options"] if after["options"][name] != before["options"].get(name)}
+        for before, after in itertools.pairwise(points)
+    ]
+    assert changes == [{"pixels"}, {"predictors"}, {"envs-per-agent", "groups"}, {"experience"}]
+    assert all(point["figures"]["pps"] > 0 for point in points)
+    assert (tmp_path / "ablation.png").stat().st_size > 0
+
+
+@pytest.mark.slow
+def test_tuning_is_compared_with_the_paper_s_and_with_none(tmp_path: Path) -> None:
+    arguments = ["tuning", "--out-dir", str(tmp_path), "--games", "tests.tiny:Corridor-v0"]
+    result = measured(*arguments, "--seconds", "4", "--best", "1", "1", "2", "--json")
+    game = result["games"]["tests.tiny:Corridor-v0"]
+    assert {line["trainers"] for line in game["lines"]["fixed"]} == {2}
+    assert {line["trainers"] for line in game["lines"]["anneal"]} == {1}
+    assert (tmp_path / "tuning.png").stat().st_size > 0
+    began = time.monotonic()
+    measured(*arguments, "--seconds", "4", "--json")
+    assert time.monotonic() - began < 10, "whole runs were made again"
+
+
+@pytest.mark.slow
+def test_the_machinery_carries_a_replayed_stream() -> None:
+    result = measured("lanes", "--repeats", "1", "--seconds", "2", "--lanes", "400", "--json")
+    (row,) = result["lanes"]
+    assert row["lanes"] == 400
+    assert row["trained_samples_per_s"]["median"] == pytest.approx(row["pps"]["median"], rel=0.3)
+    used = row["core_seconds_per_s"]
+    assert used["environment"] < 0.1 < used["agents_python"], "there is no emulator"
+
+
+@pytest.mark.slow
+def test_a3c_is_measured_beside_the_service() -> None:
+    light = ["--game", "CartPole-v1", "--repeats", "1", "--seconds", "1", "--networks", "mlp"]
+    (row,) = measured("a3c", *light, "--envs-per-agent", "8", "--json")["networks"]
+    assert row["network"] == "mlp"
+    assert row["speedup"] == pytest.approx(row["ga3c"]["median"] / row["a3c"]["median"])
+
+
+@pytest.mark.slow
+def test_the_baseline_learns() -> None:
+    """It would be no baseline otherwise: its agents share what each of them learns."""
+    options = ["--game", "tests.tiny:Corridor-v0", "--learning-rate", "3e-3", "--t-max", "5"]
+    config = parse(options, TrainConfig, "test")
+    baseline = Baseline(config, spaces(config.environment), 2)
+    with baseline.playing():
+        until_s = time.monotonic() + 60
+        while time.monotonic() < until_s and not min(baseline.shared.scores) >= 0.9:
+            time.sleep(0.1)
+    assert min(baseline.shared.scores) >= 0.9
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -114,6 +178,9 @@ def test_the_doctor_says_what_limits_and_tries_what_it_proposes() -> None:
         (["throughput", "--game", "CartPole-v1", "--network", "small"], ["small", "vectors"]),
         (["sweep", "--game", "Pong"], ["out-dir"]),
         (["sweep", "--out-dir", "x", "--networks", "huge"], ["huge", "small", "large-1"]),
+        (["ablation", "--out-dir", "x", "--env-counts", "3"], ["env_counts (3,)", "even"]),
+        (["a3c", "--networks", "huge"], ["huge", "small", "large-1"]),
+        (["lanes", "--lanes", "3"], ["lanes (3,)", "multiples"]),
     ],
 )
 def test_wrong_use_is_one_line_and_code_2(arguments: list[str], words: list[str]) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ga3c.config import TrainConfig
+from ga3c.config import TrainConfig, parse
 
 ROOT = Path(__file__).resolve().parents[1]
 MARK = "GA3C_TEST_MARK"  # in the environment of a command and of all that it starts
@@ -228,6 +228,17 @@ def test_steps_end_a_run_with_its_figures_as_json(command: Callable[..., Command
     assert json.loads((run.runs / "mine" / "result.json").read_text()) == result
     assert run.err == ""
     assert_nothing_is_left(run)
+
+
+def test_a_run_needs_no_arguments(command: Callable[..., Command], tmp_path: Path) -> None:
+    run = command("train", "--runs-dir", str(tmp_path / "runs"))
+    run.until(lambda: "Pong, seed 0" in run.out)
+    run.interrupt()
+    assert run.wait(STOP_S) == 130, run.err
+
+
+def test_the_default_settings_are_those_of_no_arguments() -> None:
+    assert parse([], TrainConfig, "test") == TrainConfig()
 
 
 def test_seconds_end_a_run(command: Callable[..., Command]) -> None:

@@ -1,0 +1,125 @@
+"""`ga3c benchmark ablation`: Multiverse RL's table (Chen and Deng 2017), one change after another.
+
+From GA3C as published to the whole system, each change kept for those that follow: bytes for
+floats on the wire; a second predictor, which gathers and sends its batch while the first one's is
+computed (Multiverse's reader threads); more environments for each agent process, which steps some
+while the others await their actions; and experience that stays on the device (its "continuation",
+of the data: the forward pass is made anew, so learning is the same). Resumable, as
+benchmarks/points.py says.
+"""
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+from matplotlib import pyplot
+
+from benchmarks.points import QUICK_S, Figures, Point, conclude, measure
+from benchmarks.reporting import PUBLISHED, show
+from ga3c.config import CORES
+
+PUBLISHED_TABLE = PUBLISHED / "multiverse_pps.csv"
+
+
+@dataclass(frozen=True)
+class Config:
+    """Measure the service with one change after another, from GA3C as published."""
+
+    out_dir: Path
+    """Directory of the points, the table and the picture; made if need be, and gone on with."""
+    game: str = "Pong"
+    """Game to play."""
+    quick: bool = False
+    """Shorter points, and fewer counts of environments: two minutes in all."""
+    seconds: float = 20.0
+    """Seconds for which a point is measured."""
+    agents: int = 4 * CORES
+    """Agent processes, in every point."""
+    env_counts: tuple[int, ...] = (2, 4, 8, 16, 32)
+    """Environments of an agent process, after the points with one."""
+    json: bool = False
+    """Print the result as one JSON object in the last line."""
+
+    def __post_init__(self) -> None:
+        if self.seconds <= 0:
+            raise ValueError(f"seconds {self.seconds}: must be above 0, or nothing is measured")
+        if self.agents < 1:
+            raise ValueError(f"agents {self.agents}: must be at least 1")
+        if not self.env_counts or any(count < 2 or count % 2 for count in self.env_counts):
+            raise ValueError(f"env_counts {self.env_counts}: must be even numbers of at least 2")
+
+
+def run(config: Config) -> None:
+    """Measure what is missing, then print, draw and keep all. Raises RuntimeError for a failure."""
+    seconds = min(config.seconds, QUICK_S) if config.quick else config.seconds
+    measured = measure(list(_points(config)), config.game, seconds, config.out_dir)
+    _print(measured)
+    _draw(measured, config.out_dir / "ablation.png")
+    conclude("ablation", measured, config)
+
+
+def _points(config: Config) -> Iterator[Point]:
+    agents = str(config.agents)
+    options = {"agents": agents, "max-agents": agents, "envs-per-agent": "1", "groups": "1"}
+    options |= {"experience": "host", "pixels": "float32"}
+    yield Point("GA3C: float32, resent from RAM", options)
+    options = {**options, "pixels": "uint8"}
+    yield Point("+ uint8 on the wire", options)
+    options = {**options, "predictors": "2"}
+    yield Point("+ overlapped reading", options)
+    for count in config.env_counts[1:4:2] if config.quick else config.env_counts:
+        options = {**options, "envs-per-agent": str(count), "groups": "2"}
+        yield Point(f"+ {count} environments an agent", options)
+    yield Point("+ experience on the device", {**options, "experience": "device"})
+
+
+def _print(measured: list[tuple[Point, Figures]]) -> None:
+    first = measured[0][1]["pps"]
+    rows = [
+        (
+            point.part,
+            f"{figures['pps']:,.0f}",
+            f"{figures['pps'] / first:.2f}",
+            f"{figures['agents_waiting_share']:.0%}",
+            f"{figures['prediction_batch']:.1f}",
+            f"{figures['policy_lag_mean']:.1f}",
+        )
+        for point, figures in measured
+    ]
+    show("here", ("change", "PPS", "times", "agents wait", "predicted at once", "lag"), rows)
+    with open(PUBLISHED_TABLE) as file:
+        published = list(csv.DictReader(file))
+    start = float(published[0]["pps"])
+    table = [
+        (
+            row["configuration"],
+            f"{float(row['pps']):,.0f}",
+            f"{float(row['pps']) / start:.2f}",
+            f"{float(row['process_waiting_percent']):.0f}%"
+            if row["process_waiting_percent"]
+            else "",
+        )
+        for row in published
+    ]
+    show("published by Multiverse RL", ("configuration", "PPS", "times", "agents wait"), table)
+
+
+def _draw(measured: list[tuple[Point, Figures]], output: Path) -> None:
+    names = [point.part for point, _ in measured]
+    figure, (speed, waiting) = pyplot.subplots(
+        1, 2, figsize=(11, 0.4 * len(names) + 1.4), sharey=True, constrained_layout=True
+    )
+    speed.barh(names, [figures["pps"] for _, figures in measured])
+    speed.set_xlabel("PPS, predictions/s")
+    waiting.barh(names, [100 * f["agents_waiting_share"] for _, f in measured], color="C1")
+    waiting.set_xlabel("time that agents wait, percent")
+    waiting.set_xlim(0, 100)
+    speed.invert_yaxis()
+    for axes in (speed, waiting):
+        axes.grid(alpha=0.3, axis="x")
+    figure.savefig(output, dpi=110)
+    pyplot.close(figure)

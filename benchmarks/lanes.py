@@ -1,0 +1,119 @@
+"""`ga3c benchmark lanes`: what the machinery carries where emulator and model cost nothing.
+
+Thousands of lanes replay a recorded stream, and a model that thinks nothing answers them: all that
+is measured is messages, queues, the book of the lanes and segments. The emulators and the device
+of a larger machine could be as fast as this before the machinery is the limit.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from agents.environments import spaces
+from benchmarks.replayed import SIZE
+from benchmarks.reporting import BenchmarkConfig, Spread, keep, show, spread
+from benchmarks.serving import measure_service
+from ga3c import backend
+from ga3c.config import TrainConfig
+from ga3c.experience import Arrivals
+from ga3c.model import Learned, Model
+
+DEFAULT_WINDOW_S = 10.0
+WARM_UP_S = 3.0
+GAME = "benchmarks.replayed:Replayed-v0"
+
+
+@dataclass(frozen=True)
+class Config(TrainConfig):
+    """Measure the machinery for `repeats` windows of --seconds each (10 if not given).
+
+    The game is always the replayed stream, and the model thinks nothing.
+    """
+
+    benchmark: BenchmarkConfig = field(default_factory=BenchmarkConfig)
+    lanes: tuple[int, ...] = (1000, 4000)
+    """Environments of all agents together; each agent steps half of its own at a time."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        each = 2 * self.service.agents
+        if not self.lanes or any(count < each or count % each for count in self.lanes):
+            raise ValueError(f"lanes {self.lanes}: must be multiples of {each}, twice the agents")
+
+
+class NullModel(Model):
+    """Thinks nothing, in no time: its action is always 0."""
+
+    def __init__(self) -> None:
+        self._updates = 0
+
+    def act(self, arrivals: Arrivals) -> np.ndarray:
+        """Zeros, int32 [n]."""
+        return np.zeros(len(arrivals.lanes), np.int32)
+
+    def learn(self, lanes: np.ndarray, slots: np.ndarray, progress: float) -> Learned:
+        """Count an update."""
+        self._updates += 1
+        return Learned(self._updates, {})
+
+
+def run(config: Config) -> None:
+    """Measure, print, keep. Raises RunFailed if the service does."""
+    backend.configure(config.service.intra_op_threads, config.run.seed)
+    rows = []
+    for lanes in config.lanes:
+        made = _with_lanes(config, lanes)
+        measured = measure_service(
+            made,
+            spaces(made.environment),
+            WARM_UP_S,
+            config.benchmark.repeats,
+            config.run.seconds or DEFAULT_WINDOW_S,
+            NullModel(),
+        )
+        pps = spread([each.window.rate("steps") for each in measured])
+        cpu = {name: sum(each.cpu_s[name] for each in measured) for name in measured[0].cpu_s}
+        seconds = sum(each.window.seconds for each in measured)
+        trained = spread([each.window.rate("trained_samples") for each in measured])
+        rows.append(
+            {
+                "lanes": lanes,
+                "pps": pps,
+                "trained_samples_per_s": trained,
+                "mb_per_s": pps.median * SIZE * SIZE / 1e6,
+                "core_seconds_per_s": {name: used / seconds for name, used in cpu.items()},
+            }
+        )
+    _print(rows)
+    keep({"lanes": rows}, config, config.benchmark)
+
+
+def _with_lanes(config: Config, lanes: int) -> TrainConfig:
+    """Batches as large as a device for so many lanes would take them."""
+    of_agent = lanes // config.service.agents
+    service = replace(
+        config.service,
+        envs_per_agent=of_agent,
+        groups=2,
+        max_agents=config.service.agents,
+        prediction_batch_min=of_agent // 2,
+        prediction_batch_max=lanes,
+        training_batch_min=lanes,
+        training_batch_max=lanes,
+        training_queue=4 * lanes,
+    )
+    environment = replace(config.environment, game=GAME)
+    return replace(config, service=service, environment=environment)
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
+    table = []
+    for row in rows:
+        pps, used = row["pps"], row["core_seconds_per_s"]
+        assert isinstance(pps, Spread)
+        python = used["service_python"] + used["wire"]
+        shares = f"{used['agents_python']:.2f}", f"{python:.2f}", f"{used['idle']:.2f}"
+        table.append((f"{row['lanes']:,}", str(pps), f"{row['mb_per_s']:,.0f}", *shares))
+    cores = ("agents: cores", "service: cores", "idle: cores")
+    show("the machinery alone", ("lanes", "steps/s", "MB/s", *cores), table)

@@ -1,0 +1,99 @@
+"""Settings to measure one after another, each by `ga3c benchmark throughput` in its own process.
+
+Every point is kept in `points.jsonl` as soon as it is measured: what is cut short goes on where it
+was when it is run again.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.reporting import plain
+from ga3c.runs import machine
+
+POINT_TIMEOUT_S = 600.0
+QUICK_S = 5.0
+Figures = dict[str, Any]
+
+
+class Point(NamedTuple):
+    """Settings to measure, as options of the command line without dashes: a `part` of the whole."""
+
+    part: str
+    options: dict[str, str]
+
+    @property
+    def arguments(self) -> list[str]:
+        """As words of the command line."""
+        return [word for name, value in self.options.items() for word in (f"--{name}", value)]
+
+    @property
+    def value(self) -> str:
+        """Of the first option: the one that a part of one setting is about."""
+        return next(iter(self.options.values()))
+
+
+def measure(
+    points: Sequence[Point], game: str, seconds: float, directory: Path
+) -> list[tuple[Point, Figures]]:
+    """The figures of all points; those that `directory` keeps are not measured again.
+
+    Raises RuntimeError, with what its process said, if a point cannot be measured.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    kept = directory / "points.jsonl"
+    known = {line["key"]: line["figures"] for line in map(json.loads, _lines(kept))}
+    keys = [json.dumps([point, game, seconds]) for point in points]
+    missing = sum(key not in known for key in keys)
+    print(f"{len(points)} points, {missing} to be measured; kept in {kept}", flush=True)
+    for number, (key, point) in enumerate(zip(keys, points, strict=True), 1):
+        if key in known:
+            continue
+        known[key] = figures = _measure(point, game, seconds)
+        with open(kept, "a") as file:
+            file.write(json.dumps({"key": key, "figures": figures}) + "\n")
+        said = f"{number} of {len(points)}: {' '.join(point.arguments)}: {figures['pps']:,.0f} PPS"
+        print(said, flush=True)
+    return [(point, known[key]) for key, point in zip(keys, points, strict=True)]
+
+
+def conclude(name: str, measured: list[tuple[Point, Figures]], config: Any) -> None:
+    """Keep NAME.json with machine and settings in `config.out_dir`; print it with --json."""
+    result = {
+        "points": [{**point._asdict(), "figures": figures} for point, figures in measured],
+        "machine": machine(),
+        "settings": plain(asdict(config)),
+    }
+    (config.out_dir / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n")
+    print(f"kept {name}.json and {name}.png in {config.out_dir}")
+    if config.json:
+        print(json.dumps(result), flush=True)
+
+
+def _lines(file: Path) -> list[str]:
+    """The lines of a file; a last one that was cut short is cut off."""
+    text = file.read_text() if file.exists() else ""
+    whole = text[: text.rfind("\n") + 1]
+    if whole != text:
+        os.truncate(file, len(whole.encode()))
+    return whole.splitlines()
+
+
+def _measure(point: Point, game: str, seconds: float) -> Figures:
+    command = [sys.executable, "-m", "ga3c", "benchmark", "throughput", "--game", game]
+    limits = ["--seconds", str(seconds), "--repeats", "1", "--warm-up-seconds", str(seconds / 2)]
+    done = subprocess.run(
+        [*command, *limits, "--part-seconds", "0.5", "--json", *point.arguments],
+        capture_output=True,
+        text=True,
+        timeout=POINT_TIMEOUT_S + 2 * seconds,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(point.arguments)}: {done.stderr.strip()}")
+    figures: Figures = json.loads(done.stdout.splitlines()[-1])
+    return {name: value for name, value in figures.items() if name not in ("machine", "settings")}

@@ -1,0 +1,90 @@
+"""Write the README's table of speeds from kept results.
+
+python -m benchmarks.readme DIRECTORY     of throughput.json, a3c.json, ablation/, lanes.json
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmarks.reporting import published_pps
+
+ROOT = Path(__file__).resolve().parents[1]
+BEGIN, END = "<!-- speeds: make benchmark writes this -->", "<!-- end of speeds -->"
+MULTIVERSE_4_ENVIRONMENTS = "1.53"  # 1781 over 1164 predictions/s (multiverse_pps.csv)
+
+
+def table(directory: Path) -> str:
+    """The table in Markdown. Raises OSError where a result is missing."""
+    whole, baseline, ablation, lanes = (
+        json.loads((directory / name).read_text())
+        for name in ("throughput.json", "a3c.json", "ablation/ablation.json", "lanes.json")
+    )
+    rows = [
+        ("Pong, small network: steps/s while training", _thousands(whole["pps"]), "1,361"),
+        ("limit of the same machine's parts, steps/s", _thousands(whole["limit_pps"]), ""),
+        ("share of that limit", f"{whole['share_of_limit']:.0%}", ""),
+        ("mean policy lag, updates", f"{whole['policy_lag_mean']:.0f}", ""),
+    ]
+    for row in baseline["networks"]:
+        theirs = published_pps()[row["network"]]
+        published = f"{theirs['ga3c_pps'] / theirs['a3c_pps']:.1f}"
+        rows.append((f"times A3C on the CPU, {row['network']}", f"{row['speedup']:.1f}", published))
+    rows.extend(_of_ablation(ablation["points"]))
+    rows.extend(
+        (
+            f"machinery alone, {row['lanes']:,} lanes, steps/s",
+            _thousands(row["pps"]["median"]),
+            "",
+        )
+        for row in lanes["lanes"]
+    )
+    machine = whole["machine"]
+    versions = f"Python {machine['python']}, TensorFlow {machine['tensorflow']}"
+    lines = [
+        f"Measured {machine['date']} on {machine['cores']} cores ({machine['processor']}), "
+        f"{versions}; kept in `{directory.resolve().relative_to(ROOT)}`.",
+        "",
+        "| figure | here | published |",
+        "| --- | ---: | ---: |",
+        *(f"| {' | '.join(row)} |" for row in rows),
+    ]
+    return "\n".join(lines)
+
+
+def _of_ablation(points: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
+    by_envs = {point["options"]["envs-per-agent"]: point for point in points[:-1]}
+    one, four = by_envs["1"], by_envs["4"]
+    gain = four["figures"]["pps"] / one["figures"]["pps"]
+    resident = points[-1]["figures"]["pps"] / points[-2]["figures"]["pps"]
+    waiting = min(point["figures"]["agents_waiting_share"] for point in points)
+    return [
+        ("times PPS of one, 4 environments an agent", f"{gain:.2f}", MULTIVERSE_4_ENVIRONMENTS),
+        ("times PPS of RAM, experience on the device", f"{resident:.2f}", ""),
+        ("time that agents wait, at best", f"{waiting:.0%}", "39%"),
+    ]
+
+
+def _thousands(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def update(readme: Path, directory: Path) -> None:
+    """Put the table between its marks. Raises ValueError if `readme` has none."""
+    text = readme.read_text()
+    if BEGIN not in text or END not in text:
+        raise ValueError(f"{readme}: the marks {BEGIN!r} and {END!r} are missing")
+    head, tail = text.split(BEGIN)[0], text.split(END)[1]
+    readme.write_text(f"{head}{BEGIN}\n\n{table(directory)}\n\n{END}{tail}")
+
+
+def main() -> None:
+    """Update README.md."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("directory", type=Path)
+    update(ROOT / "README.md", parser.parse_args().directory)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""`ga3c benchmark tuning`: GA3C's Figure 2 on this machine, the counts tuned from 1/1/1.
+
+For each game three runs, one after another: our annealing, the paper's random walk, and the best
+fixed counts, for comparison. Runs that `out_dir` keeps whole are not made again.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+
+from benchmarks.reporting import plain, show
+from ga3c.config import CORES
+from ga3c.runs import machine
+
+START_S = 60.0
+COLOURS = {"anneal": "C0", "random": "C1", "fixed": "C2"}
+NAMES = {"anneal": "ours", "random": "the paper's walk", "fixed": "best fixed counts"}
+
+
+@dataclass(frozen=True)
+class Config:
+    """Train with counts tuned from 1/1/1, by annealing and by the paper's walk."""
+
+    out_dir: Path
+    """Directory of the runs, the table and the picture; made if need be, and gone on with."""
+    games: tuple[str, ...] = ("Pong", "Boxing")
+    """Games to play, as in the paper."""
+    seconds: float = 600.0
+    """Seconds of each run."""
+    best: tuple[int, int, int] = (CORES, 1, 1)
+    """Agents, predictors and trainers of the best fixed setting: what the sweep found."""
+    json: bool = False
+    """Print the result as one JSON object in the last line."""
+
+    def __post_init__(self) -> None:
+        if self.seconds <= 0:
+            raise ValueError(f"seconds {self.seconds}: must be above 0, or nothing is measured")
+        if min(self.best) < 1:
+            raise ValueError(f"best {self.best}: must be numbers of at least 1")
+
+
+def run(config: Config) -> None:
+    """Make the runs that are missing, then print, draw and keep. Raises RuntimeError."""
+    config.out_dir.mkdir(parents=True, exist_ok=True)
+    results: dict[str, dict[str, Any]] = {}
+    for game in config.games:
+        lines = {how: _train(config, game, how) for how in COLOURS}
+        results[game] = {how: _summary(lines[how]) for how in COLOURS}
+        results[game] |= {"lines": lines}
+    _print(results)
+    _draw(results, config.out_dir / "tuning.png")
+    whole = {"games": results, "machine": machine(), "settings": plain(asdict(config))}
+    (config.out_dir / "tuning.json").write_text(json.dumps(whole) + "\n")
+    print(f"kept tuning.json and tuning.png in {config.out_dir}")
+    if config.json:
+        print(json.dumps(whole), flush=True)
+
+
+def _train(config: Config, game: str, how: str) -> list[dict[str, float]]:
+    """The progress of a run: seconds, trained samples a second, counts."""
+    name = f"{game}-{how}".replace("/", "_")
+    directory = config.out_dir / name
+    if not (directory / "result.json").exists():
+        shutil.rmtree(directory, ignore_errors=True)  # what was cut short is begun anew
+        agents, predictors, trainers = config.best if how == "fixed" else (1, 1, 1)
+        counts = ["--agents", str(agents), "--predictors", str(predictors)]
+        counts += ["--trainers", str(trainers), "--max-agents", str(max(CORES, agents))]
+        print(f"{name}: {config.seconds:g} s", flush=True)
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "ga3c", "train", "--game", game, *counts),
+                *("--scheduler", "off" if how == "fixed" else how),
+                *("--seconds", str(config.seconds), "--name", name),
+                *("--runs-dir", str(config.out_dir)),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=config.seconds + START_S,
+        )
+        if done.returncode:
+            raise RuntimeError(f"{name}: {done.stderr.strip()}")
+        (directory / "weights.npz").unlink()
+    wanted = ("seconds", "tps", "agents", "predictors", "trainers")
+    read = map(json.loads, (directory / "metrics.jsonl").read_text().splitlines())
+    return [{key: line[key] for key in wanted} for line in read]
+
+
+def _summary(lines: list[dict[str, float]]) -> dict[str, float]:
+    """Rates of the first and of the last third, in trained samples a second."""
+    third = max(len(lines) // 3, 1)
+    first, last = ([line["tps"] for line in part] for part in (lines[:third], lines[-third:]))
+    return {"first_third": sum(first) / len(first), "last_third": sum(last) / len(last)}
+
+
+def _print(results: dict[str, dict[str, Any]]) -> None:
+    rows = []
+    for game, result in results.items():
+        best = result["fixed"]["last_third"]
+        for how, name in NAMES.items():
+            last, counts = result[how]["last_third"], result["lines"][how][-1]
+            at_last = "/".join(f"{counts[n]:g}" for n in ("agents", "predictors", "trainers"))
+            told = (f"{result[how]['first_third']:,.0f}", f"{last:,.0f}", f"{last / best:.0%}")
+            rows.append((f"{game}: {name}", *told, at_last))
+    rates = ("first third", "last third", "of the fixed one's", "counts at last")
+    show("trained samples/s from 1/1/1", ("", *rates), rows)
+
+
+def _draw(results: dict[str, dict[str, Any]], output: Path) -> None:
+    figure, rows = pyplot.subplots(
+        2,
+        len(results),
+        figsize=(5.5 * len(results), 5.5),
+        squeeze=False,
+        sharex=True,
+        height_ratios=(2, 1),
+        constrained_layout=True,
+    )
+    for column, (game, result) in enumerate(results.items()):
+        rate, counts = rows[0][column], rows[1][column]
+        for how, name in NAMES.items():
+            lines = result["lines"][how]
+            minutes = [line["seconds"] / 60 for line in lines]
+            rate.plot(minutes, [line["tps"] for line in lines], color=COLOURS[how], label=name)
+            total = [line["agents"] + line["predictors"] + line["trainers"] for line in lines]
+            counts.step(minutes, total, color=COLOURS[how], where="post")
+        rate.set_title(f"{game} (GA3C, Figure 2)")
+        rate.set_ylim(bottom=0)
+        rate.legend(frameon=False)
+        _label(rate, "trained samples/s", "")
+        _label(counts, "$N_A + N_P + N_T$", "minutes")
+    figure.savefig(output, dpi=110)
+    pyplot.close(figure)
+
+
+def _label(axes: Axes, y: str, x: str) -> None:
+    axes.set_ylabel(y)
+    axes.set_xlabel(x)
+    axes.grid(alpha=0.3)

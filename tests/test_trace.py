@@ -1,0 +1,87 @@
+"""The trace of a real run: a file that trace viewers open, whose arrows lead somewhere."""
+
+import json
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.messages import Header, Kind
+from ga3c import trace
+from ga3c.experience import Segment
+
+ROOT = Path(__file__).resolve().parents[1]
+Event = dict[str, Any]
+RUN = ["train", "--game", "tests.tiny:Corridor-v0", "--agents", "2", "--envs-per-agent", "4"]
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ga3c", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def rows(events: list[Event]) -> dict[int, str]:
+    return {e["tid"]: e["args"]["name"] for e in events if e["ph"] == "M"}
+
+
+def enclosed(event: Event, spans: list[Event]) -> list[str]:
+    """The spans of its row that an arrow's end lies in."""
+    return [
+        span["name"]
+        for span in spans
+        if span["tid"] == event["tid"] and span["ts"] <= event["ts"] <= span["ts"] + span["dur"]
+    ]
+
+
+def test_an_observation_is_followed_from_environment_to_action_to_gradient(tmp_path: Path) -> None:
+    file = tmp_path / "trace.json"
+    options = ["--steps", "2000", "--scheduler", "off", "--max-agents", "2"]
+    done = command(*RUN, *options, "--runs-dir", str(tmp_path), "--trace", str(file))
+    assert done.returncode == 0, done.stderr
+    events = json.loads(file.read_text())["traceEvents"]
+    names = rows(events)
+    kinds = {name.split(".")[0] for name in names.values()}
+    assert kinds == {"agent-0", "agent-1", "predictor-0", "trainer-0"}
+    spans = [event for event in events if event["ph"] == "X"]
+    assert {span["name"] for span in spans} == {"step", "wait", "wait for room", "predict", "learn"}
+    assert all(span["dur"] >= 0 for span in spans)
+    arrows: defaultdict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        if event["ph"] in "stf":
+            arrows[event["id"]].append(event)
+    whole = [each for each in arrows.values() if [e["ph"] for e in each] == ["s", "t", "t", "f"]]
+    assert len(whole) > 20
+    for shown, predicted, acted, learned in whole[:20]:
+        assert "step" in enclosed(shown, spans)
+        assert enclosed(predicted, spans) == ["predict"]
+        assert "step" in enclosed(acted, spans)
+        assert shown["tid"] == acted["tid"]
+        assert enclosed(learned, spans) == ["learn"]
+        assert shown["ts"] < predicted["ts"] < acted["ts"] < learned["ts"]
+
+
+def test_only_the_newest_events_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace, "MOST_EVENTS", 10)
+    kept = trace.Trace(tmp_path / "trace.json")
+    for step in range(100):
+        kept.stepped("agent-0", Header(Kind.STEP, 0, 4, step, 0.1, 0.1), float(step))
+        kept.learned([Segment(0, step)], float(step))
+    kept.write()
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert [event["ph"] for event in events].count("M") == 2
+    assert len(events) == 12
+    assert events[-1]["id"] == trace.key_of(0, 99)
+
+
+def test_a_file_that_cannot_be_written_is_refused() -> None:
+    done = command(*RUN, "--trace", "/nowhere/trace.json")
+    assert done.returncode == 2
+    assert "trace /nowhere/trace.json: must be a file in a directory" in done.stderr
