@@ -1,6 +1,6 @@
 """`ga3c doctor`: what limits this run, by how much, and which setting to change.
 
-Half a minute: the parts alone, the service as configured, then the service with the change that
+About a minute: the parts alone, the service as configured, then the service with the change that
 promises most. The promise comes from what was measured: a cheaper part gives its time to the
 others, and time in which cores idle could be used as all the rest is.
 """
@@ -57,7 +57,7 @@ def run(config: Config) -> None:
     """Measure, say, try, say. Raises RunFailed if the service does."""
     found, model = prepare(config)
     seconds = config.benchmark.part_seconds
-    print(f"ga3c doctor: {config.environment.game}, about half a minute", flush=True)
+    print(f"ga3c doctor: {config.environment.game}, about a minute", flush=True)
     parts = measure_parts(config, model, seconds)
     as_it_is = _service(config, found, parts)
     account = as_it_is["core_seconds_per_s"]
