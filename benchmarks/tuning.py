@@ -82,6 +82,7 @@ def _train(config: Config, game: str, how: str) -> list[dict[str, float]]:
                 *("--scheduler", "off" if how == "fixed" else how),
                 *("--seconds", str(config.seconds), "--name", name),
                 *("--runs-dir", str(config.out_dir)),
+                *("--progress-every-s", str(min(5.0, config.seconds / 8))),
             ],
             capture_output=True,
             text=True,

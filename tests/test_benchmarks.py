@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import subprocess
 import sys
 import time
@@ -10,11 +11,9 @@ from typing import Any
 
 import pytest
 
-from agents.environments import spaces
-from benchmarks.a3c import Baseline
 from benchmarks.accounting import usage
 from benchmarks.reporting import Spread, plain, spread
-from ga3c.config import CORES, TrainConfig, parse
+from ga3c.config import CORES
 
 ROOT = Path(__file__).resolve().parents[1]
 LIGHT = ["--game", "CartPole-v1", "--repeats", "2", "--part-seconds", "0.2", "--json"]
@@ -130,9 +129,8 @@ def test_tuning_is_compared_with_the_paper_s_and_with_none(tmp_path: Path) -> No
     assert {line["trainers"] for line in game["lines"]["fixed"]} == {2}
     assert {line["trainers"] for line in game["lines"]["anneal"]} == {1}
     assert (tmp_path / "tuning.png").stat().st_size > 0
-    began = time.monotonic()
-    measured(*arguments, "--seconds", "4", "--json")
-    assert time.monotonic() - began < 10, "whole runs were made again"
+    again = measured(*arguments, "--seconds", "4", "--best", "1", "1", "2", "--json")
+    assert again["games"] == result["games"], "whole runs were made again"
 
 
 @pytest.mark.slow
@@ -153,9 +151,13 @@ def test_a3c_is_measured_beside_the_service() -> None:
     assert row["speedup"] == pytest.approx(row["ga3c"]["median"] / row["a3c"]["median"])
 
 
-@pytest.mark.slow
-def test_the_baseline_learns() -> None:
-    """It would be no baseline otherwise: its agents share what each of them learns."""
+LEARN = """
+import time
+from agents.environments import spaces
+from benchmarks.a3c import Baseline
+from ga3c.config import TrainConfig, parse
+
+if __name__ == "__main__":  # the agents' processes import this file as well
     options = ["--game", "tests.tiny:Corridor-v0", "--learning-rate", "3e-3", "--t-max", "5"]
     config = parse(options, TrainConfig, "test")
     baseline = Baseline(config, spaces(config.environment), 2)
@@ -163,7 +165,25 @@ def test_the_baseline_learns() -> None:
         until_s = time.monotonic() + 60
         while time.monotonic() < until_s and not min(baseline.shared.scores) >= 0.9:
             time.sleep(0.1)
-    assert min(baseline.shared.scores) >= 0.9
+    print(min(baseline.shared.scores))
+"""
+
+
+@pytest.mark.slow
+def test_the_baseline_learns(tmp_path: Path) -> None:
+    """It would be no baseline otherwise: its agents share what each of them learns."""
+    script = tmp_path / "learn.py"
+    script.write_text(LEARN)
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) >= 0.9
 
 
 @pytest.mark.parametrize(
