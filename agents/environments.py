@@ -140,7 +140,10 @@ def _fit(config: EnvironmentConfig, game: Game, observation: Space, action: Spac
 
 def spaces(config: EnvironmentConfig) -> Spaces:
     """What the environments of `config` show and take, learned by making one of them."""
-    environments = Environments(config, 1)
+    try:
+        environments = Environments(config, 1)
+    except gymnasium.error.Error as error:  # such as a package that the environment needs
+        raise UnfitSpaces(f"{config.game}: {' '.join(str(error).split())}") from error
     environments.close()
     return environments.spaces
 

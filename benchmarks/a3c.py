@@ -20,6 +20,7 @@ from benchmarks.replica import START_TIMEOUT_S, Shared, first_parameters, play
 from benchmarks.reporting import BenchmarkConfig, Spread, keep, published_pps, show, spread
 from benchmarks.serving import measure_service
 from ga3c.config import CORES, NetworkName, TrainConfig
+from ga3c.training import WrongInput
 
 DEFAULT_WINDOW_S = 10.0
 WARM_UP_S = 5.0
@@ -45,10 +46,16 @@ class Config(TrainConfig):
 
 
 class Baseline:
-    """A3C's agent processes, and the steps that they make."""
+    """A3C's agent processes, and the steps that they make.
+
+    Raises WrongInput if the settings do not fit the game.
+    """
 
     def __init__(self, config: TrainConfig, found: Spaces, agents: int) -> None:
-        first = first_parameters(config, found)
+        try:
+            first = first_parameters(config, found)
+        except ValueError as error:
+            raise WrongInput(str(error)) from error
         self._config, self._agents = config, agents
         self.shared = Shared(
             multiprocessing.RawArray("f", first.tolist()),
@@ -72,9 +79,9 @@ class Baseline:
                 raise RuntimeError("an agent of A3C did not begin") from error
             yield
 
-    def steps(self) -> int:
-        """Made so far by all agents."""
-        return int(np.frombuffer(self.shared.steps, np.int64).sum())
+    def steps(self) -> np.ndarray:
+        """Made so far by each agent, int64 [agents]."""
+        return np.frombuffer(self.shared.steps, np.int64).copy()
 
     def rates(self, warm_up_s: float, windows: int, window_s: float) -> list[float]:
         """Steps a second in each of `windows`, while they play."""
@@ -83,9 +90,10 @@ class Baseline:
         for _ in range(windows):
             before, started_s = self.steps(), time.monotonic()
             time.sleep(window_s)
-            made.append((self.steps() - before) / (time.monotonic() - started_s))
-        if not min(made):
-            raise RuntimeError("an agent of A3C has failed: what it said is above")
+            steps = self.steps() - before
+            if not steps.all():
+                raise RuntimeError("an agent of A3C has failed or made no step in a window")
+            made.append(float(steps.sum()) / (time.monotonic() - started_s))
         return made
 
 

@@ -1,6 +1,6 @@
 """`ga3c benchmark ablation`: Multiverse RL's table (Chen and Deng 2017), one change after another.
 
-From GA3C as published to the whole system, each change kept for those that follow: bytes for
+From GA3C's way with data to the whole system, each change kept for those that follow: bytes for
 floats on the wire; a second predictor, which gathers and sends its batch while the first one's is
 computed (Multiverse's reader threads); more environments for each agent process, which steps some
 while the others await their actions; and experience that stays on the device (its "continuation",
@@ -27,7 +27,10 @@ PUBLISHED_TABLE = PUBLISHED / "multiverse_pps.csv"
 
 @dataclass(frozen=True)
 class Config:
-    """Measure the service with one change after another, from GA3C as published."""
+    """Measure the service with one change after another, from GA3C's way with data.
+
+    Predictors take what waits, as GA3C's do. Algorithm and network are the default ones.
+    """
 
     out_dir: Path
     """Directory of the points, the table and the picture; made if need be, and gone on with."""
@@ -65,8 +68,8 @@ def run(config: Config) -> None:
 def _points(config: Config) -> Iterator[Point]:
     agents = str(config.agents)
     options = {"agents": agents, "max-agents": agents, "envs-per-agent": "1", "groups": "1"}
-    options |= {"experience": "host", "pixels": "float32"}
-    yield Point("GA3C: float32, resent from RAM", options)
+    options |= {"experience": "host", "pixels": "float32", "prediction-batch-min": "1"}
+    yield Point("GA3C's way: float32, resent from RAM", options)
     options = {**options, "pixels": "uint8"}
     yield Point("+ uint8 on the wire", options)
     options = {**options, "predictors": "2"}

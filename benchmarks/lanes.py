@@ -5,6 +5,7 @@ is measured is messages, queues, the book of the lanes and segments. The emulato
 of a larger machine could be as fast as this before the machinery is the limit.
 """
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -33,13 +34,12 @@ class Config(TrainConfig):
 
     benchmark: BenchmarkConfig = field(default_factory=BenchmarkConfig)
     lanes: tuple[int, ...] = (1000, 4000)
-    """Environments of all agents together; each agent steps half of its own at a time."""
+    """Environments of all agents together, or a few more, so that all agents have as many."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        each = 2 * self.service.agents
-        if not self.lanes or any(count < each or count % each for count in self.lanes):
-            raise ValueError(f"lanes {self.lanes}: must be multiples of {each}, twice the agents")
+        if not self.lanes or min(self.lanes) < 1:
+            raise ValueError(f"lanes {self.lanes}: must be numbers of at least 1")
 
 
 class NullModel(Model):
@@ -62,8 +62,9 @@ def run(config: Config) -> None:
     """Measure, print, keep. Raises RunFailed if the service does."""
     backend.configure(config.service.intra_op_threads, config.run.seed)
     rows = []
-    for lanes in config.lanes:
-        made = _with_lanes(config, lanes)
+    for wanted in config.lanes:
+        made = _with_lanes(config, wanted)
+        lanes = made.service.max_lanes
         measured = measure_service(
             made,
             spaces(made.environment),
@@ -91,7 +92,8 @@ def run(config: Config) -> None:
 
 def _with_lanes(config: Config, lanes: int) -> TrainConfig:
     """Batches as large as a device for so many lanes would take them."""
-    of_agent = lanes // config.service.agents
+    of_agent = 2 * math.ceil(lanes / config.service.agents / 2)  # two groups of it
+    lanes = config.service.agents * of_agent
     service = replace(
         config.service,
         envs_per_agent=of_agent,
@@ -112,8 +114,8 @@ def _print(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         pps, used = row["pps"], row["core_seconds_per_s"]
         assert isinstance(pps, Spread)
-        python = used["service_python"] + used["wire"]
-        shares = f"{used['agents_python']:.2f}", f"{python:.2f}", f"{used['idle']:.2f}"
+        names = ("agents_python", "wire", "service_python", "idle")
+        shares = [f"{used[name]:.2f}" for name in names]
         table.append((f"{row['lanes']:,}", str(pps), f"{row['mb_per_s']:,.0f}", *shares))
-    cores = ("agents: cores", "service: cores", "idle: cores")
+    cores = ("agents: cores", "wire: cores", "service: cores", "idle: cores")
     show("the machinery alone", ("lanes", "steps/s", "MB/s", *cores), table)

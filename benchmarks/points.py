@@ -18,6 +18,7 @@ from ga3c.runs import machine
 
 POINT_TIMEOUT_S = 600.0
 QUICK_S = 5.0
+END_S = 12.0  # longer than a clean stop takes
 Figures = dict[str, Any]
 
 
@@ -62,6 +63,29 @@ def measure(
     return [(point, known[key]) for key, point in zip(keys, points, strict=True)]
 
 
+def said_by(command: list[str], timeout_s: float) -> str:
+    """The standard output of a command of ours, which is given time to end in order.
+
+    Raises RuntimeError with its last words if it fails or takes too long.
+    """
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        out, err = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(f"{' '.join(command)}: not done after {timeout_s:g} s") from error
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(END_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {err.strip()}")
+    return out
+
+
 def conclude(name: str, measured: list[tuple[Point, Figures]], config: Any) -> None:
     """Keep NAME.json with machine and settings in `config.out_dir`; print it with --json."""
     result = {
@@ -87,13 +111,7 @@ def _lines(file: Path) -> list[str]:
 def _measure(point: Point, game: str, seconds: float) -> Figures:
     command = [sys.executable, "-m", "ga3c", "benchmark", "throughput", "--game", game]
     limits = ["--seconds", str(seconds), "--repeats", "1", "--warm-up-seconds", str(seconds / 2)]
-    done = subprocess.run(
-        [*command, *limits, "--part-seconds", "0.5", "--json", *point.arguments],
-        capture_output=True,
-        text=True,
-        timeout=POINT_TIMEOUT_S + 2 * seconds,
-    )
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(point.arguments)}: {done.stderr.strip()}")
-    figures: Figures = json.loads(done.stdout.splitlines()[-1])
+    command += [*limits, "--part-seconds", "0.5", "--json", *point.arguments]
+    said = said_by(command, POINT_TIMEOUT_S + 2 * seconds)
+    figures: Figures = json.loads(said.splitlines()[-1])
     return {name: value for name, value in figures.items() if name not in ("machine", "settings")}

@@ -7,7 +7,10 @@ with mean squares that are shared as well (shared RMSProp).
 
 import ga3c.backend as backend  # noqa: I001  first: it keeps the framework's greetings to itself
 
+import multiprocessing
+import os
 import signal
+import threading
 from collections import deque
 from dataclasses import dataclass
 from multiprocessing.synchronize import Barrier
@@ -39,6 +42,8 @@ class Shared:
 def play(config: TrainConfig, index: int, shared: Shared, barrier: Barrier) -> None:
     """Be agent `index`, for ever. The parent's end ends it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the parent
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # A3C thinks on cores alone
     backend.configure(1, config.run.seed)
     environments = Environments(config.environment, 1)
     replica = Replica(config, environments.spaces, index)
@@ -58,6 +63,13 @@ def play(config: TrainConfig, index: int, shared: Shared, barrier: Barrier) -> N
                 scores[index] = sum(finished) / len(finished)
         optimizer.apply(replica.gradient())
         steps[index] += config.a3c.t_max
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def first_parameters(config: TrainConfig, found: Spaces) -> np.ndarray:

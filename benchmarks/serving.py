@@ -14,6 +14,7 @@ from ga3c.config import TrainConfig
 from ga3c.metrics import Snapshot, Window
 from ga3c.model import Model
 from ga3c.service import Service
+from ga3c.training import WrongInput
 
 TICK_S = 0.1
 STOP_TIMEOUT_S = 8.0
@@ -51,10 +52,13 @@ def measure_service(
 ) -> list[Measured]:
     """`windows` of one run, one after another, whose counts stay as configured.
 
-    Raises RunFailed if the service does.
+    Raises WrongInput if the settings do not fit the game, RunFailed if the service fails.
     """
     config = replace(config, scheduler=replace(config.scheduler, scheduler="off"))
-    service = Service(config, found, model)
+    try:
+        service = Service(config, found, model)
+    except ValueError as error:
+        raise WrongInput(str(error)) from error
     try:
         service.start()
         while not service.plays():

@@ -1,12 +1,11 @@
 """`ga3c benchmark tuning`: GA3C's Figure 2 on this machine, the counts tuned from 1/1/1.
 
-For each game three runs, one after another: our annealing, the paper's random walk, and the best
-fixed counts, for comparison. Runs that `out_dir` keeps whole are not made again.
+For each game three runs, one after another: our annealing, the paper's random walk, and fixed
+counts, for comparison. Runs that `out_dir` keeps whole are not made again.
 """
 
 import json
 import shutil
-import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,13 +17,15 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 
+from benchmarks.points import said_by
 from benchmarks.reporting import plain, show
 from ga3c.config import CORES
 from ga3c.runs import machine
 
 START_S = 60.0
+ARGUMENTS = "arguments.json"
 COLOURS = {"anneal": "C0", "random": "C1", "fixed": "C2"}
-NAMES = {"anneal": "ours", "random": "the paper's walk", "fixed": "best fixed counts"}
+NAMES = {"anneal": "ours", "random": "the paper's walk", "fixed": "fixed counts"}
 
 
 @dataclass(frozen=True)
@@ -37,16 +38,16 @@ class Config:
     """Games to play, as in the paper."""
     seconds: float = 600.0
     """Seconds of each run."""
-    best: tuple[int, int, int] = (CORES, 1, 1)
-    """Agents, predictors and trainers of the best fixed setting: what the sweep found."""
+    fixed: tuple[int, int, int] = (CORES, 1, 1)
+    """Fixed agents, predictors and trainers to compare with: best what a sweep found best."""
     json: bool = False
     """Print the result as one JSON object in the last line."""
 
     def __post_init__(self) -> None:
         if self.seconds <= 0:
             raise ValueError(f"seconds {self.seconds}: must be above 0, or nothing is measured")
-        if min(self.best) < 1:
-            raise ValueError(f"best {self.best}: must be numbers of at least 1")
+        if min(self.fixed) < 1:
+            raise ValueError(f"fixed {self.fixed}: must be numbers of at least 1")
 
 
 def run(config: Config) -> None:
@@ -70,30 +71,31 @@ def _train(config: Config, game: str, how: str) -> list[dict[str, float]]:
     """The progress of a run: seconds, trained samples a second, counts."""
     name = f"{game}-{how}".replace("/", "_")
     directory = config.out_dir / name
-    if not (directory / "result.json").exists():
-        shutil.rmtree(directory, ignore_errors=True)  # what was cut short is begun anew
-        agents, predictors, trainers = config.best if how == "fixed" else (1, 1, 1)
-        counts = ["--agents", str(agents), "--predictors", str(predictors)]
-        counts += ["--trainers", str(trainers), "--max-agents", str(max(CORES, agents))]
+    agents, predictors, trainers = config.fixed if how == "fixed" else (1, 1, 1)
+    most = [max(pair) for pair in zip(config.fixed, (CORES, 4, 4), strict=True)]
+    arguments = ["--game", game, "--scheduler", "off" if how == "fixed" else how]
+    arguments += ["--agents", str(agents), "--max-agents", str(most[0])]
+    arguments += ["--predictors", str(predictors), "--max-predictors", str(most[1])]
+    arguments += ["--trainers", str(trainers), "--max-trainers", str(most[2])]
+    arguments += ["--seconds", str(config.seconds)]
+    arguments += ["--progress-every-s", str(min(5.0, config.seconds / 8))]
+    if not _is_whole(directory, arguments):
+        shutil.rmtree(directory, ignore_errors=True)
         print(f"{name}: {config.seconds:g} s", flush=True)
-        done = subprocess.run(
-            [
-                *(sys.executable, "-m", "ga3c", "train", "--game", game, *counts),
-                *("--scheduler", "off" if how == "fixed" else how),
-                *("--seconds", str(config.seconds), "--name", name),
-                *("--runs-dir", str(config.out_dir)),
-                *("--progress-every-s", str(min(5.0, config.seconds / 8))),
-            ],
-            capture_output=True,
-            text=True,
-            timeout=config.seconds + START_S,
-        )
-        if done.returncode:
-            raise RuntimeError(f"{name}: {done.stderr.strip()}")
+        kept = ["--name", name, "--runs-dir", str(config.out_dir)]
+        command = [sys.executable, "-m", "ga3c", "train", *arguments, *kept]
+        said_by(command, config.seconds + START_S)
         (directory / "weights.npz").unlink()
+        (directory / ARGUMENTS).write_text(json.dumps(arguments))
     wanted = ("seconds", "tps", "agents", "predictors", "trainers")
     read = map(json.loads, (directory / "metrics.jsonl").read_text().splitlines())
     return [{key: line[key] for key in wanted} for line in read]
+
+
+def _is_whole(directory: Path, arguments: list[str]) -> bool:
+    """Whether a run of these arguments has been made to its end."""
+    file = directory / ARGUMENTS  # written last
+    return file.exists() and json.loads(file.read_text()) == arguments
 
 
 def _summary(lines: list[dict[str, float]]) -> dict[str, float]:

@@ -40,7 +40,8 @@ def main(arguments: list[str] | None = None) -> int:
         return _complain(f"unknown command {arguments[0]!r}: must be one of {known}", 2)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, until the run has begun
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _leave)
     try:
         return commands[arguments[0]](arguments[1:])
     except KeyboardInterrupt:
@@ -53,6 +54,14 @@ def main(arguments: list[str] | None = None) -> int:
         if error.name != "tensorflow":
             raise
         return _complain("TensorFlow is missing: pip install 'ga3c[cpu]' or 'ga3c[gpu]'", 2)
+
+
+def _leave(number: int, frame: Any) -> None:
+    """End at once: until work has begun there is nothing to keep or to end.
+
+    An exception would not do: raised while a module is being imported, it can get lost.
+    """
+    os._exit(130)
 
 
 def program() -> NoReturn:
@@ -114,6 +123,8 @@ def _measure(name: str, command: str, arguments: list[str]) -> int:
 
     benchmark = importlib.import_module(f"benchmarks.{name}")
     config = _parsed(arguments, benchmark.Config, command)
+    for number in (signal.SIGINT, signal.SIGTERM):  # from here on there are processes to end
+        signal.signal(number, signal.default_int_handler)
     try:
         benchmark.run(config)
     except WrongInput as error:

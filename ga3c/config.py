@@ -28,8 +28,8 @@ def check_file(name: str, path: Path | None) -> None:
     if path is None:
         return
     file = path.absolute()
-    place = file if file.exists() else file.parent
-    if file.is_dir() or not os.access(place, os.W_OK):
+    fits = os.access(file, os.W_OK) if file.is_file() else file.parent.is_dir()
+    if file.is_dir() or not fits or not os.access(file.parent, os.W_OK):
         raise ValueError(f"{name} {path}: must be a file in a directory to write to")
 
 

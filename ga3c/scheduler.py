@@ -61,9 +61,10 @@ class SchedulerConfig:
     patience: float = 4.0
     """After all neighbours were rejected, the time between proposals grows by this factor."""
     max_policy_lag: float | None = None
-    """Mean policy lag, in updates, beyond which no setting is kept."""
+    """Mean policy lag, in updates, beyond which no setting wins but one with less of it."""
     max_memory_mb: float | None = None
-    """Resident memory of the service and its agents, in MiB, beyond which no agent is added."""
+    """Resident memory of the service and its agents, in MiB: no agent is added that would go
+    beyond it, and no setting wins that did."""
 
     def __post_init__(self) -> None:
         if self.wins < 1:
@@ -121,8 +122,8 @@ class Annealer:
     `propose` gives a neighbour of the kept setting: first one more of those who wait least, or one
     fewer of those who wait most. It wins if it gains at least the margin, or else with probability
     exp(-relative lack / temperature); after a win it is proposed again, and `judge` accepts it
-    when it has won `wins` times in a row: noise seldom does. Beyond the cap on policy lag nothing
-    wins, but what has less of it than the kept setting if that is beyond the cap itself.
+    when it has won `wins` times in a row: noise seldom does. Beyond a cap, on policy lag or on
+    memory, nothing wins but what has less of it than the kept setting.
 
     As `random` it is the paper's walk: any neighbour, kept if the rate did not fall in one window.
     """
@@ -145,6 +146,9 @@ class Annealer:
         """The next setting to try, given what the kept one made; None if there is no other."""
         if not self._untried:
             self._untried = self._neighbours(kept)
+        cap = self._config.max_memory_mb
+        if cap is not None and kept.memory_mb + kept.agent_mb > cap:  # no room for one more
+            self._untried = [c for c in self._untried if c.agents <= self.kept.agents]
         return self._untried[-1] if self._untried else None
 
     def _neighbours(self, figures: Figures) -> list[Counts]:
@@ -155,9 +159,6 @@ class Annealer:
                 count = getattr(self.kept, name) + change
                 if 1 <= count <= getattr(self._most, name):
                     found.append((promise, self.kept._replace(**{name: count})))
-        if self._config.max_memory_mb is not None:
-            full = figures.memory_mb + figures.agent_mb > self._config.max_memory_mb
-            found = [(p, c) for p, c in found if not full or c.agents <= self.kept.agents]
         self._random.shuffle(found)
         if self._config.scheduler == "random":
             return [counts for _, counts in found[:1]]
@@ -168,9 +169,12 @@ class Annealer:
         gain = made.rate / kept.rate - 1 if kept.rate > 0 else math.inf
         lacking = min(gain - self._config.margin, 0.0)
         won = self._random.random() < math.exp(lacking / self.temperature)
-        cap = self._config.max_policy_lag
-        if cap is not None and max(kept.policy_lag, made.policy_lag) > cap:
-            won = made.policy_lag < kept.policy_lag
+        for cap, before, after in (
+            (self._config.max_policy_lag, kept.policy_lag, made.policy_lag),
+            (self._config.max_memory_mb, kept.memory_mb, made.memory_mb),
+        ):
+            if cap is not None and max(before, after) > cap:
+                won = after < before and made.rate > 0
         self._wins = self._wins + 1 if won else 0
         accepted = self._wins >= self._config.wins
         decision = Decision(

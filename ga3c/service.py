@@ -70,7 +70,7 @@ class Service:
             service.training_batch_max,
             service.training_wait_s,
         )
-        self._trace = Trace(config.run.trace) if config.run.trace else None
+        self.trace = Trace() if config.run.trace else None
         self._directory = Path(tempfile.mkdtemp(prefix="ga3c-"))  # mode 0700
         token = secrets.token_hex(16)
         try:
@@ -82,7 +82,7 @@ class Service:
                 service.envs_per_agent // service.groups,
                 self.requests,
                 self.metrics,
-                self._trace,
+                self.trace,
             )
         except Exception:
             self._directory.rmdir()
@@ -169,8 +169,6 @@ class Service:
             stuck.append("frontend")
         self.agents.stop(min(AGENTS_END_S, max(SLICE_S, deadline.left_s())))
         shutil.rmtree(self._directory, ignore_errors=True)
-        if self._trace:
-            self._trace.write()
         self._stuck = stuck
         return stuck
 
@@ -187,10 +185,10 @@ class Service:
             self.metrics,
             self._config.a3c.discount,
             stop,
-            self._trace,
+            self.trace,
         ).run
 
     def _trainer(self, stop: threading.Event) -> Callable[[], None]:
         return Trainer(
-            self.segments, self._lanes, self.model, self.metrics, self._progress, stop, self._trace
+            self.segments, self._lanes, self.model, self.metrics, self._progress, stop, self.trace
         ).run

@@ -30,10 +30,9 @@ class Arrival(NamedTuple):
 
 
 class Trace:
-    """The newest events of all threads, written at the end. Times are of `time.monotonic`."""
+    """The newest events of all threads. Times are of `time.monotonic`."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self) -> None:
         self._events: deque[dict[str, Any]] = deque(maxlen=MOST_EVENTS)
         self._followed: dict[int, list[str]] = {}  # by first lane: what awaits its action's step
 
@@ -86,15 +85,16 @@ class Trace:
         event = {"ph": phase, "name": "observation", "cat": "observation", "id": key}
         self._events.append({**event, "tid": row, "ts": 1e6 * at_s, "bp": "e"})
 
-    def write(self) -> None:
-        """Write the file. Call when all threads have ended."""
-        rows = {row: number for number, row in enumerate(sorted({e["tid"] for e in self._events}))}
+    def write(self, path: Path) -> None:
+        """Write the file. Raises OSError if it cannot be written."""
+        kept = list(self._events)  # a thread that did not end in time may add to them
+        rows = {row: number for number, row in enumerate(sorted({e["tid"] for e in kept}))}
         names = [
             {"ph": "M", "name": "thread_name", "pid": 0, "tid": number, "args": {"name": row}}
             for row, number in rows.items()
         ]
-        events = ({**event, "pid": 0, "tid": rows[event["tid"]]} for event in self._events)
-        with open(self._path, "w") as file:
+        events = ({**event, "pid": 0, "tid": rows[event["tid"]]} for event in kept)
+        with open(path, "w") as file:
             file.write('{"displayTimeUnit": "ms", "traceEvents": [\n')
             file.write(",\n".join(json.dumps(event) for event in (*names, *events)))
             file.write("\n]}\n")

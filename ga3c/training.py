@@ -90,6 +90,7 @@ def _train(config: TrainConfig, service: Service, run: RunDirectory, interrupts:
         run.episodes(service.metrics.take_episodes())
         weights = service.model.weights(WEIGHTS_TIMEOUT_S)
         run.finish(weights, result)
+        _write_trace(config, service)
     without = "" if weights else " without its weights: an update did not end"
     print(f"ga3c: {reason}; kept in {run.path}{without}", flush=True)
     if config.run.json:
@@ -98,6 +99,15 @@ def _train(config: TrainConfig, service: Service, run: RunDirectory, interrupts:
         print(f"ga3c: did not end in time: {', '.join(stuck)}", file=sys.stderr, flush=True)
         os._exit(130 if interrupts.first.is_set() else 1)  # no thread can hold this up
     return 130 if interrupts.first.is_set() else 0
+
+
+def _write_trace(config: TrainConfig, service: Service) -> None:
+    if service.trace is None or config.run.trace is None:
+        return
+    try:
+        service.trace.write(config.run.trace)
+    except OSError as error:  # the run itself is kept already
+        print(f"ga3c: no trace: {error}", file=sys.stderr, flush=True)
 
 
 def _loop(

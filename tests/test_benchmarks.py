@@ -111,7 +111,7 @@ def test_an_ablation_changes_one_thing_after_another(tmp_path: Path) -> None:
         *("--env-counts", "2", "--json"),
     )
     points = result["points"]
-    assert [point["part"].split()[0] for point in points] == ["GA3C:", "+", "+", "+", "+"]
+    assert [point["part"].split()[0] for point in points] == ["GA3C's", "+", "+", "+", "+"]
     changes = [
         {name for name in after["options"] if after["options"][name] != before["options"].get(name)}
         for before, after in itertools.pairwise(points)
@@ -124,12 +124,12 @@ def test_an_ablation_changes_one_thing_after_another(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_tuning_is_compared_with_the_paper_s_and_with_none(tmp_path: Path) -> None:
     arguments = ["tuning", "--out-dir", str(tmp_path), "--games", "tests.tiny:Corridor-v0"]
-    result = measured(*arguments, "--seconds", "4", "--best", "1", "1", "2", "--json")
+    result = measured(*arguments, "--seconds", "4", "--fixed", "1", "1", "2", "--json")
     game = result["games"]["tests.tiny:Corridor-v0"]
     assert {line["trainers"] for line in game["lines"]["fixed"]} == {2}
     assert {line["trainers"] for line in game["lines"]["anneal"]} == {1}
     assert (tmp_path / "tuning.png").stat().st_size > 0
-    again = measured(*arguments, "--seconds", "4", "--best", "1", "1", "2", "--json")
+    again = measured(*arguments, "--seconds", "4", "--fixed", "1", "1", "2", "--json")
     assert again["games"] == result["games"], "whole runs were made again"
 
 
@@ -200,7 +200,8 @@ def test_the_baseline_learns(tmp_path: Path) -> None:
         (["sweep", "--out-dir", "x", "--networks", "huge"], ["huge", "small", "large-1"]),
         (["ablation", "--out-dir", "x", "--env-counts", "3"], ["env_counts (3,)", "even"]),
         (["a3c", "--networks", "huge"], ["huge", "small", "large-1"]),
-        (["lanes", "--lanes", "3"], ["lanes (3,)", "multiples"]),
+        (["lanes", "--lanes", "0"], ["lanes (0,)", "at least 1"]),
+        (["a3c", "--game", "CartPole-v1"], ["small", "vectors"]),
     ],
 )
 def test_wrong_use_is_one_line_and_code_2(arguments: list[str], words: list[str]) -> None:

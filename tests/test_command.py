@@ -40,7 +40,10 @@ class Command:
             self.process = subprocess.Popen(
                 [sys.executable, *program, *arguments],
                 cwd=ROOT,
-                env={**os.environ, "TMPDIR": str(self.temporary), MARK: self.mark},
+                env={
+                    **os.environ,
+                    **{"TMPDIR": str(self.temporary), MARK: self.mark, "PYTHONFAULTHANDLER": "1"},
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
@@ -56,7 +59,13 @@ class Command:
         return self._err.read_text()
 
     def wait(self, timeout_s: float) -> int:
-        return self.process.wait(timeout_s)
+        """Its exit code. One that does not end says where every thread of it is."""
+        try:
+            return self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGABRT)
+            self.process.wait(STOP_S)
+            raise AssertionError(f"not within {timeout_s} s\n{self.out}\n{self.err}") from None
 
     def until(self, holds: Callable[[], bool], timeout_s: float = BEGIN_S) -> None:
         """Wait for `holds` while the command runs."""

@@ -70,11 +70,11 @@ def test_an_observation_is_followed_from_environment_to_action_to_gradient(tmp_p
 
 def test_only_the_newest_events_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace, "MOST_EVENTS", 10)
-    kept = trace.Trace(tmp_path / "trace.json")
+    kept = trace.Trace()
     for step in range(100):
         kept.stepped("agent-0", Header(Kind.STEP, 0, 4, step, 0.1, 0.1), float(step))
         kept.learned([Segment(0, step)], float(step))
-    kept.write()
+    kept.write(tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert [event["ph"] for event in events].count("M") == 2
     assert len(events) == 12
@@ -82,6 +82,7 @@ def test_only_the_newest_events_are_kept(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_file_that_cannot_be_written_is_refused() -> None:
-    done = command(*RUN, "--trace", "/nowhere/trace.json")
-    assert done.returncode == 2
-    assert "trace /nowhere/trace.json: must be a file in a directory" in done.stderr
+    for file in ("/nowhere/trace.json", "setup.cfg/trace.json"):
+        done = command(*RUN, "--trace", file)
+        assert done.returncode == 2
+        assert f"trace {file}: must be a file in a directory" in done.stderr
