@@ -1,5 +1,6 @@
 """The command `ga3c`."""
 
+import atexit
 import contextlib
 import importlib
 import io
@@ -65,11 +66,19 @@ def _leave(number: int, frame: Any) -> None:
 
 
 def program() -> NoReturn:
-    """The command as a process: `main`, and an end that no late signal changes."""
+    """The command as a process: `main`, and an end that no late signal changes.
+
+    Python's own end frees the tensor framework's objects one by one, for up to 10 s on a busy
+    machine, and lets signals kill it meanwhile: it is left out.
+    """
     code = main()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # Python's own end would make them deadly again
-    sys.exit(code)
+        signal.signal(number, signal.SIG_IGN)
+    atexit._run_exitfuncs()
+    with contextlib.suppress(BrokenPipeError):  # nobody reads on: `ga3c --help | head -2`
+        sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 class WrongUse(Exception):
