@@ -48,6 +48,7 @@ class Command:
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
+                preexec_fn=_hear_hangups,
             )
 
     @property
@@ -107,6 +108,10 @@ class Command:
         for process in self.survivors():
             process.kill()
         self.process.wait(STOP_S)
+
+
+def _hear_hangups() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
 
 
 @pytest.fixture
