@@ -35,6 +35,7 @@ class Task:
     envs_per_group: int
     seed: int
     environment: EnvironmentConfig
+    played: str | None = None  # a file of the only group's actions before: .npy, uint16 [t, n]
 
     def to_json(self) -> str:
         """One line that `from_json` reads."""
@@ -71,12 +72,20 @@ def play(socket: zmq.Socket, task: Task) -> None:
     )
     socket.send_multipart(messages.encode_hello(hello))
     seeds = np.random.SeedSequence(task.seed).generate_state(task.groups)
-    sequences = [0] * task.groups
+    played = np.load(task.played, allow_pickle=False) if task.played else ()
+    sequences = [len(played)] * task.groups
     for group, (environments, seed) in enumerate(zip(groups, seeds, strict=True)):
         began = time.monotonic()
         step = environments.reset(int(seed))
-        stepped_s = time.monotonic() - began
-        header = Header(Kind.STEP, group, task.envs_per_group, stepped_s=stepped_s)
+        for actions in played:
+            step = environments.step(actions.astype(np.int32))
+        header = Header(
+            Kind.STEP,
+            group,
+            task.envs_per_group,
+            sequences[group],
+            stepped_s=time.monotonic() - began,
+        )
         socket.send_multipart(messages.encode_step(header, step))
     while True:
         wait_started = time.monotonic()

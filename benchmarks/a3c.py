@@ -19,8 +19,7 @@ from benchmarks.parts import prepare, running
 from benchmarks.replica import START_TIMEOUT_S, Shared, first_parameters, play
 from benchmarks.reporting import BenchmarkConfig, Spread, keep, published_pps, show, spread
 from benchmarks.serving import measure_service
-from ga3c.config import CORES, NetworkName, TrainConfig
-from ga3c.training import WrongInput
+from ga3c.config import CORES, NetworkName, TrainConfig, WrongInput
 
 DEFAULT_WINDOW_S = 10.0
 WARM_UP_S = 5.0

@@ -16,13 +16,12 @@ from agents.environments import EnvironmentConfig, Spaces, spaces
 from benchmarks.peers import START_TIMEOUT_S, play_alone, rate, send_steps
 from ga3c import backend
 from ga3c.algorithms.a3c import A3C, Segments
-from ga3c.config import CORES, TrainConfig
+from ga3c.config import CORES, TrainConfig, WrongInput
 from ga3c.experience import RingShape
 from ga3c.frontend import Frontend, Reply, Request
 from ga3c.metrics import Metrics, Window
 from ga3c.model import Model
 from ga3c.queues import BatchQueue, Closed
-from ga3c.training import WrongInput
 
 
 def environment_only(config: EnvironmentConfig, agents: int, envs: int, seconds: float) -> float:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.reporting import plain
-from ga3c.runs import machine
+from ga3c.machine import machine
 
 POINT_TIMEOUT_S = 600.0
 QUICK_S = 5.0

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ga3c.config import TrainConfig, check_file
-from ga3c.runs import machine
+from ga3c.machine import machine
 
 PUBLISHED = Path(__file__).parent / "published"
 

@@ -10,11 +10,10 @@ from agents.environments import Spaces
 from benchmarks.accounting import Usage, usage
 from benchmarks.parts import ModelAlone, environment_only, limit
 from benchmarks.reporting import spread
-from ga3c.config import TrainConfig
+from ga3c.config import TrainConfig, WrongInput
 from ga3c.metrics import Snapshot, Window
 from ga3c.model import Model
 from ga3c.service import Service
-from ga3c.training import WrongInput
 
 TICK_S = 0.1
 STOP_TIMEOUT_S = 8.0

@@ -73,8 +73,8 @@ def _points(config: Config) -> Iterator[Point]:
     counts = list(product(config.agent_counts, config.predictor_counts, config.trainer_counts))
     networks, batches = config.networks, config.minimum_batches
     if config.quick:
-        counts = [each for each in counts if max(each[1:]) <= 2 and each[0] <= CORES]
-        networks, batches = networks[:2], batches[::2]
+        counts = [each for each in counts if sum(each[1:]) <= 3 and each[0] <= CORES]
+        networks, batches = networks[:2], batches[::4]
     for agents, predictors, trainers in counts:
         given = {"agents": agents, "predictors": predictors, "trainers": trainers}
         yield Point("counts", {name: str(count) for name, count in given.items()})

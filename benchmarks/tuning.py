@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 from benchmarks.points import said_by
 from benchmarks.reporting import plain, show
 from ga3c.config import CORES
-from ga3c.runs import machine
+from ga3c.machine import machine
 
 START_S = 60.0
 ARGUMENTS = "arguments.json"

@@ -8,13 +8,21 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn
 
 USAGE = """usage: ga3c train [--game GAME] [--preset default|paper] [options]
+       ga3c train --resume RUN [options]
+       ga3c runs [options]
+       ga3c evaluate RUN [--protocol paper|nature|machado] [options]
        ga3c doctor [--game GAME] [options]
        ga3c benchmark NAME [--game GAME] [options]
 
-train       train an agent by GA3C
+train       train an agent by GA3C, or go on with a run
+runs        list the runs: game, steps, score, state
+evaluate    play whole games with what a run has learned, by a named protocol
 doctor      say what limits a run on this machine and which setting to change, and try it
 benchmark   measure this machine. NAME is
             limits      its parts alone: environments, wire, predictions, training
@@ -35,16 +43,15 @@ def main(arguments: list[str] | None = None) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)
         return 0 if arguments else 2
-    commands = {"train": _train, "doctor": _doctor, "benchmark": _benchmark}
-    if arguments[0] not in commands:
-        known = ", ".join(commands)
+    if arguments[0] not in COMMANDS:
+        known = ", ".join(COMMANDS)
         return _complain(f"unknown command {arguments[0]!r}: must be one of {known}", 2)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _leave)
     try:
-        return commands[arguments[0]](arguments[1:])
+        return COMMANDS[arguments[0]](arguments[1:])
     except KeyboardInterrupt:
         return 130
     except WrongUse as error:
@@ -86,31 +93,39 @@ class WrongUse(Exception):
 
 
 def _train(arguments: list[str]) -> int:
-    from ga3c.config import TrainConfig
+    from ga3c.config import TrainConfig, given_value
 
-    config = _parsed(arguments, TrainConfig, "ga3c train")
+    resumed = given_value(arguments, "--resume")
+    run_path, base = _run_to_resume(resumed) if resumed else (None, None)
+    config = _parsed(arguments, TrainConfig, "ga3c train", base)
     from agents.environments import spaces
     from ga3c.runs import new_run_path
 
     try:  # before the tensor framework, which takes seconds
+        if base and config.environment.game != base.environment.game:
+            raise ValueError(
+                f"game {config.environment.game}: the run is of {base.environment.game}, and what "
+                "it learned would be lost: begin a new one"
+            )
         found = spaces(config.environment)
-        run_path = new_run_path(config)
+        run_path = run_path or new_run_path(config)
     except ValueError as error:
         raise WrongUse(str(error)) from error
     import ga3c.backend  # noqa: F401  first: it keeps the framework's greetings from the terminal
-    from ga3c.service import RunFailed
-    from ga3c.training import WrongInput, train
+    from ga3c.training import train
+
+    return _done(lambda: train(config, found, run_path))
+
+
+def _run_to_resume(run: str) -> tuple[Path, Any]:
+    """Where it is, and its settings."""
+    from ga3c.runs import find_run, load_config
 
     try:
-        return train(config, found, run_path)
-    except WrongInput as error:
+        path = find_run(Path(run))
+        return path, load_config(path)
+    except ValueError as error:
         raise WrongUse(str(error)) from error
-    except RunFailed as error:
-        return _complain(str(error), 1)
-
-
-def _doctor(arguments: list[str]) -> int:
-    return _measure("doctor", "ga3c doctor", arguments)
 
 
 def _benchmark(arguments: list[str]) -> int:
@@ -122,28 +137,35 @@ def _benchmark(arguments: list[str]) -> int:
     if not arguments or arguments[0] not in NAMES:
         given = repr(arguments[0]) if arguments else "without a name"
         raise WrongUse(f"benchmark {given}: must be {' or '.join(NAMES)}")
-    return _measure(arguments[0], f"ga3c benchmark {arguments[0]}", arguments[1:])
+    return _work(f"benchmarks.{arguments[0]}", f"benchmark {arguments[0]}", True, arguments[1:])
 
 
-def _measure(name: str, command: str, arguments: list[str]) -> int:
-    """Run benchmarks/NAME.py."""
-    import ga3c.backend  # noqa: F401  first: it keeps the framework's greetings from the terminal
-    from ga3c.training import WrongInput
+def _work(module_name: str, command: str, thinks: bool, arguments: list[str]) -> int:
+    """Run a module's `run` with its `Config`. Args: thinks: whether it needs the framework."""
+    if thinks:
+        import ga3c.backend  # noqa: F401  first: it keeps the framework's greetings off the terminal
 
-    benchmark = importlib.import_module(f"benchmarks.{name}")
-    config = _parsed(arguments, benchmark.Config, command)
+    module = importlib.import_module(module_name)
+    base = module.defaults(arguments) if hasattr(module, "defaults") else None
+    config = _parsed(arguments, module.Config, f"ga3c {command}", base)
     for number in (signal.SIGINT, signal.SIGTERM):  # from here on there are processes to end
         signal.signal(number, signal.default_int_handler)
+    return _done(lambda: module.run(config))
+
+
+def _done(work: Callable[[], int | None]) -> int:
+    """The exit code of `work`, which may fail in ways that its user should hear of in one line."""
+    from ga3c.config import WrongInput
+
     try:
-        benchmark.run(config)
+        return work() or 0
     except WrongInput as error:
         raise WrongUse(str(error)) from error
     except RuntimeError as error:  # a process or the service has failed
         return _complain(str(error), 1)
-    return 0
 
 
-def _parsed(arguments: list[str], kind: type[Any], command: str) -> Any:
+def _parsed(arguments: list[str], kind: type[Any], command: str, base: Any = None) -> Any:
     """The configuration asked for. Raises WrongUse, or SystemExit after --help."""
     from ga3c.config import parse
 
@@ -151,7 +173,7 @@ def _parsed(arguments: list[str], kind: type[Any], command: str) -> Any:
     helps = bool({"-h", "--help"} & set(arguments))
     try:
         with contextlib.nullcontext() if helps else contextlib.redirect_stderr(said):
-            return parse(arguments, kind, command)
+            return parse(arguments, kind, command, base)
     except ValueError as error:
         raise WrongUse(str(error)) from error
     except SystemExit as stop:
@@ -165,6 +187,15 @@ def _one_line(box: str) -> str:
     lines = (re.sub(r"[╭╮╰╯│─━]+", " ", line).strip() for line in box.splitlines())
     text = " ".join(line for line in lines if line)
     return re.sub(r"\s+", " ", text.removeprefix("Parsing error"))
+
+
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "train": _train,
+    "runs": partial(_work, "ga3c.listing", "runs", False),
+    "evaluate": partial(_work, "ga3c.evaluation", "evaluate", True),
+    "doctor": partial(_work, "benchmarks.doctor", "doctor", True),
+    "benchmark": _benchmark,
+}
 
 
 def _complain(message: str, code: int) -> int:

@@ -17,6 +17,10 @@ NetworkName = Literal["auto", "small", "large-4", "large-3", "large-2", "large-1
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+class WrongInput(ValueError):
+    """What the user asked for cannot be done; the message says why in one line."""
+
+
 def _not_negative(config: object, *names: str) -> None:
     for name in names:
         if getattr(config, name) < 0:
@@ -78,6 +82,9 @@ class ServiceConfig:
     """An agent that owes a step for so many seconds is replaced."""
     intra_op_threads: int = 1
     """Threads of the tensor framework within one operation."""
+    lockstep: bool = False
+    """Predict and train in turn, so that a seed gives the same weights each time. Needs --agents 1
+    --groups 1 --predictors 1 --trainers 1 --scheduler off --intra-op-threads 1."""
 
     def __post_init__(self) -> None:
         for name in ("agents", "predictors", "trainers"):
@@ -232,6 +239,49 @@ class OptimizerConfig:
 
 
 @dataclass(frozen=True)
+class CheckpointConfig:
+    """What a run keeps of itself, to go on from (--resume) and to evaluate."""
+
+    checkpoint_every_s: float = 300.0
+    """Seconds between checkpoints; there is one more at the end."""
+    checkpoint_every_steps: int | None = None
+    """Environment steps between checkpoints, besides."""
+    keep_checkpoints: int = 3
+    """Newest checkpoints that are kept."""
+    milestone_steps: int | None = None
+    """The first checkpoint beyond each multiple of so many steps is kept for good."""
+
+    def __post_init__(self) -> None:
+        for name in ("checkpoint_every_s", "checkpoint_every_steps", "milestone_steps"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ValueError(f"{name} {value}: must be above 0")
+        if self.keep_checkpoints < 2:
+            raise ValueError(
+                f"keep_checkpoints {self.keep_checkpoints}: must be at least 2, or there would be "
+                "none to go back to if the newest is damaged"
+            )
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """Evaluation while the run goes on, in environments of its own; the best weights are kept."""
+
+    evaluate_every: int | None = None
+    """Environment steps between evaluations; None: there is none."""
+    evaluate_episodes: int = 10
+    """Games of an evaluation."""
+    evaluate_protocol: Literal["paper", "nature", "machado"] = "paper"
+    """How they are played: see ga3c evaluate --help."""
+
+    def __post_init__(self) -> None:
+        if self.evaluate_every is not None and self.evaluate_every < 1:
+            raise ValueError(f"evaluate_every {self.evaluate_every}: must be at least 1 step")
+        if self.evaluate_episodes < 1:
+            raise ValueError(f"evaluate_episodes {self.evaluate_episodes}: must be at least 1")
+
+
+@dataclass(frozen=True)
 class RunConfig:
     """When a run ends, and what it leaves."""
 
@@ -249,6 +299,9 @@ class RunConfig:
     """Seconds between progress lines."""
     trace: Path | None = None
     """File for a trace of the newest events, for ui.perfetto.dev: who does what, and when."""
+    resume: Path | None = None
+    """Go on with this run, by its directory or its name there, from its newest checkpoint. Its
+    settings hold; every other argument changes one of them, such as a larger --steps."""
     runs_dir: Path = Path("runs")
     """Where run directories are made."""
     name: str | None = None
@@ -282,9 +335,13 @@ class TrainConfig:
     network: NetworkConfig = field(default_factory=NetworkConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
+    checkpoints: CheckpointConfig = field(default_factory=CheckpointConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
 
     def __post_init__(self) -> None:
         _check_finite(self)
+        if self.service.lockstep:
+            _check_lockstep(self)
         if self.a3c.t_max > self.service.training_batch_max:
             raise ValueError(
                 f"t_max {self.a3c.t_max} > training_batch_max {self.service.training_batch_max}: "
@@ -297,6 +354,33 @@ class TrainConfig:
                 f"segments of t_max {self.a3c.t_max} < training_batch_min "
                 f"{self.service.training_batch_min}: every batch would wait training_wait_s"
             )
+
+
+def _check_lockstep(config: TrainConfig) -> None:
+    service = config.service
+    given = {
+        "agents": service.agents,
+        "groups": service.groups,
+        "predictors": service.predictors,
+        "trainers": service.trainers,
+        "intra_op_threads": service.intra_op_threads,
+    }
+    wrong = [f"{name} {count}" for name, count in given.items() if count != 1]
+    if wrong or config.scheduler.scheduler != "off":
+        raise ValueError(
+            f"lockstep with {', '.join(wrong) or 'scheduler ' + config.scheduler.scheduler}: needs "
+            f"one of each of {', '.join(given)}, and scheduler off, or its order would change"
+        )
+    smallest, largest, t_max = (
+        service.training_batch_min,
+        service.training_batch_max,
+        config.a3c.t_max,
+    )
+    if smallest != largest or largest % t_max:
+        raise ValueError(
+            f"lockstep with training batches of {smallest} to {largest}: must be of one size, a "
+            f"multiple of t_max {t_max}, or they would depend on time"
+        )
 
 
 def _check_finite(part: Any) -> None:
@@ -343,15 +427,17 @@ PRESETS: dict[str, TrainConfig] = {
 C = TypeVar("C")
 
 
-def parse(arguments: list[str], kind: type[C], command: str) -> C:
+def parse(arguments: list[str], kind: type[C], command: str, base: C | None = None) -> C:
     """The configuration of `kind` that the command line asks for.
+
+    Args: base: what holds for all that the arguments do not name; None: the preset's, or defaults.
 
     Raises:
         SystemExit: for --help, or (code 2) after one line about wrong arguments.
         ValueError: if settings do not fit each other.
     """
-    default: Any = tyro.MISSING_NONPROP
-    if issubclass(kind, TrainConfig):
+    default: Any = tyro.MISSING_NONPROP if base is None else base
+    if base is None and issubclass(kind, TrainConfig):
         preset = PRESETS[_preset_of(arguments)]
         default = kind(**{each.name: getattr(preset, each.name) for each in fields(preset)})
     wanted: Any = Annotated[kind, tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes]
@@ -360,8 +446,15 @@ def parse(arguments: list[str], kind: type[C], command: str) -> C:
 
 def _preset_of(arguments: list[str]) -> str:
     """The value of --preset, which decides all other defaults; unknown ones are left to tyro."""
+    given = given_value(arguments, "--preset")
+    return given if given in PRESETS else "default"
+
+
+def given_value(arguments: list[str], name: str) -> str | None:
+    """What the command line gives as `name`; None if it does not."""
     for here, following in zip_longest(arguments, arguments[1:], fillvalue=""):
-        value = following if here == "--preset" else here.removeprefix("--preset=")
-        if here.startswith("--preset") and value in PRESETS:
-            return value
-    return "default"
+        if here == name:
+            return following
+        if here.startswith(f"{name}="):
+            return here.removeprefix(f"{name}=")
+    return None

@@ -21,6 +21,8 @@ from agents.environments import Spaces
 from ga3c import backend
 from ga3c.backend import Column, Tensor
 
+BOOK = ("steps", "starts", "ages", "versions", "free")  # all that `Lanes` knows
+
 
 class Arrivals(NamedTuple):
     """n newest frames with their outcomes, each of another lane."""
@@ -96,6 +98,14 @@ class DeviceExperience:
         frames = [self.gather("frame", row) for row in rows]
         return backend.reshape(backend.channels_last(frames), shape)
 
+    def read(self) -> dict[str, np.ndarray]:
+        """A copy of every column; outside of compiled functions."""
+        return self._ring.read()
+
+    def restore(self, values: Mapping[str, np.ndarray]) -> None:
+        """Take over what `read` gave."""
+        self._ring.restore(values)
+
 
 class HostExperience:
     """The same ring in RAM, in numpy."""
@@ -127,6 +137,15 @@ class HostExperience:
             return self.gather("frame", rows[0]).reshape(shape)
         frames = self.gather("frame", np.stack(rows, axis=-1))
         return np.ascontiguousarray(np.moveaxis(frames, -2, -1)).reshape(shape)
+
+    def read(self) -> dict[str, np.ndarray]:
+        """A copy of every column."""
+        return {name: column.copy() for name, column in self._columns.items()}
+
+    def restore(self, values: Mapping[str, np.ndarray]) -> None:
+        """Take over what `read` gave."""
+        for name, column in self._columns.items():
+            column[:] = values[name]
 
 
 class Segment(NamedTuple):
@@ -214,6 +233,20 @@ class Lanes:
             for segment in segments:
                 self._free[self._place(segment)] = True
             self._trained.notify_all()
+
+    def settle(self, most: int, timeout_s: float) -> bool:
+        """Wait until at most `most` segments await training; False if there still are more."""
+        with self._trained:
+            return self._trained.wait_for(lambda: int((~self._free).sum()) <= most, timeout_s)
+
+    def read(self) -> dict[str, np.ndarray]:
+        """A copy of the book."""
+        return {name: getattr(self, f"_{name}").copy() for name in BOOK}
+
+    def restore(self, values: Mapping[str, np.ndarray]) -> None:
+        """Take over what `read` gave. Raises KeyError or ValueError if it does not fit."""
+        for name in BOOK:
+            getattr(self, f"_{name}")[:] = values[name]
 
     def slots(self, segments: list[Segment]) -> np.ndarray:
         """Slots [B, T + 1] int32 of the segments' observations."""

@@ -79,7 +79,7 @@ class Frontend:
         self._dtype = np.dtype(spaces.dtype)
         self._requests = requests
         self._metrics = metrics
-        self._expected: dict[str, np.ndarray] = {}
+        self._expected: dict[str, _Peer] = {}
         self._retired: set[str] = set()
         self._heard_s: dict[str, float] = {}
         self._peers: dict[str, _Peer] = {}
@@ -125,11 +125,18 @@ class Frontend:
         """Whether the thread runs."""
         return self._thread.is_alive()
 
-    def expect(self, identity: str, lanes: np.ndarray) -> None:
-        """Let an agent of this identity speak for `lanes` int32 [groups, n]."""
+    def expect(
+        self, identity: str, lanes: np.ndarray, played: int = 0, patience_s: float = 0.0
+    ) -> None:
+        """Let an agent of this identity speak for `lanes` int32 [groups, n].
+
+        Args:
+            played: the steps that each group plays once more by itself, before its first message.
+            patience_s: how long that may take.
+        """
         with self._lock:
-            self._expected[identity] = lanes
-            self._heard_s[identity] = time.monotonic()
+            self._expected[identity] = _Peer(lanes, [played] * len(lanes))
+            self._heard_s[identity] = time.monotonic() + patience_s
 
     def forget(self, identity: str) -> str:
         """The agent has ended: hear it no longer. Returns its last words, if it had any."""
@@ -255,14 +262,14 @@ class Frontend:
 
     def _welcome(self, identity: str, hello: Hello) -> None:
         with self._lock:
-            lanes = self._expected.get(identity)
-            if lanes is None or hello.token != self._hello.token:
+            peer = self._expected.get(identity)
+            if peer is None or hello.token != self._hello.token:
                 raise MessageError("stranger", identity)
             if hello != self._hello:
                 raise MessageError("hello fields", f"{hello}, not {self._hello}")
             if identity in self._peers:
                 raise MessageError("second hello", identity)
-            self._peers[identity] = _Peer(lanes, [0] * hello.groups)
+            self._peers[identity] = peer
 
     def _step(
         self, identity: str, peer: _Peer, header: messages.Header, parts: list[bytes]

@@ -3,9 +3,9 @@
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROLLING_EPISODES = 100
 
@@ -83,6 +83,27 @@ class Metrics:
     def seconds(self) -> float:
         """Since the run began."""
         return self._clock() - self.started_s
+
+    def read(self) -> dict[str, Any]:
+        """All that a resumed run goes on with, as JSON holds it."""
+        with self._lock:
+            return {
+                "seconds": self.seconds,
+                "steps": self._counts["steps"],
+                "counts": dict(self._counts),
+                "scores": list(self._scores),
+                "episodes": self._episodes,
+            }
+
+    def restore(self, values: Mapping[str, Any]) -> None:
+        """Take over what `read` gave; time goes on from there."""
+        with self._lock:
+            self.started_s = self._clock() - values["seconds"]
+            self._counts = Counter(values["counts"])
+            self._scores.extend(values["scores"])
+            self._episodes = values["episodes"]
+            if values["scores"]:
+                self._last_score = values["scores"][-1]
 
     def add(self, **increments: float) -> None:
         """Let counters grow."""

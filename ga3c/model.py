@@ -5,6 +5,7 @@ Updates are made one at a time; predictions run beside them and see weights as t
 """
 
 import threading
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import keras
@@ -39,6 +40,26 @@ def prepare(optimizer: keras.optimizers.Optimizer, variables: list, mean_square:
     for state in optimizer.variables:
         if "velocity" in state.path and isinstance(optimizer, keras.optimizers.RMSprop):
             state.assign(keras.ops.full(state.shape, mean_square))
+
+
+def _read(part: str, variables: list) -> dict[str, np.ndarray]:
+    return {f"{part}/{v.path}": np.array(keras.ops.convert_to_numpy(v)) for v in variables}
+
+
+def restore(part: str, variables: list, values: Mapping[str, np.ndarray]) -> None:
+    """Set `variables` to `values["part/PATH"]`, all or none.
+
+    Raises ValueError if one is missing or of another shape.
+    """
+    for variable in variables:
+        found = values.get(f"{part}/{variable.path}")
+        if found is None or found.shape != tuple(variable.shape):
+            raise ValueError(
+                f"{part} {variable.path}: expected {tuple(variable.shape)}, found "
+                + ("nothing" if found is None else str(found.shape))
+            )
+    for variable in variables:
+        variable.assign(values[f"{part}/{variable.path}"])
 
 
 def schedule(start: float, end: float, progress: float) -> float:
@@ -133,27 +154,29 @@ class Model:
             update = self._updates
         return Learned(update, {name: float(value) for name, value in metrics.items()})
 
-    def weights(self, timeout_s: float = -1.0) -> dict[str, np.ndarray]:
-        """Every weight by its path; none if an update does not end within the timeout, if any."""
+    def read(self, timeout_s: float = -1.0) -> dict[str, np.ndarray]:
+        """All that was learned, from between two updates: what `restore` takes.
+
+        `weights/PATH`, `optimizer/PATH` and the counters; nothing if an update does not end within
+        the timeout, if any.
+        """
         if not self._learning.acquire(timeout=timeout_s):
             return {}
         try:
-            return {w.path: np.array(keras.ops.convert_to_numpy(w)) for w in self.network.weights}
+            return {
+                **_read("weights", self.network.weights),
+                **_read("optimizer", self._optimizer.variables),
+                "counters": np.array([self._acts, self._updates], np.int64),
+            }
         finally:
             self._learning.release()
 
-    def load_weights(self, weights: dict[str, np.ndarray]) -> None:
-        """Take over `weights`. Raises ValueError if one is missing or of another shape."""
-        for variable in self.network.weights:
-            found = weights.get(variable.path)
-            if found is None or found.shape != tuple(variable.shape):
-                raise ValueError(
-                    f"weight {variable.path}: expected {tuple(variable.shape)}, found "
-                    + ("nothing" if found is None else str(found.shape))
-                )
+    def restore(self, values: Mapping[str, np.ndarray]) -> None:
+        """Take over what `read` gave. Raises ValueError if something is missing or misshapen."""
         with self._learning:
-            for variable in self.network.weights:
-                variable.assign(weights[variable.path])
+            restore("optimizer", self._optimizer.variables, values)
+            restore("weights", self.network.weights, values)
+            self._acts, self._updates = map(int, values["counters"])
 
     def _segments(self, lanes: Any, slots: Any) -> Segments:
         """Gather B segments: arrays from the host's ring, tensors from the device's (traced)."""

@@ -1,5 +1,6 @@
 """A predictor thread: requests in, actions out, completed segments on to the trainers."""
 
+import contextlib
 import threading
 import time
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from ga3c.experience import Arrivals, Lanes, Segment
 from ga3c.frontend import Frontend, Reply, Request
+from ga3c.lockstep import Lockstep
 from ga3c.metrics import Metrics
 from ga3c.model import Model
 from ga3c.queues import BatchQueue, Closed
@@ -28,8 +30,10 @@ class Predictor:
         metrics: Metrics,
         discount: float,
         stop: threading.Event,
+        lockstep: Lockstep | None = None,
         trace: Trace | None = None,
     ) -> None:
+        self._lockstep = lockstep
         self._trace = trace
         self._requests = requests
         self._segments = segments
@@ -49,7 +53,8 @@ class Predictor:
                 waited_s = time.monotonic() - started_s
                 self._metrics.add(predictors_waiting_s=waited_s)
                 if batch:
-                    self._predict(batch)
+                    with self._lockstep.turn() if self._lockstep else contextlib.nullcontext():
+                        self._predict(batch)
         except Closed:
             pass
 
@@ -64,6 +69,8 @@ class Predictor:
                 raise Closed
         admitted_s = time.monotonic()
         actions = self._model.act(self._arrivals(batch, lanes))
+        if self._lockstep:
+            self._lockstep.acted(actions)
         completed = self._lanes.complete(lanes)  # before the lanes can move on
         if self._trace:
             self._trace.predicted(

@@ -61,6 +61,12 @@ class BatchQueue(Generic[T]):
         """Whether `close` has been called."""
         return self._closed
 
+    @property
+    def waiting(self) -> list[T]:
+        """What waits, in order."""
+        with self._lock:
+            return [entry.item for entry in self._entries]
+
     def put(self, items: Sequence[T], sizes: Sequence[int], timeout_s: float) -> int:
         """Append as many of `items` as find space within `timeout_s`; return how many did.
 
@@ -98,11 +104,9 @@ class BatchQueue(Generic[T]):
             raise Closed
 
     def close(self) -> None:
-        """Drop what waits and wake everyone with Closed."""
+        """Wake everyone with Closed; what waits is handed out no more."""
         with self._lock:
             self._closed = True
-            self._entries.clear()
-            self._size = 0
             self._changed.notify_all()
             self._space.notify_all()
 

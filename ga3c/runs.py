@@ -1,90 +1,225 @@
 """A run's directory: what was asked for, what happened, and what was learned.
 
 config.json      every setting
-meta.json        machine, versions, git revision
+meta.json        machine, versions, git revision, at the start and at each resumption
+log.txt          what was printed
 episodes.csv     seconds, steps, score, length of each finished episode
 metrics.jsonl    one object per progress line
+events.out.*     the same for TensorBoard, by environment steps
 scheduler.jsonl  the start, then one object per decision: `scheduler.replay` decides it anew
-weights.npz      the network's weights, written at the end
+evaluations.jsonl  one object per evaluation: its protocol, its scores
+checkpoints/     the newest states, from which the run can go on (ga3c/checkpoints.py)
+best/            the state with the best evaluation of the run (--evaluate-every)
 result.json      the run's figures, written at the end
+lock             held while a service uses the directory
 """
 
+import contextlib
 import csv
+import fcntl
 import json
+import math
 import os
-import platform
-import subprocess
 import sys
-import time
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, replace
 from datetime import datetime
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-import numpy as np
+import msgspec
 
-from ga3c.config import CORES, TrainConfig
+from ga3c.config import TrainConfig
+from ga3c.events import Events
+from ga3c.machine import machine
 from ga3c.metrics import Episode
 
-VERSIONS = ("ale-py", "gymnasium", "keras", "numpy", "pyzmq")
+CONFIG, RESULT, LOCK = "config.json", "result.json", "lock"
+EVALUATIONS = "evaluations.jsonl"
 
 
 def new_run_path(config: TrainConfig) -> Path:
-    """Where the run's directory will be. Raises ValueError if it is there already."""
+    """Where a new run's directory will be. Raises ValueError if it is there already."""
     run = config.run
     game = config.environment.game.replace("/", "-")
     now = datetime.now().strftime("%Y%m%d-%H%M%S.%f")[:-3]  # runs may begin in the same second
     path = run.runs_dir / (run.name or f"{game}__a3c__{run.seed}__{now}")
     if path.exists():
-        raise ValueError(f"run {path} is there already: choose another --name")
+        raise ValueError(
+            f"run {path} is there already: choose another --name, or go on with --resume {path}"
+        )
     parent = next(p for p in path.parents if p.exists())
     if not (parent.is_dir() and os.access(parent, os.W_OK)):
         raise ValueError(f"run {path} cannot be made: {parent} is no folder to write to")
     return path
 
 
+def find_run(run: Path, runs_dir: Path = Path("runs")) -> Path:
+    """The directory of a run that is there, given as a path or by its name. Raises ValueError."""
+    for path in (run, runs_dir / run):
+        if (path / CONFIG).is_file():
+            return path.resolve()
+    names = sorted(path.parent.name for path in runs_dir.glob(f"*/{CONFIG}"))
+    known = f"{runs_dir} has {', '.join(names[-5:])}" if names else f"{runs_dir} has none"
+    raise ValueError(f"run {run}: no directory with a {CONFIG}; {known}")
+
+
+def load_config(path: Path) -> TrainConfig:
+    """The settings of a run that is there. Raises ValueError if they cannot be read."""
+    try:
+        text = (path / CONFIG).read_bytes()
+        return msgspec.json.decode(text, type=TrainConfig, dec_hook=lambda kind, v: kind(v))
+    except (OSError, msgspec.MsgspecError) as error:
+        raise ValueError(f"run {path}: its {CONFIG} cannot be read: {error}") from error
+
+
+def is_running(path: Path) -> bool:
+    """Whether a service uses the directory."""
+    try:
+        with open(path / LOCK) as file:
+            return not _locked(file)
+    except OSError:
+        return False
+
+
+def _locked(file: IO[str]) -> bool:
+    """Lock `file` until it is closed, or its process ends in whatever way; False if another has."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _cut(file: Path, steps_of: Callable[[str], int], steps: int) -> None:
+    """Leave out the lines beyond `steps`, and what a kill left of the last one."""
+
+    def belongs(line: str) -> bool:
+        try:
+            return line.endswith("\n") and steps_of(line) <= steps
+        except (ValueError, IndexError, KeyError, TypeError):
+            return False
+
+    first, *lines = file.read_text().splitlines(keepends=True) or [""]
+    is_header = first.startswith("seconds,")
+    lines = [first] * is_header + [line for line in [first, *lines][is_header:] if belongs(line)]
+    partial = file.with_name(f".{file.name}")
+    partial.write_text("".join(lines))
+    partial.replace(file)
+
+
 class RunDirectory:
-    """Makes a run's directory and writes its files; owned by the main thread."""
+    """A run's files, new or gone on with; owned by the main thread.
+
+    Raises:
+        BlockingIOError: if another service uses the directory.
+        OSError: if it cannot be made.
+    """
 
     def __init__(self, config: TrainConfig, path: Path) -> None:
         self.path = path
-        self.path.mkdir(parents=True)
-        self._write("config.json", asdict(config))
-        self._write("meta.json", machine())
-        self._episodes = open(self.path / "episodes.csv", "w", newline="", buffering=1)  # noqa: SIM115
-        self._csv = csv.writer(self._episodes)
-        self._csv.writerow(Episode._fields)
-        self._metrics = open(self.path / "metrics.jsonl", "w", buffering=1)  # noqa: SIM115
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._lock = open(self.path / LOCK, "w")  # noqa: SIM115
+        if not _locked(self._lock):
+            raise BlockingIOError(f"another process uses {path}")
+        self._log = open(self.path / "log.txt", "a", buffering=1)  # noqa: SIM115
+        self._open_tables()
+        self._config = config
+        self._events: Events | None = None
+        self._trouble: set[str] = set()
+
+    def begin(self, steps: int) -> None:
+        """The run begins, or goes on from `steps`: what was noted beyond them has not happened."""
+        self._write(
+            CONFIG, asdict(replace(self._config, run=replace(self._config.run, resume=None)))
+        )
+        self._note_start()
+        (self.path / RESULT).unlink(missing_ok=True)
         self._point_latest()
+        self._episodes.close()
+        self._metrics.close()
+        _cut(self.path / "episodes.csv", lambda line: int(line.split(",")[1]), steps)
+        for name in ("metrics.jsonl", EVALUATIONS):
+            if (self.path / name).exists():
+                _cut(self.path / name, lambda line: int(json.loads(line)["steps"]), steps)
+        self._open_tables()
+        self._events = Events(self.path, steps)
+
+    def say(self, line: str, to: IO[str] | None = None) -> None:
+        """Print a line, and keep it."""
+        print(line, file=to, flush=True)
+        with self._forgiven():
+            self._log.write(line + "\n")
 
     def episodes(self, episodes: Iterable[Episode]) -> None:
         """Append finished episodes."""
-        self._csv.writerows((f"{e.seconds:.2f}", e.steps, e.score, e.length) for e in episodes)
+        with self._forgiven():
+            for each in episodes:
+                self._csv.writerow((f"{each.seconds:.2f}", each.steps, each.score, each.length))
+                if self._events:
+                    self._events.episode(each)
 
     def metrics(self, values: Mapping[str, Any]) -> None:
         """Append one line of figures."""
-        self._metrics.write(json.dumps(values) + "\n")
+        with self._forgiven():
+            self._metrics.write(json.dumps(values) + "\n")
+            if self._events:
+                self._events.figures(values)
 
-    def finish(self, weights: Mapping[str, np.ndarray], result: Mapping[str, Any]) -> None:
-        """Keep the weights, if there are any, and the figures; close the files."""
-        if weights:
-            self._save(weights)
-        self._write("result.json", result)
-        self._episodes.close()
-        self._metrics.close()
+    def evaluation(self, entry: Mapping[str, Any]) -> bool:
+        """Append an evaluation; whether its mean is the best of this protocol so far."""
+        file = self.path / EVALUATIONS
+        with self._forgiven():
+            others = map(json.loads, file.read_text().splitlines() if file.exists() else [])
+            known = [e["mean"] for e in others if e["protocol"] == entry["protocol"]]
+            with open(file, "a") as evaluations:
+                evaluations.write(json.dumps(entry) + "\n")
+            if self._events:
+                self._events.evaluation(entry)
+            return entry["mean"] > max(known, default=-math.inf)
+        return False
 
-    def _save(self, weights: Mapping[str, np.ndarray]) -> None:
-        partial = self.path / "weights.npz.partial"
-        with open(partial, "wb") as file:
-            np.savez(file, allow_pickle=False, **weights)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.rename(self.path / "weights.npz")
+    def finish(self, result: Mapping[str, Any]) -> None:
+        """Keep the figures; close the files."""
+        with self._forgiven():
+            self._write(RESULT, result)
+        for file in (self._events, self._episodes, self._metrics, self._log, self._lock):
+            with self._forgiven():
+                if file:
+                    file.close()
+
+    @contextlib.contextmanager
+    def _forgiven(self) -> Iterator[None]:
+        """What cannot be written, as where the disk is full, is said once and ends no run."""
+        try:
+            yield
+        except OSError as error:
+            if str(error) not in self._trouble:
+                print(f"ga3c: {self.path}: not kept: {error}", file=sys.stderr, flush=True)
+            self._trouble.add(str(error))
+
+    def _open_tables(self) -> None:
+        self._episodes = open(self.path / "episodes.csv", "a", newline="", buffering=1)  # noqa: SIM115
+        self._csv = csv.writer(self._episodes)
+        if not self._episodes.tell():
+            self._csv.writerow(Episode._fields)
+        self._metrics = open(self.path / "metrics.jsonl", "a", buffering=1)  # noqa: SIM115
+
+    def _note_start(self) -> None:
+        """In meta.json: the machine of the first start, and of each resumption."""
+        file = self.path / "meta.json"
+        try:
+            known = json.loads(file.read_text())
+            known.setdefault("resumed", []).append(machine())
+        except (OSError, ValueError):
+            known = machine()
+        self._write("meta.json", known)
 
     def _write(self, name: str, values: Mapping[str, Any]) -> None:
-        (self.path / name).write_text(json.dumps(values, indent=2, default=str) + "\n")
+        """Whole or not at all: a run that is killed meanwhile can still be resumed."""
+        partial = self.path / f".{name}"
+        partial.write_text(json.dumps(values, indent=2, default=str) + "\n")
+        partial.replace(self.path / name)
 
     def _point_latest(self) -> None:
         """In one move, as other runs may begin in this moment."""
@@ -93,53 +228,3 @@ class RunDirectory:
             new = self.path.parent / f".latest-{self.path.name}"
             new.symlink_to(self.path.name)
             new.replace(link)
-
-
-def load_weights(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a `weights.npz`. Runs no code from the file."""
-    with np.load(path, allow_pickle=False) as file:
-        return {name: file[name] for name in file.files}
-
-
-def machine() -> dict[str, Any]:
-    """Machine, versions and git revision; nothing from the environment."""
-    return {
-        "date": time.strftime("%Y-%m-%d"),
-        "processor": _processor(),
-        "cores": CORES,
-        "python": platform.python_version(),
-        "tensorflow": _version("tensorflow-cpu") or _version("tensorflow"),
-        **{name: _version(name) for name in VERSIONS},
-        "git": _git_revision(),
-        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
-    }
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except ModuleNotFoundError:
-        return None
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
-
-
-def _git_revision() -> str | None:
-    try:
-        done = subprocess.run(
-            ["git", "describe", "--always", "--dirty"],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            timeout=5,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() or None

@@ -6,6 +6,7 @@ not updates counted, and a rejected setting undone at once. As Multiverse RL ask
 2017), who waits for whom says what to try first. The paper's random walk is kept beside it.
 """
 
+import contextlib
 import json
 import math
 import random
@@ -192,6 +193,9 @@ class Annealer:
 class Scheduler:
     """Drives an annealer by the clock: `tick` is called often and never waits.
 
+    A journal that is there already, of the same settings, is gone on with: `counts` are then those
+    that it ends with.
+
     Phases: settle, measure the kept setting, change, settle, measure the tried one, judge. Nothing
     is measured, nor settles, while an agent has yet to make its first step.
     """
@@ -207,16 +211,29 @@ class Scheduler:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
-        self._annealer = Annealer(config, start, most, seed)
         self._service = service
         self._journal = journal
         self._clock = clock
         self._tried: Counts | None = None
         self._kept_made: Figures | None = None
-        self._started_s = clock()
-        self._window_from_s = self._started_s + config.settle_s
+        self._window_from_s = clock() + config.settle_s
         self._first: Snapshot | None = None
-        self._write({"config": asdict(config), "start": start, "most": most, "seed": seed})
+        self._annealer = Annealer(config, start, most, seed)
+        beginning = {"config": asdict(config), "start": start, "most": most, "seed": seed}
+        try:
+            known = _last_part(journal)
+            same = bool(known) and known[0] == json.loads(json.dumps(beginning))
+            _decide_anew(self._annealer, known[1:] if same else [])
+        except (ValueError, KeyError, TypeError):  # damaged
+            same = False
+            self._annealer = Annealer(config, start, most, seed)
+        if not same:
+            self._write(beginning)
+
+    @property
+    def counts(self) -> Counts:
+        """The best counts so far."""
+        return self._annealer.kept
 
     def tick(self) -> Decision | None:
         """Do what is due. Returns a decision when one was made."""
@@ -265,7 +282,7 @@ class Scheduler:
         self._begin(self._config.settle_s)
 
     def _judge(self, tried: Counts, kept: Figures, made: Figures, now: float) -> Decision:
-        decision = self._annealer.judge(tried, kept, made, now - self._started_s)
+        decision = self._annealer.judge(tried, kept, made, now)
         if not decision.accepted:
             self._service.resize(self._annealer.kept)
         self._write(decision.plain())
@@ -275,15 +292,36 @@ class Scheduler:
         return decision
 
     def _write(self, entry: dict[str, Any]) -> None:
-        with open(self._journal, "a") as journal:
+        # a full disk is no reason to end a run
+        with contextlib.suppress(OSError), open(self._journal, "a") as journal:
             journal.write(json.dumps(entry) + "\n")
 
 
 def replay(journal: Path) -> list[Decision]:
-    """Decide anew by the figures of a journal: the same decisions, or the journal is not whole."""
-    first, *entries = map(json.loads, journal.read_text().splitlines())
+    """Decide anew by a journal's figures, from where its settings last changed.
+
+    The same decisions, or the journal is not whole: ValueError.
+    """
+    first, *entries = _last_part(journal)
     start, most = Counts(*first["start"]), Counts(*first["most"])
     annealer = Annealer(SchedulerConfig(**first["config"]), start, most, first["seed"])
+    return _decide_anew(annealer, entries)
+
+
+def _last_part(journal: Path) -> list[dict[str, Any]]:
+    """The newest beginning and the decisions after it; what a kill cut short is cut off."""
+    if not journal.exists():
+        return []
+    text = journal.read_text()
+    whole = text[: text.rfind("\n") + 1]
+    if whole != text:
+        journal.write_text(whole)
+    lines = list(map(json.loads, whole.splitlines()))
+    begins = [number for number, line in enumerate(lines) if "config" in line]
+    return lines[begins[-1] :] if begins else []
+
+
+def _decide_anew(annealer: Annealer, entries: list[dict[str, Any]]) -> list[Decision]:
     decisions = []
     for entry in entries:
         kept, made = (
@@ -292,6 +330,6 @@ def replay(journal: Path) -> list[Decision]:
         )
         tried = annealer.propose(kept)
         if tried is None:
-            raise ValueError(f"{journal}: nothing could be tried where {entry['tried']} was")
+            raise ValueError(f"nothing could be tried where {entry['tried']} was")
         decisions.append(annealer.judge(tried, kept, made, entry["seconds"]))
     return decisions

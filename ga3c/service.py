@@ -5,21 +5,26 @@ then the agents' processes. Every wait has a limit.
 """
 
 import contextlib
+import math
 import os
 import secrets
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import psutil
 
 from agents.environments import Spaces
 from ga3c.algorithms.a3c import A3C
+from ga3c.checkpoints import Checkpoint
 from ga3c.config import TrainConfig
 from ga3c.experience import Lanes, RingShape, Segment
 from ga3c.frontend import Frontend, Request
+from ga3c.lockstep import Lockstep
 from ga3c.metrics import Metrics, Snapshot
 from ga3c.model import Model
 from ga3c.predictor import Predictor
@@ -68,7 +73,17 @@ class Service:
             service.training_queue,
             service.training_batch_min,
             service.training_batch_max,
-            service.training_wait_s,
+            math.inf if service.lockstep else service.training_wait_s,
+        )
+        self._lockstep = (
+            Lockstep(
+                self._lanes,
+                self.segments,
+                service.training_batch_max // config.a3c.t_max,
+                config.run.steps,
+            )
+            if service.lockstep
+            else None
         )
         self.trace = Trace() if config.run.trace else None
         self._directory = Path(tempfile.mkdtemp(prefix="ga3c-"))  # mode 0700
@@ -128,10 +143,10 @@ class Service:
                 used.append(psutil.Process(pid).memory_info().rss / 2**20)
         return used
 
-    def start(self) -> None:
-        """Begin with the configured counts."""
+    def start(self, counts: Counts | None = None) -> None:
+        """Begin with `counts`, or with the configured ones."""
         self._frontend.start()
-        self.resize(self._config.service.counts)
+        self.resize(self._config.service.counts if counts is None else counts)
 
     def resize(self, counts: Counts) -> None:
         """Change the counts while running."""
@@ -158,6 +173,8 @@ class Service:
         if self._stuck is not None:
             return self._stuck
         deadline = Deadline(timeout_s, hurry or threading.Event())
+        if self._lockstep:
+            self._lockstep.hold(timeout_s / 2)
         self.requests.close()
         self.segments.close()
         stuck = [
@@ -172,6 +189,51 @@ class Service:
         self._stuck = stuck
         return stuck
 
+    def read(self, timeout_s: float) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
+        """Arrays and counters that a resumed run goes on with; None if an update does not end.
+
+        On-policy experience is not among them: lanes begin anew, but in lockstep.
+        """
+        with self._still(timeout_s) as still:
+            arrays = self.model.read(timeout_s) if still else {}
+            if not arrays:
+                return None
+            if self._lockstep:
+                arrays |= {f"ring/{k}": v for k, v in self.model.experience.read().items()}
+                arrays |= {f"lanes/{k}": v for k, v in self._lanes.read().items()}
+                arrays["queue"] = np.array(self.segments.waiting, np.int64).reshape(-1, 2)
+                arrays["actions"] = self._lockstep.actions
+            return arrays, {**self.metrics.read(), "agents_started": self.agents.started}
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Take over what `read` gave; before the start. Raises ValueError if it does not fit."""
+        self.model.restore(checkpoint.arrays)
+        self.metrics.restore(checkpoint.state)
+        if self._lockstep is None:
+            self.agents.started = checkpoint.state["agents_started"]
+            return
+        if "actions" not in checkpoint.arrays:
+            raise ValueError("lockstep: the run was not, so it cannot be repeated: leave it out")
+        self.model.experience.restore(checkpoint.part("ring"))
+        self._lanes.restore(checkpoint.part("lanes"))
+        queue = [Segment(*map(int, pair)) for pair in checkpoint.arrays["queue"]]
+        self.segments.put(queue, [self._config.a3c.t_max] * len(queue), timeout_s=0.0)
+        self.agents.played = checkpoint.arrays["actions"]
+        self._lockstep.restore(self.agents.played)
+
+    @contextlib.contextmanager
+    def _still(self, timeout_s: float) -> Iterator[bool]:
+        """In lockstep: while no prediction and no update is on its way; False if one stays."""
+        if self._lockstep is None:
+            yield True
+        elif not self._lockstep.hold(timeout_s):
+            yield False
+        else:
+            try:
+                yield True
+            finally:
+                self._lockstep.go_on()
+
     def _progress(self) -> float:
         return self.metrics.total("steps") / self._config.optimizer.schedule_steps
 
@@ -185,6 +247,7 @@ class Service:
             self.metrics,
             self._config.a3c.discount,
             stop,
+            self._lockstep,
             self.trace,
         ).run
 

@@ -54,7 +54,6 @@ class Trainer:
         slots = self._lanes.slots(batch)
         versions = self._lanes.versions(lanes, slots[:, :-1])
         learned = self._model.learn(lanes, slots, self._progress())
-        self._lanes.release(batch)
         ended_s = time.monotonic()
         if self._trace:
             self._trace.here("learn", started_s, ended_s, samples=versions.size)
@@ -67,3 +66,4 @@ class Trainer:
             trainers_busy_s=ended_s - started_s,
         )
         self._metrics.set(**learned.means, policy_lag_max=float(lags.max()))
+        self._lanes.release(batch)

@@ -6,26 +6,27 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from agents.environments import Spaces
-from ga3c import backend, dashboard
-from ga3c.config import TrainConfig
+from ga3c import backend, checkpoints, dashboard
+from ga3c.checkpoints import Checkpoints, newest, set_aside
+from ga3c.config import TrainConfig, WrongInput
+from ga3c.evaluation import BEST
+from ga3c.evaluator import Evaluator
 from ga3c.metrics import ROLLING_EPISODES, Window
 from ga3c.runs import RunDirectory
 from ga3c.scheduler import Counts, Decision, Scheduler
-from ga3c.service import Service
+from ga3c.service import RunFailed, Service
 
 TICK_S = 0.2
 STOP_TIMEOUT_S = 8.0
 SAME_WISH_S = 0.5
-WEIGHTS_TIMEOUT_S = 1.0  # for an update that will not end
-
-
-class WrongInput(ValueError):
-    """What the user asked for cannot be done; the message says why in one line."""
+READ_TIMEOUT_S = 1.0  # for an update that will not end
 
 
 class Interrupts:
@@ -53,8 +54,10 @@ class Interrupts:
 def train(config: TrainConfig, found: Spaces, path: Path) -> int:
     """Run until a limit, a signal or a failure. Returns the exit code: 0, or 130 after a signal.
 
+    With `config.run.resume` the run that `path` holds goes on.
+
     Raises:
-        WrongInput: if the settings do not fit the environment; nothing has been started.
+        WrongInput: if the settings do not fit the environment or the run; nothing was started.
         RunFailed: if the run cannot go on; everything has been stopped.
     """
     interrupts = Interrupts()
@@ -65,40 +68,167 @@ def train(config: TrainConfig, found: Spaces, path: Path) -> int:
         raise WrongInput(str(error)) from error
     try:
         try:
-            run = RunDirectory(config, path)
+            directory = RunDirectory(config, path)
         except OSError as error:
-            raise WrongInput(f"run {path} cannot be made: {error}") from error
-        return _train(config, service, run, interrupts)
+            raise WrongInput(f"run {path} cannot be used: {error}") from error
+        run = _Run(config, found, service, directory)
+        run.prepare()
+        return run.go(interrupts)
     finally:
         service.stop(STOP_TIMEOUT_S)
 
 
-def _train(config: TrainConfig, service: Service, run: RunDirectory, interrupts: Interrupts) -> int:
-    print(f"ga3c: {config.environment.game}, seed {config.run.seed}, in {run.path}")
-    print(dashboard.LEGEND, flush=True)
-    scheduler = _scheduler(config, service, run)
-    first = service.metrics.snapshot()
-    reason = "failed"
-    try:
-        service.start()
-        reason = _loop(config, service, run, scheduler, interrupts)
-    finally:
-        counts = service.counts
-        stuck = service.stop(STOP_TIMEOUT_S, interrupts.second)
-        window = Window(first, service.metrics.snapshot())
-        result = {"ended": reason, **_result(config, service, counts, window)}
-        run.episodes(service.metrics.take_episodes())
-        weights = service.model.weights(WEIGHTS_TIMEOUT_S)
-        run.finish(weights, result)
-        _write_trace(config, service)
-    without = "" if weights else " without its weights: an update did not end"
-    print(f"ga3c: {reason}; kept in {run.path}{without}", flush=True)
-    if config.run.json:
-        print(json.dumps(result), flush=True)
-    if stuck:
-        print(f"ga3c: did not end in time: {', '.join(stuck)}", file=sys.stderr, flush=True)
-        os._exit(130 if interrupts.first.is_set() else 1)  # no thread can hold this up
-    return 130 if interrupts.first.is_set() else 0
+class _Run:
+    """A run from its first or next step to its end; the main thread's."""
+
+    def __init__(
+        self, config: TrainConfig, spaces: Spaces, service: Service, directory: RunDirectory
+    ) -> None:
+        self._config = config
+        self._spaces = spaces
+        self._service = service
+        self._evaluator: Evaluator | None = None
+        self._directory = directory
+        self._say = directory.say
+        keep = config.checkpoints
+        self._checkpoints = Checkpoints(
+            directory.path / "checkpoints",
+            keep.keep_checkpoints,
+            keep.checkpoint_every_s,
+            keep.checkpoint_every_steps,
+            keep.milestone_steps,
+        )
+
+    def prepare(self) -> None:
+        """Take over what the run has reached, if it is resumed, else keep its first weights.
+
+        Raises WrongInput or RunFailed if it cannot go on.
+        """
+        service, config = self._service, self._config
+        game = f"{config.environment.game}, seed {config.run.seed}, in {self._directory.path}"
+        self._say(f"ga3c: {game}")
+        if config.run.resume:
+            self._restore()
+        metrics = service.metrics
+        self._directory.begin(int(metrics.total("steps")))
+        self._checkpoints.begin(metrics.seconds, metrics.total("steps"))
+        if not config.run.resume:
+            self._keep()
+        self._scheduler = _scheduler(config, service, self._directory.path)
+        if config.evaluation.evaluate_every:
+            self._evaluator = Evaluator(config, self._spaces, metrics.total("steps"))
+
+    def _restore(self) -> None:
+        checkpoint, damaged = newest(self._directory.path / "checkpoints")
+        for each in damaged:
+            self._say(f"ga3c: damaged, so the one before it is used: {each}", sys.stderr)
+        if checkpoint is None:
+            raise RunFailed(
+                f"run {self._directory.path} has no whole checkpoint: it cannot go on; "
+                "a new run would begin anew"
+            )
+        try:
+            self._service.restore(checkpoint)
+        except ValueError as error:
+            raise WrongInput(f"{checkpoint.path} does not fit the settings: {error}") from error
+        if reason := _finished(self._config, self._service):
+            raise WrongInput(
+                f"run {self._directory.path}: {reason} already, so nothing is left to do: give a "
+                "larger --steps, --seconds or --score"
+            )
+        set_aside(checkpoint)
+        self._say(f"ga3c: goes on from {int(checkpoint.state['steps']):,} steps")
+
+    def go(self, interrupts: Interrupts) -> int:
+        """Play and learn until something ends the run. Returns the exit code."""
+        service, config = self._service, self._config
+        self._say(dashboard.LEGEND)
+        first = service.metrics.snapshot()
+        reason = "failed"
+        kept = False
+        try:
+            service.start(self._scheduler.counts if self._scheduler else config.service.counts)
+            reason = self._loop(interrupts)
+        finally:
+            counts = service.counts
+            stuck = service.stop(STOP_TIMEOUT_S, interrupts.second)
+            if self._evaluator and not self._evaluator.stop(STOP_TIMEOUT_S):
+                stuck = [*stuck, "evaluator"]
+            window = Window(first, service.metrics.snapshot())
+            result = {"ended": reason, **_result(config, service, counts, window)}
+            kept = self._keep()
+            self._say(f"ga3c: {reason}; kept in {self._directory.path}")
+            self._directory.finish(result)
+            _write_trace(config, service)
+        if config.run.json:
+            print(json.dumps(result), flush=True)
+        if stuck:
+            print(f"ga3c: did not end in time: {', '.join(stuck)}", file=sys.stderr, flush=True)
+            os._exit(130 if interrupts.first.is_set() else 1)  # no thread can hold this up
+        if interrupts.first.is_set():
+            return 130
+        return 0 if kept else 1
+
+    def _loop(self, interrupts: Interrupts) -> str:
+        """Tend the service until something ends the run. Returns what did."""
+        config, service = self._config, self._service
+        last = service.metrics.snapshot()
+        while not interrupts.first.wait(TICK_S):
+            for event in service.tend():
+                self._say(f"ga3c: {event}", sys.stderr)
+            decision = self._scheduler.tick() if self._scheduler else None
+            if decision:
+                self._say(f"ga3c: scheduler: {_words(decision)}")
+            self._directory.episodes(service.metrics.take_episodes())
+            now = service.metrics.snapshot()
+            if now.time_s - last.time_s >= config.run.progress_every_s:
+                self._show(Window(last, now))
+                last = now
+            if reason := _finished(config, service):
+                return reason
+            if self._checkpoints.due(service.metrics.seconds, now["steps"]):
+                self._keep()
+            if self._evaluator:
+                self._evaluate(self._evaluator, now["steps"])
+        return "interrupted"
+
+    def _evaluate(self, evaluator: Evaluator, steps: float) -> None:
+        """Note evaluations that are done, keep the best weights, begin another when it is due."""
+        if evaluator.failure:
+            raise RunFailed(f"an evaluation failed\n{evaluator.failure}")
+        path = self._directory.path
+        for entry, arrays, state in evaluator.take():
+            best = self._directory.evaluation(entry)
+            self._say(f"ga3c: evaluated: {entry['mean']:.2f} after {entry['steps']:,} steps")
+            if best:
+                self._write(partial(checkpoints.write, path / BEST, arrays, state))
+        if evaluator.due(steps) and (found := self._service.read(READ_TIMEOUT_S)):
+            evaluator.begin(*found)
+
+    def _show(self, window: Window) -> None:
+        service = self._service
+        values = dashboard.figures(
+            window, service.metrics, service.counts, service.requests.size, service.segments.size
+        )
+        self._directory.metrics(values)
+        self._say(dashboard.line(values))
+
+    def _keep(self) -> bool:
+        """Write a checkpoint; False, and a line that says why, if that cannot be."""
+        found = self._service.read(READ_TIMEOUT_S)
+        self._directory.episodes(self._service.metrics.take_episodes())  # up to those steps
+        if found is None:
+            self._say("ga3c: no checkpoint: an update did not end", sys.stderr)
+            return False
+        return self._write(lambda: self._checkpoints.save(self._service.metrics.seconds, *found))
+
+    def _write(self, write: Callable[[], object]) -> bool:
+        try:
+            write()
+        except OSError as error:
+            self._say(f"ga3c: no checkpoint: {error}", sys.stderr)
+            return False
+        return True
 
 
 def _write_trace(config: TrainConfig, service: Service) -> None:
@@ -108,39 +238,6 @@ def _write_trace(config: TrainConfig, service: Service) -> None:
         service.trace.write(config.run.trace)
     except OSError as error:  # the run itself is kept already
         print(f"ga3c: no trace: {error}", file=sys.stderr, flush=True)
-
-
-def _loop(
-    config: TrainConfig,
-    service: Service,
-    run: RunDirectory,
-    scheduler: Scheduler | None,
-    interrupts: Interrupts,
-) -> str:
-    """Tend the service until something ends the run. Returns what did."""
-    last = service.metrics.snapshot()
-    while not interrupts.first.wait(TICK_S):
-        for event in service.tend():
-            print(f"ga3c: {event}", file=sys.stderr, flush=True)
-        decision = scheduler.tick() if scheduler else None
-        if decision:
-            _say(decision)
-        run.episodes(service.metrics.take_episodes())
-        now = service.metrics.snapshot()
-        if now.time_s - last.time_s >= config.run.progress_every_s:
-            values = dashboard.figures(
-                Window(last, now),
-                service.metrics,
-                service.counts,
-                service.requests.size,
-                service.segments.size,
-            )
-            run.metrics(values)
-            print(dashboard.line(values), flush=True)
-            last = now
-        if reason := _finished(config, service):
-            return reason
-    return "interrupted"
 
 
 def _finished(config: TrainConfig, service: Service) -> str | None:
@@ -156,7 +253,7 @@ def _finished(config: TrainConfig, service: Service) -> str | None:
     return None
 
 
-def _scheduler(config: TrainConfig, service: Service, run: RunDirectory) -> Scheduler | None:
+def _scheduler(config: TrainConfig, service: Service, path: Path) -> Scheduler | None:
     if config.scheduler.scheduler == "off":
         return None
     return Scheduler(
@@ -165,17 +262,17 @@ def _scheduler(config: TrainConfig, service: Service, run: RunDirectory) -> Sche
         config.service.most,
         config.run.seed,
         service,
-        run.path / "scheduler.jsonl",
+        path / "scheduler.jsonl",
+        lambda: service.metrics.seconds,
     )
 
 
-def _say(decision: Decision) -> None:
+def _words(decision: Decision) -> str:
     verdict = "kept" if decision.accepted else "undone" + ", to try again" * (decision.wins > 0)
     kept, tried = decision.figures_kept.rate, decision.figures_tried.rate
-    print(
-        f"ga3c: scheduler: {_counts(decision.kept)} made {kept:.0f} samples/s, "
-        f"{_counts(decision.tried)} {tried:.0f}: {verdict}",
-        flush=True,
+    return (
+        f"{_counts(decision.kept)} made {kept:.0f} samples/s, "
+        f"{_counts(decision.tried)} {tried:.0f}: {verdict}"
     )
 
 

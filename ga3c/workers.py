@@ -19,6 +19,7 @@ from ga3c.frontend import Frontend
 from ga3c.metrics import Metrics
 
 SLICE_S = 0.1  # of a wait that can be cut short
+SLOWEST_STEPS_PER_S = 100.0  # of an agent that plays recorded actions once more
 HURRIED_S = 0.5  # for all threads to end what they do, when the end is wanted at once
 MAX_EARLY_DEATHS = 3  # of one agent in a row, before its first step
 
@@ -101,14 +102,18 @@ class Agents:
     def __init__(
         self, config: TrainConfig, frontend: Frontend, token: str, directory: Path, metrics: Metrics
     ) -> None:
+        self.started = 0
+        """Agents so far: each has seeds of its own."""
+        self.played = np.zeros((0, 0), np.uint16)
+        """In lockstep: the actions [t, n] that the agent plays once more, to where the run was."""
         self._config = config
+        self._directory = directory
         self._frontend = frontend
         self._token = token
         self._metrics = metrics
         self._launcher = LocalLauncher(directory)
         self._identities: dict[int, str] = {}
         self._retired: set[str] = set()
-        self._generation = 0
         self._early_deaths: Counter[int] = Counter()  # in a row, by the agent's number
 
     def __len__(self) -> int:
@@ -158,6 +163,8 @@ class Agents:
         self._early_deaths[index] = 0 if played else self._early_deaths[index] + 1
         self._metrics.add(agent_deaths=1)
         how = f"was killed by signal {-ended.code}" if ended.code < 0 else f"exited {ended.code}"
+        if self._config.service.lockstep:
+            raise RunFailed(f"agent {ended.identity} {how}: no other can take its turn\n{words}")
         if self._early_deaths[index] >= MAX_EARLY_DEATHS:
             raise RunFailed(
                 f"agent {ended.identity} {how}: {MAX_EARLY_DEATHS} in a row ended in its place "
@@ -169,12 +176,13 @@ class Agents:
 
     def _start(self, index: int) -> None:
         config = self._config
-        identity = f"agent-{index}.{self._generation}"
-        seeds = np.random.SeedSequence([config.run.seed, index, self._generation])
-        self._generation += 1
+        identity = f"agent-{index}.{self.started}"
+        seeds = np.random.SeedSequence([config.run.seed, index, self.started])
+        self.started += 1
         per_agent, groups = config.service.envs_per_agent, config.service.groups
         lanes = np.arange(index * per_agent, (index + 1) * per_agent, dtype=np.int32)
-        self._frontend.expect(identity, lanes.reshape(groups, -1))
+        played, patience_s = len(self.played), self.played.size / SLOWEST_STEPS_PER_S
+        self._frontend.expect(identity, lanes.reshape(groups, -1), played, patience_s)
         self._identities[index] = identity
         self._launcher.start(
             Task(
@@ -185,5 +193,11 @@ class Agents:
                 per_agent // groups,
                 int(seeds.generate_state(1)[0]),
                 config.environment,
+                self._played_file() if played else None,
             )
         )
+
+    def _played_file(self) -> str:
+        path = self._directory / "played.npy"
+        np.save(path, self.played, allow_pickle=False)
+        return str(path)

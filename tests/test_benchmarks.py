@@ -14,23 +14,13 @@ import pytest
 from benchmarks.accounting import usage
 from benchmarks.reporting import Spread, plain, spread
 from ga3c.config import CORES
+from tests.commands import ROOT, ended
 
-ROOT = Path(__file__).resolve().parents[1]
 LIGHT = ["--game", "CartPole-v1", "--repeats", "2", "--part-seconds", "0.2", "--json"]
 
 
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "ga3c", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
-
-
 def measured(*arguments: str) -> dict[str, Any]:
-    done = command("benchmark", *arguments)
+    done = ended("benchmark", *arguments)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -78,7 +68,7 @@ def test_a_sweep_that_was_cut_short_goes_on_where_it_was(tmp_path: Path) -> None
     arguments = ["sweep", "--game", "CartPole-v1", "--out-dir", str(tmp_path), "--seconds", "1"]
     arguments += ["--agent-counts", "1", "--predictor-counts", "1", "--trainer-counts", "1"]
     arguments += ["--networks", "--json", "--minimum-batches"]
-    first = command("benchmark", *arguments)
+    first = ended("benchmark", *arguments)
     assert first.returncode == 0, first.stderr
     assert "1 points, 1 to be measured" in first.stdout
     with open(tmp_path / "points.jsonl", "a") as file:
@@ -93,7 +83,7 @@ def test_a_sweep_that_was_cut_short_goes_on_where_it_was(tmp_path: Path) -> None
 @pytest.mark.slow
 def test_the_doctor_says_what_limits_and_tries_what_it_proposes() -> None:
     light = [*LIGHT, "--agents", "1", "--envs-per-agent", "2", "--seconds", "1"]
-    done = command("doctor", *light)
+    done = ended("doctor", *light)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout.splitlines()[-1])
     assert "what limits it:" in done.stdout
@@ -205,7 +195,7 @@ def test_the_baseline_learns(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_use_is_one_line_and_code_2(arguments: list[str], words: list[str]) -> None:
-    done = command("benchmark", *arguments)
+    done = ended("benchmark", *arguments)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert all(word in line for word in words), line

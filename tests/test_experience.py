@@ -382,8 +382,8 @@ class Played:
             seed=1,
         )
         if weights is not None:
-            paths = (weight.path for weight in self.model.network.weights)
-            self.model.load_weights(dict(zip(paths, weights)))
+            paths = (f"weights/{weight.path}" for weight in self.model.network.weights)
+            self.model.restore({**self.model.read(), **dict(zip(paths, weights))})
         self.seen = NaiveExperience(3, spaces.stack)
         self.segments: list[Segment] = []  # the last that were completed, one of each lane
         self.slots: list[list[int]] = [[], [], []]
@@ -413,6 +413,9 @@ class Played:
         lanes = {segment.lane for segment in completed}
         self.segments = [s for s in self.segments if s.lane not in lanes] + completed
         self.lanes.release(completed)
+
+    def weights(self) -> list[Array]:
+        return [w for path, w in self.model.read().items() if path.startswith("weights/")]
 
     def recorded(self, column: str, lanes: Array, slots: Array) -> Array:
         experience = self.model.experience
@@ -454,7 +457,7 @@ def test_act_records_action_and_log_probability_beside_the_outcome(
 @pytest.mark.parametrize("picture", [True, False], ids=["pictures", "vectors"])
 def test_host_and_device_act_and_learn_alike(picture: bool) -> None:
     device = Played(True, picture, None)
-    start = list(device.model.weights().values())
+    start = device.weights()
     host = Played(False, picture, start)
     for lane in range(3):
         device_decisions = np.array(device.seen.decisions[lane])
@@ -463,8 +466,6 @@ def test_host_and_device_act_and_learn_alike(picture: bool) -> None:
         one, other = device.learn(), host.learn()
         assert one.update == other.update
         assert one.means == pytest.approx(other.means, rel=1e-5, abs=1e-5)
-    for one_weight, other_weight, first in zip(
-        device.model.weights().values(), host.model.weights().values(), start
-    ):
+    for one_weight, other_weight, first in zip(device.weights(), host.weights(), start):
         np.testing.assert_allclose(one_weight, other_weight, atol=1e-5)
         assert not np.array_equal(one_weight, first)

@@ -113,11 +113,15 @@ class Rollout:
         return Batch(logits=logits, values=values, **parts)
 
 
+def weights_of(model: Model) -> dict[str, Array]:
+    return {path: w for path, w in model.read().items() if path.startswith("weights/")}
+
+
 def sharpened(model: Model, gain: float) -> None:
     """Make the policy's first, nearly even logits differ."""
-    weights = model.weights()
+    weights = weights_of(model)
     (kernel,) = (path for path in weights if path.endswith("policy/kernel"))
-    model.load_weights({**weights, kernel: gain * weights[kernel]})
+    model.restore({**model.read(), **weights, kernel: gain * weights[kernel]})
 
 
 def arrivals_of(frames: Array, slot: int = 0) -> Arrivals:
@@ -144,12 +148,12 @@ def test_schedule_is_linear_and_holds_its_ends(progress: float, expected: float)
 def test_learning_rate_follows_its_schedule_down_to_nothing() -> None:
     model = make_model(OptimizerConfig(learning_rate=0.01, learning_rate_end=0.0))
     rollout = Rollout(model)
-    before = model.weights()
+    before = weights_of(model)
     rollout.learn(progress=1.0)
-    for path, weight in model.weights().items():
+    for path, weight in weights_of(model).items():
         np.testing.assert_array_equal(weight, before[path])
     rollout.learn(progress=0.5)
-    assert any((weight != before[path]).any() for path, weight in model.weights().items())
+    assert any((weight != before[path]).any() for path, weight in weights_of(model).items())
 
 
 # Updates
@@ -234,11 +238,11 @@ def test_segments_of_void_steps_change_no_weight() -> None:
     """Their entropy is masked as well: nothing at all is left, and nothing is divided by 0."""
     model = make_model()
     rollout = Rollout(model, void=True)
-    before = model.weights()
+    before = weights_of(model)
     learned = rollout.learn()
     assert learned.update == 1
     assert set(learned.means.values()) == {0.0}
-    for path, weight in model.weights().items():
+    for path, weight in weights_of(model).items():
         np.testing.assert_array_equal(weight, before[path])
 
 
@@ -278,46 +282,68 @@ def test_trainers_update_one_at_a_time_and_every_update_counts_once(on_device: b
     assert model.updates == 40
 
 
-# Weights
+# What is kept
+
+
+def test_what_was_read_goes_on_as_if_nothing_had_happened() -> None:
+    """Weights, optimizer, counters: the next update is the same to the last bit."""
+    one, other = make_model(), make_model()
+    Rollout(one).learn()
+    other.restore(one.read())
+    assert (other.updates, one.updates) == (1, 1)
+    for model in (one, other):
+        Rollout(model).learn()
+    expected, found = one.read(), other.read()
+    assert len(expected) == len(one.network.weights) * 3 + 3  # two moments; two of Adam's own
+    for path, value in expected.items():
+        np.testing.assert_array_equal(found[path], value, err_msg=path)
+
+
+def test_no_state_is_read_while_an_update_does_not_end() -> None:
+    model = make_model()
+    with model._learning:
+        assert model.read(timeout_s=0.01) == {}
+    assert model.read(timeout_s=0.01)
 
 
 def test_weights_that_are_loaded_act_as_before() -> None:
     model = make_model()
     sharpened(model, 30.0)
     observations = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
-    kept = model.weights()
+    kept = weights_of(model)
     before = [np.array(part) for part in model.network(observations)]
     Rollout(model).learn()
     assert not np.array_equal(np.array(model.network(observations)[0]), before[0])
-    model.load_weights(kept)
+    model.restore({**model.read(), **kept})
     for part, expected in zip(model.network(observations), before):
         np.testing.assert_array_equal(np.array(part), expected)
 
 
 def test_weights_are_a_copy() -> None:
     model = make_model()
-    kept = model.weights()
+    kept = weights_of(model)
     first = {path: weight.copy() for path, weight in kept.items()}
     Rollout(model).learn()
     for path, weight in kept.items():
         np.testing.assert_array_equal(weight, first[path])
 
 
+@pytest.mark.parametrize("part", ["weights", "optimizer"])
 @pytest.mark.parametrize("wrong", ["missing", "shape"])
-def test_weights_that_do_not_fit_are_refused_and_none_is_taken(wrong: str) -> None:
+def test_a_state_that_does_not_fit_is_refused_and_none_of_it_taken(wrong: str, part: str) -> None:
     model = make_model()
-    before = model.weights()
+    before = model.read()
     weights = {path: weight + 1 for path, weight in before.items()}
-    last = list(weights)[-1]
+    last = [path for path in weights if path.startswith(f"{part}/")][-1]
     if wrong == "missing":
         del weights[last]
     else:
         weights[last] = np.zeros((7, 7), np.float32)
     found = "nothing" if wrong == "missing" else r"\(7, 7\)"
-    expected = rf"weight {last}: expected \({before[last].shape[0]},.*\), found {found}"
+    expected = rf"{part} {last.removeprefix(part + '/')}: expected \(.*\), found {found}"
     with pytest.raises(ValueError, match=expected):
-        model.load_weights(weights)
-    for path, weight in model.weights().items():
+        model.restore(weights)
+    for path, weight in model.read().items():
         np.testing.assert_array_equal(weight, before[path])
 
 

@@ -1,8 +1,6 @@
 """The trace of a real run: a file that trace viewers open, whose arrows lead somewhere."""
 
 import json
-import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -12,20 +10,10 @@ import pytest
 from agents.messages import Header, Kind
 from ga3c import trace
 from ga3c.experience import Segment
+from tests.commands import ended
 
-ROOT = Path(__file__).resolve().parents[1]
 Event = dict[str, Any]
 RUN = ["train", "--game", "tests.tiny:Corridor-v0", "--agents", "2", "--envs-per-agent", "4"]
-
-
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "ga3c", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
 
 
 def rows(events: list[Event]) -> dict[int, str]:
@@ -44,7 +32,7 @@ def enclosed(event: Event, spans: list[Event]) -> list[str]:
 def test_an_observation_is_followed_from_environment_to_action_to_gradient(tmp_path: Path) -> None:
     file = tmp_path / "trace.json"
     options = ["--steps", "2000", "--scheduler", "off", "--max-agents", "2"]
-    done = command(*RUN, *options, "--runs-dir", str(tmp_path), "--trace", str(file))
+    done = ended(*RUN, *options, "--runs-dir", str(tmp_path), "--trace", str(file))
     assert done.returncode == 0, done.stderr
     events = json.loads(file.read_text())["traceEvents"]
     names = rows(events)
@@ -83,6 +71,6 @@ def test_only_the_newest_events_are_kept(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_file_that_cannot_be_written_is_refused() -> None:
     for file in ("/nowhere/trace.json", "setup.cfg/trace.json"):
-        done = command(*RUN, "--trace", file)
+        done = ended(*RUN, "--trace", file)
         assert done.returncode == 2
         assert f"trace {file}: must be a file in a directory" in done.stderr

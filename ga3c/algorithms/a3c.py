@@ -123,6 +123,11 @@ class A3C:
         log_probs = ops.take_along_axis(ops.log_softmax(logits), actions[:, None], axis=1)[:, 0]
         return {"action": actions, "log_prob": log_probs}
 
+    def judge(self, network: keras.Model, observations: Tensor) -> tuple[Tensor, Tensor]:
+        """Probabilities of the actions [n, actions] and values [n] of observations [n, ...]."""
+        logits, values = network(observations)
+        return ops.softmax(logits), values
+
     def loss(
         self, network: keras.Model, segments: Segments, entropy_weight: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:

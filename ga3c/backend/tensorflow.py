@@ -11,6 +11,8 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 NOISE = ("WARNING: All log messages before absl", "oneDNN custom operations", "cpu_feature_guard")
 
 
@@ -78,6 +80,15 @@ class DeviceRing:
     def gather(self, name: str, rows: Tensor) -> Tensor:
         """The entries of a column at `rows` int32 [...], as [..., *shape]."""
         return tf.gather(self._variables[name], rows)
+
+    def read(self) -> dict[str, np.ndarray]:
+        """A copy of every column. Not for use inside a compiled function."""
+        return {name: variable.numpy() for name, variable in self._variables.items()}
+
+    def restore(self, values: Mapping[str, np.ndarray]) -> None:
+        """Take over what `read` gave. Raises KeyError or ValueError if it does not fit."""
+        for name, variable in self._variables.items():
+            variable.assign(values[name])
 
 
 def channels_last(frames: Sequence[Tensor]) -> Tensor:

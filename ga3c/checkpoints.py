@@ -1,0 +1,203 @@
+"""Checkpoints that a kill at any moment, or a damaged disk, cannot spoil unseen.
+
+A checkpoint is a directory named for its steps: `arrays.npz`, `state.json`, and `manifest.json`
+with the size and the SHA-256 of both. It is written under another name, synced, renamed, and only
+then are older ones removed. Reading one runs no code from it.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+ARRAYS, STATE, MANIFEST = "arrays.npz", "state.json", "manifest.json"
+PARTIAL = ".partial-"
+FORMAT = 1
+
+
+class Damaged(Exception):
+    """A checkpoint that is not whole; the message says what is wrong with it."""
+
+
+class Checkpoint(NamedTuple):
+    """What a run needs to go on."""
+
+    path: Path
+    state: dict[str, Any]  # what JSON holds: counters and the like
+    arrays: dict[str, np.ndarray]
+
+    def part(self, name: str) -> dict[str, np.ndarray]:
+        """The arrays called `name/...`, without that."""
+        prefix = f"{name}/"
+        return {
+            key.removeprefix(prefix): array
+            for key, array in self.arrays.items()
+            if key.startswith(prefix)
+        }
+
+
+def write(path: Path, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
+    """Write a checkpoint, whole or not at all. Raises OSError, as where the disk is full."""
+    partial = path.parent / f"{PARTIAL}{path.name}"
+    replaced = path.parent / f"{PARTIAL}replaced-{path.name}"
+    for left in (partial, replaced):
+        shutil.rmtree(left, ignore_errors=True)
+    try:
+        partial.mkdir(parents=True)
+        with _synced(partial / ARRAYS) as file:
+            np.savez(file, allow_pickle=False, **arrays)
+        with _synced(partial / STATE) as file:
+            file.write(json.dumps(state).encode())
+        files = {name: _seal(partial / name) for name in (ARRAYS, STATE)}
+        with _synced(partial / MANIFEST) as file:
+            file.write(json.dumps({"format": FORMAT, "files": files}).encode())
+        _sync_directory(partial)
+        if path.exists():  # of the same steps: nothing was learned since, or it was damaged
+            path.rename(replaced)
+        partial.rename(path)
+        _sync_directory(path.parent)
+    finally:
+        for left in (partial, replaced):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def read(path: Path) -> Checkpoint:
+    """A whole checkpoint. Raises Damaged."""
+    try:
+        manifest = json.loads((path / MANIFEST).read_bytes())
+        if manifest["format"] != FORMAT:
+            raise Damaged(f"{path}: of format {manifest['format']}, must be {FORMAT}")
+        for name in (ARRAYS, STATE):
+            if _seal(path / name) != manifest["files"][name]:
+                raise Damaged(f"{path}: {name} is not what its manifest says")
+        with np.load(path / ARRAYS, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        return Checkpoint(path, json.loads((path / STATE).read_bytes()), arrays)
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        raise Damaged(f"{path}: {type(error).__name__}: {error}") from error
+
+
+def kept(directory: Path) -> list[Path]:
+    """The checkpoints in `directory`, oldest first; whether they are whole shows when read."""
+    if not directory.is_dir():
+        return []
+    return sorted(path for path in directory.iterdir() if path.name.isdigit())
+
+
+def newest(directory: Path) -> tuple[Checkpoint | None, list[str]]:
+    """The newest whole checkpoint, if any, and what is wrong with those after it."""
+    wrong: list[str] = []
+    for path in reversed(kept(directory)):
+        try:
+            return read(path), wrong
+        except Damaged as error:
+            wrong.append(str(error))
+    return None, wrong
+
+
+def set_aside(checkpoint: Checkpoint) -> None:
+    """Rename those beyond `checkpoint`, from which a run goes on: they are not whole."""
+    for path in kept(checkpoint.path.parent):
+        if path.name > checkpoint.path.name:
+            aside = path.with_name(f"damaged-{path.name}")
+            shutil.rmtree(aside, ignore_errors=True)
+            path.rename(aside)
+
+
+class Checkpoints:
+    """A run's checkpoints: writes one when it is due, and keeps the last `keep` and milestones.
+
+    Owned by the main thread.
+
+    Args:
+        every_s: seconds between two.
+        every_steps: steps between two, besides; None: time alone decides.
+        milestone_steps: the first checkpoint beyond each multiple of it stays for good.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        keep: int,
+        every_s: float,
+        every_steps: int | None,
+        milestone_steps: int | None,
+    ) -> None:
+        self._directory = directory
+        self._keep = keep
+        self._every_s, self._every_steps = every_s, every_steps
+        self._milestone_steps = milestone_steps
+        self._last_s = self._last_steps = 0.0
+
+    def begin(self, seconds: float, steps: float) -> None:
+        """Count from here on: a run begins or goes on."""
+        self._last_s, self._last_steps = seconds, steps
+        for left in self._directory.glob(f"{PARTIAL}*"):
+            shutil.rmtree(left, ignore_errors=True)
+
+    def due(self, seconds: float, steps: float) -> bool:
+        """Whether it is time for the next one."""
+        if seconds >= self._last_s + self._every_s:
+            return True
+        return self._every_steps is not None and steps >= self._last_steps + self._every_steps
+
+    def save(
+        self, seconds: float, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]
+    ) -> Path:
+        """Write one of `state["steps"]` steps, then remove older ones. Raises OSError."""
+        steps = int(state["steps"])
+        self._last_s, self._last_steps = seconds, steps
+        path = self._directory / f"{steps:012}"
+        write(path, arrays, state)
+        for old in self._superfluous():
+            going = old.rename(old.with_name(f"{PARTIAL}old-{old.name}"))  # or a kill leaves half
+            shutil.rmtree(going, ignore_errors=True)
+        return path
+
+    def _superfluous(self) -> list[Path]:
+        paths = kept(self._directory)
+        return [path for path in paths[: -self._keep] if path not in self._milestones(paths)]
+
+    def _milestones(self, paths: list[Path]) -> set[Path]:
+        if self._milestone_steps is None:
+            return set()
+        first: dict[int, Path] = {}
+        for path in paths:
+            first.setdefault(int(path.name) // self._milestone_steps, path)
+        return {path for multiple, path in first.items() if multiple}
+
+
+class _synced(contextlib.AbstractContextManager[Any]):
+    """A new file to write to, on the disk when it is left."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = open(path, "xb")  # noqa: SIM115
+
+    def __enter__(self) -> Any:
+        return self._file
+
+    def __exit__(self, *failure: object) -> None:
+        with self._file:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+
+def _seal(path: Path) -> dict[str, Any]:
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"bytes": path.stat().st_size, "sha256": digest}
+
+
+def _sync_directory(path: Path) -> None:
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

@@ -1,0 +1,292 @@
+"""`ga3c evaluate`: whole games by a protocol whose every setting is named, many at once.
+
+A score without its protocol says little (Machado et al. 2018), so each is kept with it, and scores
+of different protocols are never put into one column.
+"""
+
+import json
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import tyro
+
+from agents.environments import EnvironmentConfig, Environments, spaces
+from agents.games import check
+from ga3c import backend, checkpoints
+from ga3c.checkpoints import Checkpoint
+from ga3c.config import CORES, TrainConfig, WrongInput, given_value
+from ga3c.machine import machine
+from ga3c.policy import Policy, Stacks
+from ga3c.runs import EVALUATIONS, find_run, load_config
+
+BEST = "best"
+PROGRESS_S = 5.0
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How evaluation games are played. All but the policy concern Atari games only."""
+
+    policy: Literal["sample", "greedy", "epsilon"] = "sample"
+    """sample draws actions from the policy, greedy takes the likeliest, epsilon does that but for
+    a share of actions drawn evenly."""
+    epsilon: float = 0.05
+    """That share."""
+    noop_max: int = 0
+    """A game begins after fewer than this many idle emulator frames."""
+    sticky_actions: float = 0.0
+    """Probability a frame of repeating the last action."""
+    frame_cap: int = 108_000
+    """Emulator frames after which a game is cut short."""
+
+    def environment(self, trained: EnvironmentConfig) -> EnvironmentConfig:
+        """As `trained` on, played by this protocol: a lost life does not end a game."""
+        return replace(
+            trained,
+            noop_max=self.noop_max,
+            sticky_actions=self.sticky_actions,
+            frame_cap=self.frame_cap,
+            life_loss_terminates=False,
+        )
+
+    def named(self, name: str, trained: EnvironmentConfig) -> dict[str, Any]:
+        """Every setting, with the name if none of them was changed."""
+        actions = "full" if trained.full_action_space else "minimal"
+        fixed: dict[str, Any] = {"life_loss_ends": False, "fire_on_reset": trained.fire_on_reset}
+        fixed |= {"action_set": actions, "action_repeat": trained.action_repeat}
+        kept = asdict(self) if check(trained.game).is_atari else {"policy": self.policy}
+        if self.policy != "epsilon":
+            kept.pop("epsilon", None)
+        known = name if PROTOCOLS[name] == self else f"{name}, changed"
+        return {"name": known, **kept, **(fixed if len(kept) > 1 else {})}
+
+
+PROTOCOLS = {
+    # GA3C: 30 games, own seeds, sticky actions of that date's gym, 100,000 steps; a few no-ops
+    # (unverified: its code filled the first stack with them)
+    "paper": Protocol("sample", noop_max=17, sticky_actions=0.25, frame_cap=400_000),
+    # Mnih et al. 2015: up to 30 no-ops, epsilon 0.05, five minutes a game
+    "nature": Protocol("epsilon", epsilon=0.05, noop_max=31, frame_cap=18_000),
+    # Machado et al. 2018: sticky actions are the only randomness of the game
+    "machado": Protocol("sample", sticky_actions=0.25, frame_cap=18_000),
+}
+ProtocolName = Literal["paper", "nature", "machado"]
+
+
+@dataclass(frozen=True)
+class Config:
+    """Play whole games with what a run has learned, and keep the scores with their protocol."""
+
+    run: tyro.conf.Positional[Path]
+    """The run: its directory, or its name in runs/."""
+    protocol: ProtocolName = "paper"
+    """paper is GA3C's, nature Mnih et al. 2015, machado Machado et al. 2018; every setting below
+    changes it."""
+    episodes: int = 30
+    """Games, each with a seed of its own."""
+    at_once: int = 30
+    """Games played side by side."""
+    checkpoint: str = "newest"
+    """newest, best (by --evaluate-every) or a checkpoint's number of steps."""
+    seed: int = 0
+    """Seed of games and of actions."""
+    json: bool = False
+    """Print the result as one JSON object in the last line."""
+    settings: Protocol = PROTOCOLS["paper"]
+
+    def __post_init__(self) -> None:
+        for name in ("episodes", "at_once"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} {getattr(self, name)}: must be at least 1")
+
+
+def defaults(arguments: list[str]) -> Config:
+    """What --protocol, if it is given, makes of all other defaults."""
+    given = given_value(arguments, "--protocol")
+    known: Any = given if given in PROTOCOLS else "paper"
+    return Config(tyro.MISSING, protocol=known, settings=PROTOCOLS[known])
+
+
+class Game(NamedTuple):
+    """One finished game."""
+
+    score: float
+    length: int  # in steps
+
+
+def evaluate(
+    policy: Policy,
+    environment: EnvironmentConfig,
+    protocol: Protocol,
+    episodes: int,
+    at_once: int,
+    seed: int,
+    threads: int = 1,
+    on_game: Callable[[Game], None] = lambda game: None,
+    stop: threading.Event | None = None,
+) -> list[Game]:
+    """`episodes` whole games, one for each seed, `at_once` side by side; fewer once stopped.
+
+    Each lane plays one game: first come would favour short ones.
+    """
+    games: list[Game] = []
+    for round_number, first in enumerate(range(0, episodes, at_once)):
+        lanes = min(at_once, episodes - first)
+        seeds = np.random.SeedSequence([seed, round_number])
+        environments = Environments(protocol.environment(environment), lanes, threads)
+        try:
+            games += _round(policy, protocol, environments, seeds, on_game, stop)
+        finally:
+            environments.close()
+    return games
+
+
+def _round(
+    policy: Policy,
+    protocol: Protocol,
+    environments: Environments,
+    seeds: np.random.SeedSequence,
+    on_game: Callable[[Game], None],
+    stop: threading.Event | None,
+) -> list[Game]:
+    lanes = environments.num_envs
+    random = np.random.default_rng(seeds)
+    stacks = Stacks(environments.spaces, lanes)
+    games: dict[int, Game] = {}
+    step = environments.reset(int(seeds.generate_state(1)[0]))
+    while len(games) < lanes and not (stop and stop.is_set()):
+        for lane in np.flatnonzero(step.outcomes["finished"]).tolist():
+            if lane not in games:
+                outcome = step.outcomes[lane]
+                games[lane] = Game(float(outcome["episode_return"]), int(outcome["episode_length"]))
+                on_game(games[lane])
+        observations = stacks.push(step.frames, step.outcomes["first"] == 1)
+        probabilities, _ = policy.judge(observations)
+        step = environments.step(choose(protocol, probabilities, random))
+    return [games[lane] for lane in sorted(games)]
+
+
+def choose(
+    protocol: Protocol, probabilities: np.ndarray, random: np.random.Generator
+) -> np.ndarray:
+    """Actions int32 [n] by the protocol's policy, from probabilities [n, actions]."""
+    lanes, actions = probabilities.shape
+    if protocol.policy == "sample":
+        drawn = random.random((lanes, 1)) * probabilities.sum(axis=1, keepdims=True)
+        below = np.cumsum(probabilities, axis=1) <= drawn
+        return np.minimum(below.sum(axis=1), actions - 1).astype(np.int32)
+    likeliest = probabilities.argmax(axis=1)
+    if protocol.policy == "epsilon":
+        even = random.integers(actions, size=lanes)
+        likeliest = np.where(random.random(lanes) < protocol.epsilon, even, likeliest)
+    return likeliest.astype(np.int32)
+
+
+def load(run: Path, checkpoint: str) -> tuple[TrainConfig, Path, Checkpoint]:
+    """A run's settings and the checkpoint asked for. Raises WrongInput or RuntimeError."""
+    try:
+        path = find_run(run)
+        config = load_config(path)
+    except ValueError as error:
+        raise WrongInput(str(error)) from error
+    directory = path / "checkpoints"
+    if checkpoint == "newest":
+        found, damaged = checkpoints.newest(directory)
+        for each in damaged:
+            print(f"ga3c: damaged, so the one before it is used: {each}", file=sys.stderr)
+        if found is None:
+            raise RuntimeError(f"run {path} has no whole checkpoint")
+        return config, path, found
+    chosen = path / BEST if checkpoint == BEST else directory / checkpoint.zfill(12)
+    if not chosen.is_dir():
+        steps = ", ".join(str(int(each.name)) for each in checkpoints.kept(directory))
+        raise WrongInput(
+            f"checkpoint {checkpoint}: the run has newest, {steps}, or best if it was evaluated"
+        )
+    try:
+        return config, path, checkpoints.read(chosen)
+    except checkpoints.Damaged as error:
+        raise RuntimeError(str(error)) from error
+
+
+def policy_of(config: TrainConfig, checkpoint: Checkpoint) -> Policy:
+    """The network with the checkpoint's weights. Raises WrongInput if they do not fit."""
+    try:
+        policy = Policy(config, spaces(config.environment))
+        policy.load(checkpoint.arrays)
+    except ValueError as error:
+        raise WrongInput(str(error)) from error
+    return policy
+
+
+def record(
+    games: list[Game], steps: int, protocol: Mapping[str, Any], seed: int, seconds: float
+) -> dict[str, Any]:
+    """One line of evaluations.jsonl."""
+    scores = [game.score for game in games]
+    return {
+        "steps": steps,
+        "protocol": dict(protocol),
+        "episodes": len(games),
+        "mean": statistics.mean(scores),
+        "deviation": statistics.stdev(scores) if len(scores) > 1 else None,
+        "median": statistics.median(scores),
+        "scores": scores,
+        "lengths": [game.length for game in games],
+        "seed": seed,
+        "seconds": round(seconds, 2),
+    }
+
+
+def keep(run: Path, entry: Mapping[str, Any]) -> None:
+    """Append an evaluation to those of the run."""
+    with open(run / EVALUATIONS, "a") as file:
+        file.write(json.dumps(entry) + "\n")
+
+
+def run(config: Config) -> None:
+    """Evaluate, tell, keep. Raises WrongInput or RuntimeError."""
+    trained, path, checkpoint = load(config.run, config.checkpoint)
+    backend.configure(CORES, config.seed)
+    policy = policy_of(trained, checkpoint)
+    protocol = config.settings.named(config.protocol, trained.environment)
+    steps = int(checkpoint.state["steps"])
+    settings = ", ".join(f"{name} {value}" for name, value in protocol.items())
+    print(f"{trained.environment.game} after {steps:,} steps; protocol {settings}", flush=True)
+    started_s = last_s = time.monotonic()
+    done: list[Game] = []
+
+    def on_game(game: Game) -> None:
+        nonlocal last_s
+        done.append(game)
+        if time.monotonic() - last_s > PROGRESS_S:
+            last_s = time.monotonic()
+            mean = statistics.mean(each.score for each in done)
+            print(f"{len(done)} of {config.episodes} games: mean so far {mean:,.1f}", flush=True)
+
+    games = evaluate(
+        policy,
+        trained.environment,
+        config.settings,
+        config.episodes,
+        config.at_once,
+        config.seed,
+        CORES,
+        on_game,
+    )
+    entry = record(games, steps, protocol, config.seed, time.monotonic() - started_s)
+    keep(path, {**entry, "machine": machine()})
+    print(
+        f"score {entry['mean']:,.2f} (median {entry['median']:,.2f}, "
+        f"{min(entry['scores']):,.0f} to {max(entry['scores']):,.0f}) over {len(games)} games; "
+        f"kept in {path / EVALUATIONS}"
+    )
+    if config.json:
+        print(json.dumps(entry), flush=True)

@@ -1,0 +1,57 @@
+"""What a figure depends on besides the settings: machine, versions, revision, command."""
+
+import platform
+import subprocess
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from ga3c.config import CORES
+
+VERSIONS = ("ale-py", "gymnasium", "keras", "numpy", "pyzmq")
+
+
+def machine() -> dict[str, Any]:
+    """Machine, versions and git revision; nothing from the environment."""
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "processor": _processor(),
+        "cores": CORES,
+        "python": platform.python_version(),
+        "tensorflow": _version("tensorflow-cpu") or _version("tensorflow"),
+        **{name: _version(name) for name in VERSIONS},
+        "git": _git_revision(),
+        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except ModuleNotFoundError:
+        return None
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def _git_revision() -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--dirty"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            timeout=5,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None

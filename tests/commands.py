@@ -1,0 +1,131 @@
+"""The command `ga3c` in a process of its own, and what it leaves behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+ROOT = Path(__file__).resolve().parents[1]
+MARK = "GA3C_TEST_MARK"  # in the environment of a command and of all that it starts
+LIGHT = ["--agents", "2", "--envs-per-agent", "4", "--max-agents", "2", "--training-batch-min"]
+LIGHT += ["20", "--training-batch-max", "80", "--progress-every-s", "0.5"]
+CORRIDOR = ["train", "--game", "tests.tiny:Corridor-v0", *LIGHT]
+STOP_S = 10.0  # a signal ends a run within this
+BEGIN_S = 60.0  # a run has begun within this, however busy the machine
+
+
+class Command:
+    """`python -m ga3c ARGUMENTS` in a session of its own, with its own places for files."""
+
+    def __init__(self, tmp_path: Path, arguments: list[str], program: list[str]) -> None:
+        self.runs, self.temporary = tmp_path / "runs", tmp_path / "tmp"
+        self.temporary.mkdir(exist_ok=True)
+        self.mark = uuid.uuid4().hex
+        self._out, self._err = tmp_path / f"{self.mark}.out", tmp_path / f"{self.mark}.err"
+        if arguments[:1] == ["train"] and "--runs-dir" not in arguments:
+            arguments = [*arguments, "--runs-dir", str(self.runs)]
+        with open(self._out, "wb") as out, open(self._err, "wb") as err:
+            self.process = subprocess.Popen(
+                [sys.executable, *program, *arguments],
+                cwd=ROOT,
+                env={
+                    **os.environ,
+                    **{"TMPDIR": str(self.temporary), MARK: self.mark, "PYTHONFAULTHANDLER": "1"},
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+                preexec_fn=_hear_hangups,
+            )
+
+    @property
+    def out(self) -> str:
+        return self._out.read_text()
+
+    @property
+    def err(self) -> str:
+        return self._err.read_text()
+
+    def wait(self, timeout_s: float) -> int:
+        """Its exit code. One that does not end says where every thread of it is."""
+        try:
+            return self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGABRT)
+            self.process.wait(STOP_S)
+            raise AssertionError(f"not within {timeout_s} s\n{self.out}\n{self.err}") from None
+
+    def until(self, holds: Callable[[], bool], timeout_s: float = BEGIN_S) -> None:
+        """Wait for `holds` while the command runs."""
+        wait_for(lambda: self.process.poll() is not None or holds(), timeout_s)
+        assert self.process.poll() is None, f"exited {self.process.returncode}: {self.err}"
+
+    def until_steps_are_made(self) -> None:
+        self.until(lambda: any(f"NA {n}]" in self.out for n in (1, 2)) and self.steps() > 0)
+
+    def steps(self) -> int:
+        """Of the newest progress line."""
+        lines = [line for line in self.out.splitlines() if line.startswith("[Time")]
+        return int(lines[-1].split("Steps ")[1].split("]")[0].replace(",", "")) if lines else 0
+
+    def interrupt(self) -> None:
+        """As a terminal does for Ctrl-C."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def survivors(self) -> list[psutil.Process]:
+        """Processes that the command started, wherever they hang now, and itself."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                alive = process.status() != psutil.STATUS_ZOMBIE
+                if alive and process.environ().get(MARK) == self.mark:
+                    found.append(process)
+            except psutil.Error:
+                continue
+        return found
+
+    def agents(self) -> list[psutil.Process]:
+        return [p for p in self.survivors() if p.pid != self.process.pid]
+
+    def leftovers(self) -> list[str]:
+        """The service's own files outside the run directory."""
+        return [path.name for path in self.temporary.glob("ga3c-*")]
+
+    def kill_all(self) -> None:
+        for process in self.survivors():
+            process.kill()
+        self.process.wait(STOP_S)
+
+
+def _hear_hangups() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
+
+
+def wait_for(holds: Callable[[], bool], timeout_s: float) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline_s, f"not within {timeout_s} s"
+        time.sleep(0.02)
+
+
+def assert_nothing_is_left(run: Command) -> None:
+    assert run.survivors() == []
+    assert run.leftovers() == []
+
+
+def ended(*arguments: str, timeout_s: float = 100.0) -> subprocess.CompletedProcess[str]:
+    """`python -m ga3c ARGUMENTS`, waited for."""
+    return subprocess.run(
+        [sys.executable, "-m", "ga3c", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+    )

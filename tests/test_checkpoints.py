@@ -1,0 +1,199 @@
+"""What a checkpoint promises: whole or not at all, damage seen, the right ones kept."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ga3c import checkpoints
+from ga3c.checkpoints import Checkpoints, Damaged
+
+ARRAYS = {"weights/a": np.arange(6, dtype=np.float32).reshape(2, 3), "counters": np.array([3, 4])}
+
+
+def write(directory: Path, steps: int) -> Path:
+    path = directory / f"{steps:012}"
+    checkpoints.write(path, ARRAYS, {"steps": steps})
+    return path
+
+
+def names(directory: Path) -> list[int]:
+    return [int(path.name) for path in checkpoints.kept(directory)]
+
+
+def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
+    found = checkpoints.read(write(tmp_path, 70))
+    assert found.state == {"steps": 70}
+    assert set(found.arrays) == set(ARRAYS)
+    for name, array in ARRAYS.items():
+        np.testing.assert_array_equal(found.arrays[name], array)
+        assert found.arrays[name].dtype == array.dtype
+    assert set(found.part("weights")) == {"a"}
+    assert [path.name for path in tmp_path.iterdir()] == ["000000000070"]
+
+
+def flipped(file: Path, at: int) -> None:
+    data = bytearray(file.read_bytes())
+    data[at] ^= 1 << 3
+    file.write_bytes(data)
+
+
+@pytest.mark.parametrize("name", ["arrays.npz", "state.json", "manifest.json"])
+@pytest.mark.parametrize("damage", ["flipped", "truncated", "empty", "missing"])
+def test_damage_is_seen_and_the_one_before_is_used(tmp_path: Path, name: str, damage: str) -> None:
+    write(tmp_path, 1)
+    file = write(tmp_path, 2) / name
+    if damage == "flipped":
+        flipped(file, file.stat().st_size // 2)
+    elif damage == "truncated":
+        os.truncate(file, file.stat().st_size - 1)
+    elif damage == "empty":
+        os.truncate(file, 0)
+    else:
+        file.unlink()
+    with pytest.raises(Damaged, match="000000000002"):
+        checkpoints.read(file.parent)
+    found, damaged = checkpoints.newest(tmp_path)
+    assert found is not None and found.state == {"steps": 1}
+    assert len(damaged) == 1 and str(file.parent) in damaged[0]
+
+
+def test_every_flipped_bit_of_a_checkpoint_is_seen(tmp_path: Path) -> None:
+    """Or does no harm: the manifest's spaces, and what JSON reads alike."""
+    path = write(tmp_path, 2)
+    for name in ("arrays.npz", "state.json"):
+        for at in range((path / name).stat().st_size):
+            flipped(path / name, at)
+            with pytest.raises(Damaged):
+                checkpoints.read(path)
+            flipped(path / name, at)
+    assert checkpoints.read(path).state == {"steps": 2}
+
+
+def test_there_is_none_where_all_are_damaged(tmp_path: Path) -> None:
+    for steps in (1, 2):
+        (write(tmp_path, steps) / "manifest.json").unlink()
+    found, damaged = checkpoints.newest(tmp_path)
+    assert found is None
+    assert len(damaged) == 2
+    assert checkpoints.newest(tmp_path / "nowhere") == (None, [])
+
+
+def test_a_checkpoint_runs_no_code_when_it_is_read(tmp_path: Path) -> None:
+    class Trap:
+        def __reduce__(self) -> tuple:
+            return (os.mkdir, (str(tmp_path / "trapped"),))
+
+    path = write(tmp_path, 1)
+    np.savez(path / "arrays.npz", trap=np.array([Trap()], object), allow_pickle=True)
+    manifest = json.loads((path / "manifest.json").read_text())
+    manifest["files"]["arrays.npz"] = checkpoints._seal(path / "arrays.npz")
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(Damaged, match="allow_pickle"):
+        checkpoints.read(path)
+    assert not (tmp_path / "trapped").exists()
+
+
+def test_the_newest_and_the_milestones_are_kept(tmp_path: Path) -> None:
+    keeper = Checkpoints(tmp_path, keep=2, every_s=1.0, every_steps=None, milestone_steps=100)
+    for steps in (0, 40, 90, 110, 160, 190, 230, 270, 290):
+        keeper.save(0.0, ARRAYS, {"steps": steps})
+    assert names(tmp_path) == [110, 230, 270, 290]
+
+
+def test_one_is_due_by_time_or_by_steps() -> None:
+    keeper = Checkpoints(Path("nowhere"), 2, every_s=10.0, every_steps=100, milestone_steps=None)
+    keeper.begin(seconds=50.0, steps=1000)
+    assert not keeper.due(59.9, 1099)
+    assert keeper.due(60.0, 1000)
+    assert keeper.due(50.0, 1100)
+
+
+def test_one_of_the_same_steps_takes_the_place_of_the_other(tmp_path: Path) -> None:
+    write(tmp_path, 5)
+    checkpoints.write(tmp_path / f"{5:012}", {"other": np.zeros(2)}, {"steps": 5})
+    assert set(checkpoints.read(tmp_path / f"{5:012}").arrays) == {"other"}
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_those_beyond_the_one_that_is_used_are_set_aside(tmp_path: Path) -> None:
+    for steps in (1, 2, 3):
+        write(tmp_path, steps)
+    (tmp_path / f"{3:012}" / "state.json").unlink()
+    found, _ = checkpoints.newest(tmp_path)
+    assert found is not None
+    checkpoints.set_aside(found)
+    assert names(tmp_path) == [1, 2]
+    assert (tmp_path / f"damaged-{3:012}" / "manifest.json").exists()
+
+
+LIMITED = """
+import resource, sys
+import numpy as np
+from pathlib import Path
+from ga3c import checkpoints
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+try:
+    checkpoints.write(Path(sys.argv[1]), {"a": np.zeros(10_000)}, {"steps": 2})
+except OSError as error:
+    print("refused", error.strerror)
+"""
+
+
+def test_a_disk_that_takes_no_more_leaves_the_last_one_as_it_was(tmp_path: Path) -> None:
+    """Here a limit on the size of files: the kernel refuses a write within a file, as well."""
+    write(tmp_path, 1)
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(tmp_path / f"{2:012}")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout.startswith("refused"), done.stderr
+    assert names(tmp_path) == [1]
+    assert len(list(tmp_path.iterdir())) == 1
+    assert checkpoints.newest(tmp_path)[0] is not None
+
+
+WRITER = """
+import sys
+import numpy as np
+from pathlib import Path
+from ga3c.checkpoints import Checkpoints
+keeper = Checkpoints(Path(sys.argv[1]), 2, 1.0, None, None)
+keeper.begin(0, 0)
+for steps in range(1, 1_000_000):
+    keeper.save(0.0, {"a": np.full(200_000, steps)}, {"steps": steps})
+    print(steps, flush=True)
+"""
+
+
+def test_a_writer_that_is_killed_leaves_the_last_whole_one(tmp_path: Path) -> None:
+    draw = random.Random(0)
+    for number in range(10):
+        said = tmp_path / "said"
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        with open(said, "wb") as out:
+            writer = subprocess.Popen([sys.executable, "-c", WRITER, str(directory)], stdout=out)
+        while not said.read_bytes().count(b"\n"):
+            assert writer.poll() is None
+            time.sleep(0.01)
+        time.sleep(draw.uniform(0.0, 0.1))
+        writer.send_signal(signal.SIGKILL)
+        writer.wait()
+        last = int(said.read_bytes().split(b"\n")[-2])
+        found, damaged = checkpoints.newest(directory)
+        assert damaged == []
+        assert found is not None
+        assert found.state["steps"] in (last, last + 1)
+        assert (found.arrays["a"] == found.state["steps"]).all()
+        for path in checkpoints.kept(directory):
+            assert checkpoints.read(path).state["steps"] >= last - 1

@@ -1,0 +1,223 @@
+"""A run that ends in whatever way goes on where its newest whole checkpoint was."""
+
+import csv
+import json
+import os
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ga3c import checkpoints
+from ga3c.runs import find_run, is_running, load_config
+from tests.commands import (
+    BEGIN_S,
+    CORRIDOR,
+    STOP_S,
+    Command,
+    assert_nothing_is_left,
+    ended,
+    wait_for,
+)
+
+Start = Callable[..., Command]
+IN_TURN = ["--lockstep", "--agents", "1", "--groups", "1", "--scheduler", "off"]
+IN_TURN += ["--envs-per-agent", "8", "--training-batch-min", "80", "--training-batch-max", "80"]
+OFTEN = ["--checkpoint-every-steps", "300", "--progress-every-s", "0.2"]
+
+
+def state(run: Path) -> checkpoints.Checkpoint:
+    kept, damaged = checkpoints.newest(run / "checkpoints")
+    assert kept is not None
+    assert damaged == []
+    return kept
+
+
+def rows(run: Path) -> list[dict[str, str]]:
+    with open(run / "episodes.csv") as file:
+        return list(csv.DictReader(file))
+
+
+def assert_same(one: checkpoints.Checkpoint, other: checkpoints.Checkpoint) -> None:
+    assert set(one.arrays) == set(other.arrays)
+    for name, array in one.arrays.items():
+        np.testing.assert_array_equal(array, other.arrays[name], err_msg=name)
+    untimed = ("steps", "episodes", "scores")
+    assert {n: one.state[n] for n in untimed} == {n: other.state[n] for n in untimed}
+
+
+@pytest.mark.parametrize("game", ["CartPole-v1", "Pong"])
+def test_in_lockstep_a_run_that_was_stopped_ends_as_one_that_was_not(
+    game: str, tmp_path: Path
+) -> None:
+    """Weights, optimizer, experience, queue, books: to the last bit."""
+    given = ["train", "--game", game, *IN_TURN, "--runs-dir", str(tmp_path), "--seed", "3"]
+    whole = ended(*given, "--steps", "3000", "--name", "whole")
+    assert whole.returncode == 0, whole.stderr
+    for more in (
+        ["--steps", "1400", "--name", "half"],
+        ["--resume", str(tmp_path / "half"), "--steps", "3000"],
+    ):
+        done = ended(*(given if "half" in more else ["train"]), *more)
+        assert done.returncode == 0, done.stderr
+    expected, found = state(tmp_path / "whole"), state(tmp_path / "half")
+    assert expected.state["steps"] == 3000
+    assert_same(expected, found)
+    assert expected.arrays["counters"][1] > 30, "updates"
+    games = [
+        [(row["score"], row["length"]) for row in rows(tmp_path / n)] for n in ("whole", "half")
+    ]
+    assert games[0] == games[1]
+
+
+@pytest.mark.parametrize(
+    "change", [["--agents", "2"], ["--groups", "2"], ["--scheduler", "anneal"]]
+)
+def test_lockstep_refuses_what_would_change_its_order(change: list[str]) -> None:
+    done = ended("train", *CORRIDOR[1:3], *IN_TURN, *change)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "lockstep with" in done.stderr
+
+
+def test_a_finished_run_is_extended_with_the_same_counters(tmp_path: Path) -> None:
+    first = ended(*CORRIDOR, "--steps", "2000", "--runs-dir", str(tmp_path), "--name", "mine")
+    assert first.returncode == 0, first.stderr
+    run = tmp_path / "mine"
+    before, episodes = state(run), rows(run)
+    done = ended("train", "--resume", str(run), "--steps", "4000", "--json")
+    assert done.returncode == 0, done.stderr
+    assert f"goes on from {int(before.state['steps']):,} steps" in done.stdout
+    result = json.loads(done.stdout.splitlines()[-1])
+    after = state(run)
+    assert result["steps"] == after.state["steps"] >= 4000
+    assert after.arrays["counters"][1] > before.arrays["counters"][1]
+    assert after.state["seconds"] > before.state["seconds"]
+    assert rows(run)[: len(episodes)] == episodes
+    assert len(rows(run)) == after.state["episodes"] == result["episodes"]
+    assert load_config(run).run.steps == 4000
+    assert len(json.loads((run / "meta.json").read_text())["resumed"]) == 1
+    steps = [json.loads(line)["steps"] for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert steps == sorted(steps)
+    again = ended("train", "--resume", str(run))
+    assert again.returncode == 2
+    assert "nothing is left to do" in again.stderr.splitlines()[-1]
+    assert json.loads((run / "result.json").read_text()) == result
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_again_and_again_loses_one_interval_at_most(
+    command: Start, tmp_path: Path
+) -> None:
+    draw = random.Random(5)
+    run = tmp_path / "runs" / "mine"
+    given = [*CORRIDOR, *OFTEN, "--name", "mine"]
+    least = 0
+    for _ in range(4):
+        service = command(*given)
+        service.until_steps_are_made()
+        time.sleep(draw.uniform(0.0, 1.5))
+        said = service.steps()
+        service.process.kill()
+        service.process.wait()
+        wait_for(lambda: not service.survivors(), STOP_S)  # noqa: B023
+        kept = state(run)
+        assert kept.state["steps"] >= least, "it went back"
+        assert kept.state["steps"] >= said - 1500, "an interval is 300 steps, looked at each 0.2 s"
+        assert all(checkpoints.read(p) for p in checkpoints.kept(run / "checkpoints"))
+        least = kept.state["steps"]
+        given = ["train", "--resume", str(run)]
+    assert not is_running(run)
+    done = ended("train", "--resume", str(run), "--steps", str(int(least) + 1000))
+    assert done.returncode == 0, done.stderr
+    assert f"goes on from {int(least):,} steps" in done.stdout
+    final = state(run)
+    assert len(rows(run)) == final.state["episodes"]
+    steps = [int(row["steps"]) for row in rows(run)]
+    assert steps == sorted(steps)
+
+
+def test_a_damaged_checkpoint_is_said_and_the_one_before_it_used(tmp_path: Path) -> None:
+    given = ["--runs-dir", str(tmp_path), "--name", "mine"]
+    assert ended(*CORRIDOR, "--steps", "2000", *given).returncode == 0
+    run = tmp_path / "mine"
+    newest = checkpoints.kept(run / "checkpoints")[-1]
+    os.truncate(newest / "arrays.npz", 100)
+    done = ended("train", "--resume", str(run), "--steps", "2500")
+    assert done.returncode == 0
+    assert "damaged, so the one before it is used" in done.stderr
+    assert "goes on from 0 steps" in done.stdout
+    assert (newest.parent / f"damaged-{newest.name}").exists()
+    assert state(run).state["steps"] >= 2500
+    for each in checkpoints.kept(run / "checkpoints"):
+        os.truncate(each / "state.json", 0)
+    config = (run / "config.json").read_text()
+    done = ended("train", "--resume", str(run), "--steps", "9000")
+    assert done.returncode == 1
+    assert "no whole checkpoint" in done.stderr.splitlines()[-1]
+    assert (run / "config.json").read_text() == config
+
+
+def test_two_services_cannot_use_one_directory(command: Start, tmp_path: Path) -> None:
+    first = command(*CORRIDOR, "--name", "mine")
+    first.until_steps_are_made()
+    run = tmp_path / "runs" / "mine"
+    assert is_running(run)
+    second = ended("train", "--resume", str(run))
+    assert second.returncode == 2
+    assert "another process uses" in second.stderr
+    first.interrupt()
+    assert first.wait(STOP_S) == 130
+    assert not is_running(run)
+    assert_nothing_is_left(first)
+
+
+def test_a_run_is_not_resumed_as_another(tmp_path: Path) -> None:
+    given = ["--runs-dir", str(tmp_path), "--name", "mine"]
+    assert ended(*CORRIDOR, "--steps", "500", *given).returncode == 0
+    run = tmp_path / "mine"
+    for arguments, words in (
+        (["--resume", str(tmp_path / "other")], "other: no directory with a config.json"),
+        (["--resume", str(run), "--game", "CartPole-v1"], "begin a new one"),
+        (["--resume", str(run), "--lockstep", *IN_TURN], "lockstep: the run was not"),
+        (["--resume", str(run), "--optimizer", "rmsprop"], "does not fit the settings"),
+    ):
+        done = ended("train", *arguments, "--steps", "900")
+        assert done.returncode == 2, done.stdout
+        assert words in done.stderr.splitlines()[-1]
+    (run / "config.json").write_text('{"a3c": {"discount": 7}}')
+    done = ended("train", "--resume", str(run))
+    assert done.returncode == 2
+    assert "discount 7" in done.stderr
+
+
+def test_every_setting_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    given: list[Any] = [*CORRIDOR, "--steps", "300", "--seed", "7", "--scheduler", "off"]
+    done = ended(*given, "--runs-dir", str(tmp_path), "--name", "mine")
+    assert done.returncode == 0, done.stderr
+    config = load_config(find_run(Path("mine"), tmp_path))
+    assert config.run.seed == 7
+    assert config.run.runs_dir == tmp_path
+    assert config.scheduler.scheduler == "off"
+    assert config.service.training_batch_min == 20
+    assert config.run.resume is None
+
+
+@pytest.mark.slow
+def test_a_full_disk_ends_no_run_and_is_said(command: Start) -> None:
+    """Here a limit on the size of a file, so that no checkpoint can be written."""
+    program = (
+        "import resource, sys\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, 8_000))\n"
+        "from ga3c.__main__ import main\n"
+        "sys.exit(main())"
+    )
+    run = command(*CORRIDOR, *OFTEN, "--steps", "6000", "--name", "mine", program=program)
+    assert run.wait(BEGIN_S) == 1
+    assert "no checkpoint: [Errno 27]" in run.err
+    assert "6000 steps done" in run.out
+    assert_nothing_is_left(run)
