@@ -16,6 +16,7 @@ from gymnasium.vector import AutoresetMode
 from agents.games import Game, check
 from agents.messages import OUTCOME, Step
 
+SCREEN = (210, 160)  # height and width of an Atari game in colour, in pixels
 SMALLEST_FLOAT_PICTURE = 20  # high and wide: what is smaller is a table of numbers
 
 
@@ -86,15 +87,22 @@ class Spaces:
         return self.dtype == "uint8" or min(self.shape[:2]) >= SMALLEST_FLOAT_PICTURE
 
 
-def _make_vector(config: EnvironmentConfig, game: Game, num_envs: int, num_threads: int) -> Any:
-    """Either back end: both answer alike, and spend one step on a reset after an end."""
-    if not game.is_atari and gymnasium.spec(game.name).entry_point is None:
-        return gymnasium.make_vec(game.name, num_envs)  # it comes as a vector of its own only
+def make_vector(
+    config: EnvironmentConfig, game: Game, num_envs: int, num_threads: int, rendered: bool = False
+) -> Any:
+    """Either back end: both answer alike, and spend one step on a reset after an end.
+
+    Args: rendered: with colours: an Atari game's as its frames, others' by `render`.
+    """
     if not game.is_atari:
+        shown: dict[str, Any] = {"render_mode": "rgb_array"} if rendered else {}
+        if gymnasium.spec(game.name).entry_point is None:
+            return gymnasium.make_vec(game.name, num_envs, **shown)  # a vector of its own only
         options = {"autoreset_mode": AutoresetMode.NEXT_STEP}
         return gymnasium.make_vec(
-            game.name, num_envs, vectorization_mode="sync", vector_kwargs=options
+            game.name, num_envs, vectorization_mode="sync", vector_kwargs=options, **shown
         )
+    height, width = SCREEN if rendered else (config.frame_size, config.frame_size)
     sticky = game.sticky_actions if config.sticky_actions is None else config.sticky_actions
     return AtariVectorEnv(
         game.name,
@@ -107,9 +115,9 @@ def _make_vector(config: EnvironmentConfig, game: Game, num_envs: int, num_threa
         full_action_space=config.full_action_space,
         continuous=False,
         autoreset_mode=AutoresetMode.NEXT_STEP,
-        img_height=config.frame_size,
-        img_width=config.frame_size,
-        grayscale=True,
+        img_height=height,
+        img_width=width,
+        grayscale=not rendered,
         stack_num=1,
         frameskip=config.action_repeat,
         maxpool=config.max_pool,
@@ -121,6 +129,12 @@ def _make_vector(config: EnvironmentConfig, game: Game, num_envs: int, num_threa
         reward_clipping=False,
         use_fire_reset=config.fire_on_reset,
     )
+
+
+def seeds_of(game: Game, seed: int, num_envs: int) -> Any:
+    """A seed for each environment, as its back end takes them."""
+    words = np.random.SeedSequence(seed).generate_state(num_envs) & 0x7FFFFFFF
+    return words.astype(np.int64) if game.is_atari else words.tolist()
 
 
 def _fit(config: EnvironmentConfig, game: Game, observation: Space, action: Space) -> Spaces:
@@ -160,7 +174,7 @@ class Environments:
         _check(num_threads >= 1, f"num_threads {num_threads} < 1: nothing would step")
         self.num_envs = num_envs
         self._game = check(config.game)
-        self._vector = _make_vector(config, self._game, num_envs, num_threads)
+        self._vector = make_vector(config, self._game, num_envs, num_threads)
         action = self._vector.single_action_space
         self.spaces = _fit(config, self._game, self._vector.single_observation_space, action)
         self._first_action = int(action.start)
@@ -175,9 +189,7 @@ class Environments:
 
     def reset(self, seed: int) -> Step:
         """Begin a game everywhere; the same `seed` (>= 0) begins the same games."""
-        words = np.random.SeedSequence(seed).generate_state(self.num_envs) & 0x7FFFFFFF
-        seeds = words.astype(np.int64) if self._game.is_atari else words.tolist()
-        frames, info = self._vector.reset(seed=seeds)
+        frames, info = self._vector.reset(seed=seeds_of(self._game, seed, self.num_envs))
         self._clear()
         nothing = np.zeros(self.num_envs, np.bool_)
         return self._outcome(frames, np.zeros(self.num_envs), nothing, nothing, info)

@@ -17,12 +17,14 @@ USAGE = """usage: ga3c train [--game GAME] [--preset default|paper] [options]
        ga3c train --resume RUN [options]
        ga3c runs [options]
        ga3c evaluate RUN [--protocol paper|nature|machado] [options]
+       ga3c play RUN [options]
        ga3c doctor [--game GAME] [options]
        ga3c benchmark NAME [--game GAME] [options]
 
 train       train an agent by GA3C, or go on with a run
 runs        list the runs: game, steps, score, state
 evaluate    play whole games with what a run has learned, by a named protocol
+play        a video of a game, with score, value and action probabilities
 doctor      say what limits a run on this machine and which setting to change, and try it
 benchmark   measure this machine. NAME is
             limits      its parts alone: environments, wire, predictions, training
@@ -193,6 +195,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": _train,
     "runs": partial(_work, "ga3c.listing", "runs", False),
     "evaluate": partial(_work, "ga3c.evaluation", "evaluate", True),
+    "play": partial(_work, "ga3c.play", "play", True),
     "doctor": partial(_work, "benchmarks.doctor", "doctor", True),
     "benchmark": _benchmark,
 }

@@ -295,6 +295,8 @@ class RunConfig:
     """Seed of environments, first weights and actions."""
     json: bool = False
     """Print the run's figures as one JSON object in the last line."""
+    plain: bool = False
+    """Print lines also where a terminal could show a live view."""
     progress_every_s: float = 5.0
     """Seconds between progress lines."""
     trace: Path | None = None

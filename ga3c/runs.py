@@ -2,7 +2,7 @@
 
 config.json      every setting
 meta.json        machine, versions, git revision, at the start and at each resumption
-log.txt          what was printed
+log.txt          what was said
 episodes.csv     seconds, steps, score, length of each finished episode
 metrics.jsonl    one object per progress line
 events.out.*     the same for TensorBoard, by environment steps
@@ -145,9 +145,8 @@ class RunDirectory:
         self._open_tables()
         self._events = Events(self.path, steps)
 
-    def say(self, line: str, to: IO[str] | None = None) -> None:
-        """Print a line, and keep it."""
-        print(line, file=to, flush=True)
+    def log(self, line: str) -> None:
+        """Keep a line."""
         with self._forgiven():
             self._log.write(line + "\n")
 

@@ -86,7 +86,7 @@ class SchedulerConfig:
 class Decision(NamedTuple):
     """One line of the journal."""
 
-    seconds: float
+    seconds: float  # on the clock of the scheduler: in a run, since it began
     kept: Counts
     tried: Counts
     figures_kept: Figures

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import IO, Any
 
 from agents.environments import Spaces
 from ga3c import backend, checkpoints, dashboard
@@ -72,8 +72,11 @@ def train(config: TrainConfig, found: Spaces, path: Path) -> int:
         except OSError as error:
             raise WrongInput(f"run {path} cannot be used: {error}") from error
         run = _Run(config, found, service, directory)
-        run.prepare()
-        return run.go(interrupts)
+        try:
+            run.prepare()
+            return run.go(interrupts)
+        finally:
+            run.close()
     finally:
         service.stop(STOP_TIMEOUT_S)
 
@@ -89,7 +92,7 @@ class _Run:
         self._service = service
         self._evaluator: Evaluator | None = None
         self._directory = directory
-        self._say = directory.say
+        self._view = dashboard.view(config)
         keep = config.checkpoints
         self._checkpoints = Checkpoints(
             directory.path / "checkpoints",
@@ -142,7 +145,6 @@ class _Run:
     def go(self, interrupts: Interrupts) -> int:
         """Play and learn until something ends the run. Returns the exit code."""
         service, config = self._service, self._config
-        self._say(dashboard.LEGEND)
         first = service.metrics.snapshot()
         reason = "failed"
         kept = False
@@ -157,7 +159,9 @@ class _Run:
             window = Window(first, service.metrics.snapshot())
             result = {"ended": reason, **_result(config, service, counts, window)}
             kept = self._keep()
-            self._say(f"ga3c: {reason}; kept in {self._directory.path}")
+            self.close()
+            self._directory.log(f"ga3c: {reason}")
+            print(f"ga3c: {reason}; kept in {self._directory.path}", flush=True)
             self._directory.finish(result)
             _write_trace(config, service)
         if config.run.json:
@@ -168,6 +172,10 @@ class _Run:
         if interrupts.first.is_set():
             return 130
         return 0 if kept else 1
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        self._view.close()
 
     def _loop(self, interrupts: Interrupts) -> str:
         """Tend the service until something ends the run. Returns what did."""
@@ -211,7 +219,12 @@ class _Run:
             window, service.metrics, service.counts, service.requests.size, service.segments.size
         )
         self._directory.metrics(values)
-        self._say(dashboard.line(values))
+        self._directory.log(dashboard.line(values))
+        self._view.show(values)
+
+    def _say(self, line: str, to: IO[str] | None = None) -> None:
+        self._directory.log(line)
+        self._view.say(line, to)
 
     def _keep(self) -> bool:
         """Write a checkpoint; False, and a line that says why, if that cannot be."""

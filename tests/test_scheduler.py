@@ -434,7 +434,7 @@ def test_the_kept_setting_is_measured_anew_right_before_each_proposal(tmp_path: 
         middle_s = began_s + 5.0 + 7.5
         expected = drifting(decision.kept, middle_s)
         assert decision.figures_kept.rate == pytest.approx(expected, rel=0.001)
-        began_s = 1000.0 + decision.seconds
+        began_s = decision.seconds
     rates = [decision.figures_kept.rate for decision in world.decisions]
     assert len(set(rates)) == len(rates)
 
@@ -444,7 +444,9 @@ def test_the_journal_holds_every_decision(tmp_path: Path) -> None:
     world.run(10 * PERIOD_S + 10)
     assert len(world.decisions) == 10
     assert world.journal() == [json.loads(json.dumps(each.plain())) for each in world.decisions]
-    assert [line["seconds"] for line in world.journal()] == [PERIOD_S * (i + 1) for i in range(10)]
+    assert [line["seconds"] for line in world.journal()] == [
+        1000 + PERIOD_S * (i + 1) for i in range(10)
+    ]
 
 
 @pytest.mark.parametrize("name", ["anneal", "random"])
@@ -518,3 +520,30 @@ def test_the_clockwork_climbs_a_landscape(tmp_path: Path) -> None:
     )
     world.run(120 * PERIOD_S)
     assert smooth(world.counts) >= 950
+
+
+def test_a_journal_is_gone_on_with_where_a_run_is_resumed(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    whole = World(tmp_path / "whole", CONFIG, lambda c, _: smooth(c))
+    whole.run(40 * PERIOD_S)
+    first = World(journal, CONFIG, lambda c, _: smooth(c))
+    first.run(20 * PERIOD_S)
+    with open(journal, "a") as file:
+        file.write('{"seconds": 17')  # a kill
+    second = World(journal, CONFIG, lambda c, _: smooth(c))
+    second.counts = second.scheduler.counts  # with which a service begins
+    second.run(20 * PERIOD_S)
+    expected = [(d.kept, d.tried, d.accepted) for d in whole.decisions]
+    found = [(d.kept, d.tried, d.accepted) for d in first.decisions + second.decisions]
+    assert found == expected[: len(found)]
+    assert len(found) >= len(expected) - 2
+    assert [d.tried for d in replay(journal)] == [tried for _, tried, _ in found]
+
+
+@pytest.mark.parametrize("text", ['{"config"', "nonsense\n", '{"config": {}}\n{"kept": 3}\n'])
+def test_a_damaged_journal_is_begun_anew(tmp_path: Path, text: str) -> None:
+    journal = tmp_path / "journal"
+    journal.write_text(text)
+    world = World(journal, CONFIG, lambda c, _: smooth(c))
+    world.run(5 * PERIOD_S)
+    assert world.decisions

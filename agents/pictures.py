@@ -1,0 +1,71 @@
+"""The same game once more, in full colour: played beside it, with its seed and its actions."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from ale_py import ALEInterface, roms
+
+from agents.environments import EnvironmentConfig, make_vector, seeds_of
+from agents.games import check
+
+EMULATOR_FRAMES_PER_S = 60
+
+
+class NoPictures(ValueError):
+    """An environment that cannot be rendered; the message says why."""
+
+
+class Pictures:
+    """One environment that shows what it looks like. For one thread.
+
+    Raises NoPictures.
+    """
+
+    def __init__(self, config: EnvironmentConfig) -> None:
+        self._game = check(config.game)
+        try:
+            self._vector: Any = make_vector(config, self._game, 1, 1, rendered=True)
+        except (gymnasium.error.Error, ImportError) as error:  # such as pygame
+            reason = " ".join(str(error).split())
+            raise NoPictures(f"{config.game} cannot be rendered: {reason}") from error
+        self.per_second = EMULATOR_FRAMES_PER_S / config.action_repeat
+        """Pictures in a second of play."""
+        if not self._game.is_atari:
+            self.per_second = float(self._vector.metadata.get("render_fps", 30))
+        self._first_action = int(self._vector.single_action_space.start)
+        self.actions = _action_names(self._game.name, config, self._vector.single_action_space.n)
+        """What each action is called."""
+
+    def reset(self, seed: int) -> np.ndarray:
+        """Begin the game that `Environments(config, 1).reset(seed)` begins: [h, w, 3] uint8."""
+        frames, _ = self._vector.reset(seed=seeds_of(self._game, seed, 1))
+        return self._seen(frames)
+
+    def step(self, actions: np.ndarray) -> np.ndarray:
+        """Take the action, int32 [1], and show what came of it: [h, w, 3] uint8."""
+        return self._seen(self._vector.step(actions + self._first_action)[0])
+
+    def close(self) -> None:
+        """Free the environment."""
+        self._vector.close()
+
+    def _seen(self, frames: np.ndarray) -> np.ndarray:
+        if self._game.is_atari:
+            return np.ascontiguousarray(frames[0, 0])
+        try:
+            return np.asarray(self._vector.render()[0], np.uint8)
+        except (gymnasium.error.Error, ImportError) as error:
+            reason = " ".join(str(error).split())
+            raise NoPictures(f"{self._game.name} cannot be rendered: {reason}") from error
+
+
+def _action_names(name: str, config: EnvironmentConfig, count: int) -> list[str]:
+    game = check(config.game)
+    if not game.is_atari:
+        return [f"action {number}" for number in range(count)]
+    emulator = ALEInterface()
+    emulator.loadROM(str(roms.get_rom_path(name)))
+    full = config.full_action_space
+    known = emulator.getLegalActionSet() if full else emulator.getMinimalActionSet()
+    return [action.name.lower() for action in known]

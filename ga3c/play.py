@@ -1,0 +1,222 @@
+"""`ga3c play`: a video of one game, with score, value and action probabilities beside it."""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import imageio.v2 as imageio
+import matplotlib
+import numpy as np
+import tyro
+from PIL import Image, ImageDraw, ImageFont
+
+from agents.environments import EnvironmentConfig, Environments
+from agents.pictures import NoPictures, Pictures
+from ga3c import backend
+from ga3c.config import CORES, WrongInput, check_file, given_value
+from ga3c.evaluation import PROTOCOLS, Protocol, ProtocolName, choose, load, policy_of
+from ga3c.policy import Policy, Stacks
+
+HEIGHT, PANEL, MARGIN = 480, 340, 20  # pixels
+INK, FAINT, PAPER = (35, 38, 43), (170, 175, 180), (250, 250, 248)
+VALUE, ACTION = (31, 119, 180), (255, 127, 14)  # value and actions, as in all plots
+SHOWN_VALUES = 150
+MOST_ACTIONS = 18
+END_S = 1.0  # of the last picture
+
+
+@dataclass(frozen=True)
+class Config:
+    """Render a game played by what a run has learned, as mp4 or gif."""
+
+    run: tyro.conf.Positional[Path]
+    """The run: its directory, or its name in runs/."""
+    out: Path | None = None
+    """File to write, .mp4 or .gif; None: video/STEPS-SEED.mp4 in the run's directory."""
+    protocol: ProtocolName = "paper"
+    """How the game is played: see ga3c evaluate --help."""
+    checkpoint: str = "newest"
+    """newest, best (by --evaluate-every) or a checkpoint's number of steps."""
+    seed: int = 0
+    """Seed of the game and of actions."""
+    max_seconds: float = 120.0
+    """Longest video, in seconds of play."""
+    settings: Protocol = PROTOCOLS["paper"]
+
+    def __post_init__(self) -> None:
+        if self.out is not None and self.out.suffix not in (".mp4", ".gif"):
+            raise ValueError(f"out {self.out}: must end in .mp4 or .gif")
+        check_file("out", self.out)
+        if self.max_seconds <= 0:
+            raise ValueError(f"max_seconds {self.max_seconds}: must be above 0")
+
+
+def defaults(arguments: list[str]) -> Config:
+    """What --protocol, if it is given, makes of all other defaults."""
+    given = given_value(arguments, "--protocol")
+    known: Any = given if given in PROTOCOLS else "paper"
+    return Config(tyro.MISSING, protocol=known, settings=PROTOCOLS[known])
+
+
+class Moment(NamedTuple):
+    """One step of the game."""
+
+    picture: np.ndarray  # [h, w, 3] uint8
+    score: float
+    length: int
+    value: float
+    probabilities: np.ndarray  # [actions]
+    action: int
+
+
+def moments(
+    policy: Policy,
+    pictures: Pictures,
+    environment: EnvironmentConfig,
+    protocol: Protocol,
+    seed: int,
+) -> Iterator[Moment]:
+    """A game from its first step to its last. Raises RuntimeError if the colours go astray."""
+    environments = Environments(environment, 1)
+    random = np.random.default_rng(seed)
+    stacks = Stacks(environments.spaces, 1)
+    step, picture = environments.reset(seed), pictures.reset(seed)
+    score, length = 0.0, 0
+    try:
+        while True:
+            outcome = step.outcomes[0]
+            score, length = score + float(outcome["reward"]), length + 1
+            observations = stacks.push(step.frames, step.outcomes["first"] == 1)
+            probabilities, values = policy.judge(observations)
+            actions = choose(protocol, probabilities, random)
+            yield Moment(
+                picture, score, length, float(values[0]), probabilities[0], int(actions[0])
+            )
+            if outcome["finished"]:
+                return
+            step, picture = environments.step(actions), pictures.step(actions)
+    finally:
+        environments.close()
+
+
+class Canvas:
+    """Draws moments: the game at the left, what the policy thinks of it at the right."""
+
+    def __init__(self, title: str, actions: list[str]) -> None:
+        fonts = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
+        self._fonts = {
+            size: ImageFont.truetype(str(fonts / "DejaVuSans.ttf"), size) for size in (13, 16, 34)
+        }
+        self._title = title
+        self._actions = actions[:MOST_ACTIONS]
+        self._values: deque[float] = deque(maxlen=SHOWN_VALUES)
+
+    def draw(self, moment: Moment) -> np.ndarray:
+        """[h, w, 3] uint8, of an even height and width, as video encoders want."""
+        self._values.append(moment.value)
+        game = Image.fromarray(moment.picture)
+        height, width = moment.picture.shape[:2]
+        # a console's pixels are wider than high
+        stretched = HEIGHT * 4 // 3 if (height, width) == (210, 160) else HEIGHT * width // height
+        game = game.resize((stretched // 2 * 2, HEIGHT), Image.Resampling.BICUBIC)
+        whole = Image.new("RGB", (game.width + PANEL, HEIGHT), PAPER)
+        whole.paste(game, (0, 0))
+        self._panel(ImageDraw.Draw(whole), game.width + MARGIN, moment)
+        return np.asarray(whole)
+
+    def _panel(self, draw: ImageDraw.ImageDraw, left: int, moment: Moment) -> None:
+        right = left + PANEL - 2 * MARGIN
+        self._text(draw, (left, 14), self._title, 16)
+        self._text(draw, (left, 38), f"{moment.score:,.0f}", 34)
+        self._text(draw, (right, 58), f"step {moment.length:,}", 13, FAINT, "ra")
+        self._text(draw, (left, 96), "value of the state", 13)
+        self._text(draw, (right, 96), f"{moment.value:.2f}", 13, VALUE, "ra")
+        self._curve(draw, (left, 118, right, 208))
+        self._text(draw, (left, 226), "probability of the actions", 13)
+        top, bottom = 248, HEIGHT - 14
+        room = (bottom - top) / len(self._actions)
+        for number, name in enumerate(self._actions):
+            y = top + number * room
+            self._bar(draw, (left, y, right, y + room), name, moment, number)
+
+    def _curve(self, draw: ImageDraw.ImageDraw, box: tuple[int, int, int, int]) -> None:
+        left, top, right, bottom = box
+        draw.rectangle(box, outline=FAINT)
+        low, high = min(self._values), max(self._values)
+        scale = (bottom - top - 8) / ((high - low) or 1.0)
+        across = (right - left - 8) / max(SHOWN_VALUES - 1, 1)
+        points = [
+            (left + 4 + index * across, bottom - 4 - (value - low) * scale)
+            for index, value in enumerate(self._values)
+        ]
+        if len(points) > 1:
+            draw.line(points, fill=VALUE, width=2)
+
+    def _bar(
+        self,
+        draw: ImageDraw.ImageDraw,
+        box: tuple[float, float, float, float],
+        name: str,
+        moment: Moment,
+        number: int,
+    ) -> None:
+        left, top, right, bottom = box
+        names = 120
+        probability = float(moment.probabilities[number])
+        chosen = number == moment.action
+        middle = (top + bottom) / 2
+        self._text(draw, (left, middle), name, 13, INK if chosen else FAINT, "lm")
+        end = left + names + (right - left - names) * probability
+        thick = min((bottom - top) * 0.36, 10)
+        colour = ACTION if chosen else FAINT
+        draw.rectangle((left + names, middle - thick, end, middle + thick), fill=colour)
+
+    def _text(
+        self,
+        draw: ImageDraw.ImageDraw,
+        at: tuple[float, float],
+        text: str,
+        size: int,
+        colour: tuple[int, int, int] = INK,
+        anchor: str = "la",
+    ) -> None:
+        draw.text(at, text, colour, self._fonts[size], anchor)
+
+
+def run(config: Config) -> None:
+    """Play, draw, write. Raises WrongInput or RuntimeError."""
+    trained, path, checkpoint = load(config.run, config.checkpoint)
+    backend.configure(CORES, config.seed)
+    policy = policy_of(trained, checkpoint)
+    environment = config.settings.environment(trained.environment)
+    try:
+        pictures = Pictures(environment)
+        shown = moments(policy, pictures, environment, config.settings, config.seed)
+        first = next(shown)
+    except NoPictures as error:
+        raise WrongInput(str(error)) from error
+    steps = int(checkpoint.state["steps"])
+    out = config.out or path / "video" / f"{steps}-{config.seed}.mp4"
+    out.parent.mkdir(exist_ok=True)
+    canvas = Canvas(f"{trained.environment.game} after {steps:,} steps", pictures.actions)
+    most = int(config.max_seconds * pictures.per_second)
+    with _writer(out, pictures.per_second) as writer:
+        last = first
+        frame = canvas.draw(first)
+        writer.append_data(frame)
+        for last, _ in zip(shown, range(most - 1), strict=False):
+            frame = canvas.draw(last)
+            writer.append_data(frame)
+        for _ in range(int(END_S * pictures.per_second)):
+            writer.append_data(frame)
+    shown.close()  # type: ignore[attr-defined]  # it is a generator
+    pictures.close()
+    print(f"score {last.score:,.0f} after {last.length:,} steps; video in {out}")
+
+
+def _writer(out: Path, per_second: float) -> Any:
+    if out.suffix == ".gif":
+        return imageio.get_writer(out, duration=1000 / per_second, loop=0)
+    return imageio.get_writer(out, fps=per_second, macro_block_size=1, quality=7)
