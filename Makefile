@@ -2,7 +2,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install train test benchmark check clean
+.PHONY: help install train play tensorboard test benchmark check clean
 
 GAME ?= Pong
 ARGS ?=
@@ -34,6 +34,12 @@ install: $(STAMP)  ## make .venv with the pinned versions, again only when they 
 
 train: $(STAMP)  ## learn a game: make train GAME=Pong ARGS="..." (see .venv/bin/ga3c train --help)
 	@exec $(BIN)/ga3c train --game "$(GAME)" $(ARGS)
+
+play: $(STAMP)  ## a video of the newest run of a game: make play GAME=Pong
+	@exec $(BIN)/ga3c play --game "$(GAME)" $(ARGS)
+
+tensorboard: $(STAMP)  ## curves of all runs in the browser, for this machine only
+	@exec $(BIN)/tensorboard --logdir runs --host 127.0.0.1 $(ARGS)
 
 test: $(STAMP)  ## run the whole test suite: make test ARGS="-k queues"
 	@exec $(BIN)/python -m pytest $(ARGS)

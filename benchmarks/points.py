@@ -74,16 +74,21 @@ def said_by(command: list[str], timeout_s: float) -> str:
     except subprocess.TimeoutExpired as error:
         raise RuntimeError(f"{' '.join(command)}: not done after {timeout_s:g} s") from error
     finally:
-        if process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(END_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        end(process)
     if process.returncode:
         raise RuntimeError(f"{' '.join(command)}: {err.strip()}")
     return out
+
+
+def end(process: subprocess.Popen[Any]) -> None:
+    """End a command of ours, if it still runs: in order, or after a while by force."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def conclude(name: str, measured: list[tuple[Point, Figures]], config: Any) -> None:

@@ -18,6 +18,9 @@ USAGE = """usage: ga3c train [--game GAME] [--preset default|paper] [options]
        ga3c runs [options]
        ga3c evaluate RUN [--protocol paper|nature|machado] [options]
        ga3c play RUN [options]
+       ga3c plot|table|report RUN... [options]
+       ga3c export RUN --out DIRECTORY|FILE.onnx [options]
+       ga3c scores --games GAME... --out-dir DIRECTORY [options]
        ga3c doctor [--game GAME] [options]
        ga3c benchmark NAME [--game GAME] [options]
 
@@ -25,6 +28,11 @@ train       train an agent by GA3C, or go on with a run
 runs        list the runs: game, steps, score, state
 evaluate    play whole games with what a run has learned, by a named protocol
 play        a video of a game, with score, value and action probabilities
+plot        curves of runs: score, throughput, queues, lag, who waits, counts
+table       score tables of runs, beside what was published
+report      one HTML page of all that, with the video
+export      what a run has learned as a SavedModel or ONNX
+scores      train, evaluate and tabulate a list of games, whatever interrupts it
 doctor      say what limits a run on this machine and which setting to change, and try it
 benchmark   measure this machine. NAME is
             limits      its parts alone: environments, wire, predictions, training
@@ -196,6 +204,11 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "runs": partial(_work, "ga3c.listing", "runs", False),
     "evaluate": partial(_work, "ga3c.evaluation", "evaluate", True),
     "play": partial(_work, "ga3c.play", "play", True),
+    "plot": partial(_work, "ga3c.plots", "plot", False),
+    "table": partial(_work, "ga3c.tables", "table", False),
+    "report": partial(_work, "ga3c.reports", "report", False),
+    "export": partial(_work, "ga3c.export", "export", True),
+    "scores": partial(_work, "benchmarks.scores", "scores", False),
     "doctor": partial(_work, "benchmarks.doctor", "doctor", True),
     "benchmark": _benchmark,
 }

@@ -24,7 +24,7 @@ from ga3c.checkpoints import Checkpoint
 from ga3c.config import CORES, TrainConfig, WrongInput, given_value
 from ga3c.machine import machine
 from ga3c.policy import Policy, Stacks
-from ga3c.runs import EVALUATIONS, find_run, load_config
+from ga3c.runs import EVALUATIONS, find_run, load_config, newest_run
 
 BEST = "best"
 PROGRESS_S = 5.0
@@ -84,8 +84,10 @@ ProtocolName = Literal["paper", "nature", "machado"]
 class Config:
     """Play whole games with what a run has learned, and keep the scores with their protocol."""
 
-    run: tyro.conf.Positional[Path]
-    """The run: its directory, or its name in runs/."""
+    run: tyro.conf.Positional[Path | None] = None
+    """The run: its directory, or its name in runs/; without one, the newest of --game."""
+    game: str = "Pong"
+    """Whose newest run it is, where none is given."""
     protocol: ProtocolName = "paper"
     """paper is GA3C's, nature Mnih et al. 2015, machado Machado et al. 2018; every setting below
     changes it."""
@@ -111,7 +113,7 @@ def defaults(arguments: list[str]) -> Config:
     """What --protocol, if it is given, makes of all other defaults."""
     given = given_value(arguments, "--protocol")
     known: Any = given if given in PROTOCOLS else "paper"
-    return Config(tyro.MISSING, protocol=known, settings=PROTOCOLS[known])
+    return Config(protocol=known, settings=PROTOCOLS[known])
 
 
 class Game(NamedTuple):
@@ -189,10 +191,13 @@ def choose(
     return likeliest.astype(np.int32)
 
 
-def load(run: Path, checkpoint: str) -> tuple[TrainConfig, Path, Checkpoint]:
-    """A run's settings and the checkpoint asked for. Raises WrongInput or RuntimeError."""
+def load(run: Path | None, game: str, checkpoint: str) -> tuple[TrainConfig, Path, Checkpoint]:
+    """The settings and a checkpoint of a run, or of the newest of `game`.
+
+    Raises WrongInput or RuntimeError.
+    """
     try:
-        path = find_run(run)
+        path = newest_run(game) if run is None else find_run(run)
         config = load_config(path)
     except ValueError as error:
         raise WrongInput(str(error)) from error
@@ -253,7 +258,7 @@ def keep(run: Path, entry: Mapping[str, Any]) -> None:
 
 def run(config: Config) -> None:
     """Evaluate, tell, keep. Raises WrongInput or RuntimeError."""
-    trained, path, checkpoint = load(config.run, config.checkpoint)
+    trained, path, checkpoint = load(config.run, config.game, config.checkpoint)
     backend.configure(CORES, config.seed)
     policy = policy_of(trained, checkpoint)
     protocol = config.settings.named(config.protocol, trained.environment)

@@ -31,8 +31,10 @@ END_S = 1.0  # of the last picture
 class Config:
     """Render a game played by what a run has learned, as mp4 or gif."""
 
-    run: tyro.conf.Positional[Path]
-    """The run: its directory, or its name in runs/."""
+    run: tyro.conf.Positional[Path | None] = None
+    """The run: its directory, or its name in runs/; without one, the newest of --game."""
+    game: str = "Pong"
+    """Whose newest run it is, where none is given."""
     out: Path | None = None
     """File to write, .mp4 or .gif; None: video/STEPS-SEED.mp4 in the run's directory."""
     protocol: ProtocolName = "paper"
@@ -57,7 +59,7 @@ def defaults(arguments: list[str]) -> Config:
     """What --protocol, if it is given, makes of all other defaults."""
     given = given_value(arguments, "--protocol")
     known: Any = given if given in PROTOCOLS else "paper"
-    return Config(tyro.MISSING, protocol=known, settings=PROTOCOLS[known])
+    return Config(protocol=known, settings=PROTOCOLS[known])
 
 
 class Moment(NamedTuple):
@@ -187,7 +189,7 @@ class Canvas:
 
 def run(config: Config) -> None:
     """Play, draw, write. Raises WrongInput or RuntimeError."""
-    trained, path, checkpoint = load(config.run, config.checkpoint)
+    trained, path, checkpoint = load(config.run, config.game, config.checkpoint)
     backend.configure(CORES, config.seed)
     policy = policy_of(trained, checkpoint)
     environment = config.settings.environment(trained.environment)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import keras
 import numpy as np
 
 from agents.environments import Spaces
@@ -46,9 +47,12 @@ class Policy:
         self.network = algorithm.network(
             config.network, ring.observation_shape, spaces.dtype, spaces.is_picture
         )
+        self.model = keras.Model(
+            self.network.inputs[0], algorithm.judge(self.network, self.network.inputs[0])
+        )
+        """Observations [n, ...] to probabilities [n, actions] and values [n]."""
         self._judge = backend.compiled(
-            lambda observations: algorithm.judge(self.network, observations),
-            [((None, *ring.observation_shape), spaces.dtype)],
+            self.model, [((None, *ring.observation_shape), spaces.dtype)]
         )
 
     def load(self, values: Mapping[str, np.ndarray]) -> None:

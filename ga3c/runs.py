@@ -29,6 +29,7 @@ from typing import IO, Any
 
 import msgspec
 
+from agents.games import resolve
 from ga3c.config import TrainConfig
 from ga3c.events import Events
 from ga3c.machine import machine
@@ -62,6 +63,17 @@ def find_run(run: Path, runs_dir: Path = Path("runs")) -> Path:
     names = sorted(path.parent.name for path in runs_dir.glob(f"*/{CONFIG}"))
     known = f"{runs_dir} has {', '.join(names[-5:])}" if names else f"{runs_dir} has none"
     raise ValueError(f"run {run}: no directory with a {CONFIG}; {known}")
+
+
+def newest_run(game: str, runs_dir: Path = Path("runs")) -> Path:
+    """The run of `game` that was begun or gone on with last. Raises ValueError if there is none."""
+    wanted = resolve(game)
+    found = sorted(runs_dir.glob(f"*/{CONFIG}"), key=lambda file: -file.stat().st_mtime)
+    for path in (file.parent for file in found):
+        with contextlib.suppress(ValueError):  # settings that cannot be read
+            if resolve(load_config(path).environment.game) == wanted:
+                return path.resolve()
+    raise ValueError(f"{runs_dir} has no run of {game}: make train GAME={game} begins one")
 
 
 def load_config(path: Path) -> TrainConfig:

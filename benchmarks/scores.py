@@ -1,0 +1,213 @@
+"""`ga3c scores`: train, evaluate and tabulate a list of games, whatever interrupts it.
+
+Each game and seed has a run of its own in `out_dir`. The command, given again, goes on: what is
+finished stays, what was begun is resumed.
+"""
+
+import csv
+import json
+import shlex
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from agents.games import check
+from benchmarks.points import end
+from benchmarks.reporting import PUBLISHED, show
+from ga3c import checkpoints, history, reports, tables
+from ga3c.config import WrongInput
+from ga3c.evaluation import ProtocolName
+from ga3c.runs import CONFIG
+
+LISTS = {  # the games of published tables: GA3C's Table 3, fast-dqn's Table 4, all 57
+    "ga3c-paper": "ga3c_scores.csv",
+    "fast-dqn": "fast_dqn_scores.csv",
+    "atari57": "atari57_random_human.csv",
+}
+POLL_S = 0.5
+TELL_S = 60.0  # between two states of the whole
+
+
+@dataclass(frozen=True)
+class Config:
+    """Train, evaluate and tabulate games; given again, go on."""
+
+    out_dir: Path
+    """Directory of the runs, the tables and the report; made if need be, and gone on with."""
+    games: tuple[str, ...] = ("Pong",)
+    """Games, or a list of them: ga3c-paper (9), fast-dqn (49), atari57."""
+    seeds: int = 3
+    """Runs of each game, of seeds 0, 1, ..."""
+    steps: int | None = 1_000_000
+    """Environment steps of each run; None: --seconds alone decide."""
+    seconds: float | None = None
+    """Longest training of each run."""
+    protocol: ProtocolName = "paper"
+    """How the scores are made: see ga3c evaluate --help."""
+    episodes: int = 30
+    """Games that each run is evaluated over."""
+    at_once: int = 1
+    """Runs at once."""
+    train: str = ""
+    """Further arguments of ga3c train, as one text: "--envs-per-agent 32"."""
+    evaluate: str = ""
+    """Further arguments of ga3c evaluate, as one text."""
+
+    def __post_init__(self) -> None:
+        for name in ("seeds", "steps", "seconds", "episodes", "at_once"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ValueError(f"{name} {value}: must be above 0")
+        if self.steps is None and self.seconds is None:
+            raise ValueError("neither steps nor seconds: no run would end")
+
+
+class Job(NamedTuple):
+    """A run that is wanted."""
+
+    game: str
+    seed: int
+    path: Path
+
+
+def run(config: Config) -> None:
+    """Do what is missing. Raises WrongInput, or RuntimeError with what a process said."""
+    jobs = _jobs(config)
+    config.out_dir.mkdir(parents=True, exist_ok=True)
+    waiting = deque(job for job in jobs if _next(config, job))
+    running: dict[Job, subprocess.Popen[bytes]] = {}
+    told_s = -TELL_S
+    try:
+        while waiting or running:
+            while waiting and len(running) < config.at_once:
+                job = waiting.popleft()
+                running[job] = _start(config, job)
+            for job, process in list(running.items()):
+                if process.poll() is not None:
+                    _check(config, job, running.pop(job))
+                    if _next(config, job):
+                        waiting.appendleft(job)
+            if time.monotonic() - told_s > TELL_S:
+                told_s = time.monotonic()
+                _tell(config, jobs)
+            time.sleep(POLL_S)
+    finally:
+        for process in running.values():
+            end(process)
+    _tell(config, jobs)
+    _conclude(config, jobs)
+
+
+def _jobs(config: Config) -> list[Job]:
+    games: list[str] = []
+    for each in config.games:
+        if each in LISTS:
+            with open(PUBLISHED / LISTS[each]) as file:
+                games += [row["game"] for row in csv.DictReader(file)]
+        else:
+            games.append(each)
+    try:
+        names = {check(game).name: game for game in games}
+    except ValueError as error:
+        raise WrongInput(f"{error}; lists: {', '.join(LISTS)}") from error
+    return [
+        Job(game, seed, config.out_dir / f"{name.replace('/', '-')}-{seed}")
+        for name, game in names.items()
+        for seed in range(config.seeds)
+    ]
+
+
+def _next(config: Config, job: Job) -> list[str]:
+    """The command that brings the job on; none if it is done."""
+    limits = [
+        word
+        for name, limit in (("steps", config.steps), ("seconds", config.seconds))
+        for word in (f"--{name}", str(limit))
+    ]
+    if not (job.path / CONFIG).exists() or not checkpoints.kept(job.path / "checkpoints"):
+        chosen = ["--game", job.game, "--seed", str(job.seed), "--name", job.path.name]
+        places = ["--runs-dir", str(config.out_dir)]
+        return ["train", *chosen, *places, *limits, *shlex.split(config.train)]
+    if not _trained(config, job):
+        return ["train", "--resume", str(job.path), *limits]
+    if not _evaluated(config, job):
+        chosen = ["--protocol", config.protocol, "--episodes", str(config.episodes)]
+        return ["evaluate", str(job.path), *chosen, *shlex.split(config.evaluate)]
+    return []
+
+
+def _trained(config: Config, job: Job) -> bool:
+    """By its newest checkpoint; should that be damaged, the run is resumed, which says so."""
+    try:
+        newest = checkpoints.kept(job.path / "checkpoints")[-1]
+        state = json.loads((newest / checkpoints.STATE).read_bytes())
+        reached = state["steps"], state["seconds"]
+    except (OSError, ValueError, KeyError, IndexError):
+        return False
+    limits = config.steps, config.seconds
+    return any(limit and done >= limit for done, limit in zip(reached, limits, strict=True))
+
+
+def _evaluated(config: Config, job: Job) -> bool:
+    newest = int(checkpoints.kept(job.path / "checkpoints")[-1].name)
+    return any(
+        entry["steps"] == newest
+        and entry["protocol"]["name"].startswith(config.protocol)
+        and entry["episodes"] >= config.episodes
+        for entry in history.read(job.path).evaluations
+    )
+
+
+def _start(config: Config, job: Job) -> subprocess.Popen[bytes]:
+    if (job.path / CONFIG).exists() and not checkpoints.kept(job.path / "checkpoints"):
+        raise RuntimeError(f"{job.path} has no checkpoint: remove it, and it is begun anew")
+    command = _next(config, job)
+    print(f"{job.path.name}: ga3c {shlex.join(command)}", flush=True)
+    with open(_said(config, job), "wb") as said:
+        return subprocess.Popen(
+            [sys.executable, "-m", "ga3c", *command], stdout=subprocess.DEVNULL, stderr=said
+        )
+
+
+def _said(config: Config, job: Job) -> Path:
+    return config.out_dir / f"{job.path.name}.err"
+
+
+def _check(config: Config, job: Job, process: subprocess.Popen[bytes]) -> None:
+    said = _said(config, job)
+    words = said.read_text(errors="replace").strip()
+    said.unlink()
+    if process.returncode:
+        raise RuntimeError(f"{job.path.name}: exit {process.returncode}: {words[-2000:]}")
+
+
+def _tell(config: Config, jobs: Sequence[Job]) -> None:
+    rows = []
+    for job in jobs:
+        steps, minutes, score, state = "", "", "", "to do"
+        if (job.path / CONFIG).exists():
+            course = history.read(job.path)
+            last = course.figures[-1] if course.figures else {"steps": 0, "seconds": 0.0}
+            steps, minutes = f"{last['steps']:,}", f"{last['seconds'] / 60:.1f}"
+            score = f"{course.curve.score[-1]:,.1f}" if len(course.curve.score) else ""
+            state = "training"
+            if checkpoints.kept(job.path / "checkpoints") and _trained(config, job):
+                state = "done" if _evaluated(config, job) else "evaluation"
+        rows.append((job.path.name, steps, minutes, score, state))
+    show(f"{time.strftime('%H:%M')}", ("run", "steps", "minutes", "score", "state"), rows)
+
+
+def _conclude(config: Config, jobs: Sequence[Job]) -> None:
+    found = [history.read(job.path) for job in jobs]
+    scores = tables.tables(found)
+    print("\n".join(map(tables.markdown, scores)))
+    for name in ("scores.md", "scores.csv"):
+        tables.write(scores, config.out_dir / name)
+    title = f"ga3c: {len(config.games)} games, {config.seeds} seeds"
+    (config.out_dir / "report.html").write_text(reports.page(title, found))
+    print(f"wrote scores.md, scores.csv and report.html in {config.out_dir}")
