@@ -2,7 +2,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install train play tensorboard test benchmark check clean
+.PHONY: help install train play tensorboard scores test benchmark check clean
 
 GAME ?= Pong
 ARGS ?=
@@ -43,6 +43,12 @@ tensorboard: $(STAMP)  ## curves of all runs in the browser, for this machine on
 
 test: $(STAMP)  ## run the whole test suite: make test ARGS="-k queues"
 	@exec $(BIN)/python -m pytest $(ARGS)
+
+GAMES ?= Pong
+SEEDS ?= 3
+STEPS ?= 5000000
+scores: $(STAMP)  ## a score table: make scores GAMES="Pong Boxing" SEEDS=3 STEPS=5000000
+	@exec $(BIN)/ga3c scores --games $(GAMES) --seeds $(SEEDS) --steps $(STEPS) --out-dir runs/scores $(ARGS)
 
 QUICK := benchmarks/results/quick
 BENCHMARK := $(BIN)/ga3c benchmark

@@ -1,5 +1,8 @@
 """The same game once more, in full colour: played beside it, with its seed and its actions."""
 
+import contextlib
+import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
@@ -24,11 +27,9 @@ class Pictures:
 
     def __init__(self, config: EnvironmentConfig) -> None:
         self._game = check(config.game)
-        try:
+        with _refusing(config.game), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that it does not know rgb_array: the error says so
             self._vector: Any = make_vector(config, self._game, 1, 1, rendered=True)
-        except (gymnasium.error.Error, ImportError) as error:  # such as pygame
-            reason = " ".join(str(error).split())
-            raise NoPictures(f"{config.game} cannot be rendered: {reason}") from error
         self.per_second = EMULATOR_FRAMES_PER_S / config.action_repeat
         """Pictures in a second of play."""
         if not self._game.is_atari:
@@ -53,11 +54,17 @@ class Pictures:
     def _seen(self, frames: np.ndarray) -> np.ndarray:
         if self._game.is_atari:
             return np.ascontiguousarray(frames[0, 0])
-        try:
+        with _refusing(self._game.name):
             return np.asarray(self._vector.render()[0], np.uint8)
-        except (gymnasium.error.Error, ImportError) as error:
-            reason = " ".join(str(error).split())
-            raise NoPictures(f"{self._game.name} cannot be rendered: {reason}") from error
+
+
+@contextlib.contextmanager
+def _refusing(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (gymnasium.error.Error, ImportError, TypeError) as error:  # pygame, or no render_mode
+        reason = " ".join(str(error).split())
+        raise NoPictures(f"{name} cannot be rendered: {reason}") from error
 
 
 def _action_names(name: str, config: EnvironmentConfig, count: int) -> list[str]:

@@ -41,6 +41,7 @@ benchmark   measure this machine. NAME is
             ablation    the whole service with one of its ideas after another
             a3c         the whole service against A3C on cores alone
             tuning      the counts tuned from 1/1/1, by our annealing and by the paper's walk
+            watching    what showing, noting and keeping a run costs
             lanes       the machinery with thousands of environments, without emulator and model
 
 `--help` after any of them shows every setting, its unit and its default.

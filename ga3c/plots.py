@@ -72,17 +72,17 @@ def run(config: Config) -> None:
 
 
 def draw(found: Sequence[History], panels: Sequence[str]) -> Figure:
-    """A row of two for each panel."""
+    """A row of two for each panel; of scores, one for each game."""
+    drawn: list[tuple[str, Sequence[History]]] = []
+    for panel in panels:
+        parts = list(groups(found).values()) if panel == "score" else [found]
+        drawn += [(panel, runs) for runs in parts]
     figure, rows = pyplot.subplots(
-        len(panels),
-        2,
-        figsize=(11, 3.3 * len(panels)),
-        squeeze=False,
-        constrained_layout=True,
+        len(drawn), 2, figsize=(11, 3.3 * len(drawn)), squeeze=False, constrained_layout=True
     )
-    for panel, row in zip(panels, rows, strict=True):
+    for (panel, runs), row in zip(drawn, rows, strict=True):
         for by, axes in zip(SCALES, row, strict=True):
-            PAINTERS[panel](axes, found, by)
+            PAINTERS[panel](axes, runs, by)
             axes.set_xlabel(SCALES[by][1])
             axes.grid(alpha=0.3)
             if axes.get_legend_handles_labels()[0]:
@@ -108,19 +108,18 @@ def mean_of(curves: Sequence[Curve], by: str) -> tuple[np.ndarray, np.ndarray]:
 
 def _score(axes: Axes, found: Sequence[History], by: str) -> None:
     scale = SCALES[by][0]
-    for colour, (name, runs) in enumerate(groups(found).items()):
-        curves = [each.curve for each in runs if len(each.curve.score)]
-        for curve in curves:
-            thin: dict[str, Any] = {"alpha": 0.35, "linewidth": 0.8} if len(curves) > 1 else {}
-            label = None if len(curves) > 1 else name
-            places = getattr(curve, by) * scale
-            axes.plot(places, curve.score, color=f"C{colour}", label=label, **thin)
-        if len(curves) > 1:
-            places, scores = mean_of(curves, by)
-            label = f"{name}, mean and range of {len(curves)} seeds"
-            axes.plot(places * scale, scores.mean(axis=0), color=f"C{colour}", label=label)
-            low, high = scores.min(axis=0), scores.max(axis=0)
-            axes.fill_between(places * scale, low, high, color=f"C{colour}", alpha=0.15)
+    curves = [each.curve for each in found if len(each.curve.score)]
+    several = len(curves) > 1
+    thin: dict[str, Any] = {"alpha": 0.4, "linewidth": 0.8} if several else {}
+    for curve in curves:
+        axes.plot(getattr(curve, by) * scale, curve.score, color="C0", **thin)
+    if several:
+        places, scores = mean_of(curves, by)
+        label = f"mean and range of {len(curves)} seeds"
+        axes.plot(places * scale, scores.mean(axis=0), color="C0", label=label)
+        low, high = scores.min(axis=0), scores.max(axis=0)
+        axes.fill_between(places * scale, low, high, color="C0", alpha=0.15)
+    axes.set_title(found[0].name, fontsize="medium")
     axes.set_ylabel("score, mean of 100 episodes")
 
 

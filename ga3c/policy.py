@@ -28,9 +28,6 @@ class Stacks:
         self._frames[..., :-1] = self._frames[..., 1:]
         self._frames[..., -1] = frames
         self._frames[firsts] = frames[firsts][..., None]
-        if self._frames.ndim == 2 + len(self._shape):  # colours: [n, h, w, c, stack]
-            ordered = np.moveaxis(self._frames, -1, -2)
-            return ordered.reshape(len(frames), *self._shape)
         return self._frames.reshape(len(frames), *self._shape).copy()
 
 

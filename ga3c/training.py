@@ -71,7 +71,7 @@ def train(config: TrainConfig, found: Spaces, path: Path) -> int:
             directory = RunDirectory(config, path)
         except OSError as error:
             raise WrongInput(f"run {path} cannot be used: {error}") from error
-        run = _Run(config, found, service, directory)
+        run = Run(config, found, service, directory)
         try:
             run.prepare()
             return run.go(interrupts)
@@ -81,7 +81,7 @@ def train(config: TrainConfig, found: Spaces, path: Path) -> int:
         service.stop(STOP_TIMEOUT_S)
 
 
-class _Run:
+class Run:
     """A run from its first or next step to its end; the main thread's."""
 
     def __init__(
@@ -90,6 +90,7 @@ class _Run:
         self._config = config
         self._spaces = spaces
         self._service = service
+        self._last = service.snapshot()
         self._evaluator: Evaluator | None = None
         self._directory = directory
         self._view = dashboard.view(config)
@@ -179,26 +180,30 @@ class _Run:
 
     def _loop(self, interrupts: Interrupts) -> str:
         """Tend the service until something ends the run. Returns what did."""
-        config, service = self._config, self._service
-        last = service.metrics.snapshot()
+        self._last = self._service.snapshot()
         while not interrupts.first.wait(TICK_S):
-            for event in service.tend():
-                self._say(f"ga3c: {event}", sys.stderr)
-            decision = self._scheduler.tick() if self._scheduler else None
-            if decision:
-                self._say(f"ga3c: scheduler: {_words(decision)}")
-            self._directory.episodes(service.metrics.take_episodes())
-            now = service.metrics.snapshot()
-            if now.time_s - last.time_s >= config.run.progress_every_s:
-                self._show(Window(last, now))
-                last = now
-            if reason := _finished(config, service):
+            self.tick()
+            if reason := _finished(self._config, self._service):
                 return reason
-            if self._checkpoints.due(service.metrics.seconds, now["steps"]):
-                self._keep()
-            if self._evaluator:
-                self._evaluate(self._evaluator, now["steps"])
         return "interrupted"
+
+    def tick(self) -> None:
+        """Tend the service, and do what is due: tune, note, show, keep, evaluate."""
+        service = self._service
+        for event in service.tend():
+            self._say(f"ga3c: {event}", sys.stderr)
+        decision = self._scheduler.tick() if self._scheduler else None
+        if decision:
+            self._say(f"ga3c: scheduler: {_words(decision)}")
+        self._directory.episodes(service.metrics.take_episodes())
+        now = service.snapshot()
+        if now.time_s - self._last.time_s >= self._config.run.progress_every_s:
+            self._show(Window(self._last, now))
+            self._last = now
+        if self._checkpoints.due(service.metrics.seconds, now["steps"]):
+            self._keep()
+        if self._evaluator:
+            self._evaluate(self._evaluator, now["steps"])
 
     def _evaluate(self, evaluator: Evaluator, steps: float) -> None:
         """Note evaluations that are done, keep the best weights, begin another when it is due."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import Command
+from tests.commands import Command, ended
 
 
 @pytest.fixture
@@ -20,3 +20,26 @@ def command(tmp_path: Path) -> Iterator[Callable[..., Command]]:
     yield start
     for each in started:
         each.kill_all()
+
+
+@pytest.fixture(scope="session")
+def pong_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of Pong that has been trained for a moment. For reading: copy it to change it."""
+    runs = tmp_path_factory.mktemp("runs")
+    given = ["--game", "Pong", "--agents", "2", "--envs-per-agent", "16", "--scheduler", "off"]
+    done = ended(
+        "train",
+        *given,
+        "--steps",
+        "4000",
+        "--progress-every-s",
+        "0.5",
+        "--seed",
+        "2",
+        "--runs-dir",
+        str(runs),
+        "--name",
+        "pong",
+    )
+    assert done.returncode == 0, done.stderr
+    return runs / "pong"

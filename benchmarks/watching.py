@@ -1,0 +1,95 @@
+"""`ga3c benchmark watching`: what it costs to show, note and keep a run while it goes on.
+
+One service, and windows in turn: in every other one the run is watched as `ga3c train` does it
+(live view or lines, files, TensorBoard events), with a checkpoint in each window: many more than
+there are by default.
+"""
+
+import statistics
+import tempfile
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from agents.environments import Spaces
+from benchmarks.parts import prepare
+from benchmarks.reporting import BenchmarkConfig, keep, show, spread
+from ga3c.config import CheckpointConfig, TrainConfig, WrongInput
+from ga3c.metrics import Window
+from ga3c.runs import RunDirectory
+from ga3c.service import Service
+from ga3c.training import TICK_S, Run
+
+DEFAULT_WINDOW_S = 10.0
+STOP_TIMEOUT_S = 8.0
+
+
+@dataclass(frozen=True)
+class Config(TrainConfig):
+    """Measure `repeats` pairs of windows of --seconds each (10 if not given)."""
+
+    benchmark: BenchmarkConfig = field(default_factory=lambda: BenchmarkConfig(repeats=10))
+    warm_up_seconds: float = 10.0
+    """Seconds before the first window, from the moment that every agent plays."""
+
+
+def run(config: Config) -> None:
+    """Measure, print, keep. Raises RunFailed if the service does."""
+    config = replace(config, scheduler=replace(config.scheduler, scheduler="off"))
+    found, _ = prepare(config)
+    seconds = config.run.seconds or DEFAULT_WINDOW_S
+    with tempfile.TemporaryDirectory() as directory:
+        bare, watched = _pairs(config, found, seconds, Path(directory) / "run")
+    costs = [1 - with_it / without for without, with_it in zip(bare, watched, strict=True)]
+    error = statistics.stdev(costs) / len(costs) ** 0.5 if len(costs) > 1 else float("nan")
+    result = {
+        "bare_pps": spread(bare),
+        "watched_pps": spread(watched),
+        "cost_mean": statistics.mean(costs),
+        "cost_standard_error": error,
+        "costs": costs,
+        "checkpoint_every_s": seconds,
+    }
+    rows = [("bare", str(result["bare_pps"])), ("watched", str(result["watched_pps"]))]
+    rows += [("cost, mean of the pairs", f"{result['cost_mean']:.2%} +- {error:.2%}")]
+    show(f"{len(costs)} pairs of {seconds:g} s", ("", "PPS, median (range)"), rows)
+    keep(result, config, config.benchmark)
+
+
+def _pairs(
+    config: Config, found: Spaces, seconds: float, path: Path
+) -> tuple[list[float], list[float]]:
+    """PPS of the windows without and with all that."""
+    often = CheckpointConfig(checkpoint_every_s=seconds)
+    train = replace(config, run=replace(config.run, seconds=None), checkpoints=often)
+    try:
+        service = Service(train, found)
+    except ValueError as error:
+        raise WrongInput(str(error)) from error
+    run = Run(train, found, service, RunDirectory(train, path))
+    bare, watched = [], []
+    try:
+        run.prepare()
+        service.start()
+        while not service.plays():
+            _window(service, TICK_S, None)
+        _window(service, config.warm_up_seconds, None)
+        for _ in range(config.benchmark.repeats):
+            bare.append(_window(service, seconds, None))
+            watched.append(_window(service, seconds, run))
+    finally:
+        service.stop(STOP_TIMEOUT_S)
+        run.close()
+    return bare, watched
+
+
+def _window(service: Service, seconds: float, run: Run | None) -> float:
+    """PPS of one window."""
+    start, until_s = service.snapshot(), time.monotonic() + seconds
+    while time.monotonic() < until_s:
+        if run:
+            run.tick()
+        else:
+            service.tend()
+        time.sleep(TICK_S)
+    return Window(start, service.snapshot()).rate("steps")

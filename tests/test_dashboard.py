@@ -1,0 +1,106 @@
+"""What a person sees: a live view in a terminal, plain lines elsewhere, events for TensorBoard."""
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from ga3c.dashboard import curve
+from tests.commands import CORRIDOR, ROOT
+
+
+def in_a_terminal(*arguments: str) -> str:
+    """What a command writes to a terminal of 120 columns, its control sequences left out."""
+    terminal, child = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ga3c", *arguments],
+        cwd=ROOT,
+        stdin=child,
+        stdout=child,
+        stderr=child,
+        env={**os.environ, "COLUMNS": "120", "LINES": "40", "TERM": "xterm-256color"},
+        start_new_session=True,
+    )
+    os.close(child)
+    said, deadline_s = b"", time.monotonic() + 60.0
+    while time.monotonic() < deadline_s:
+        if select.select([terminal], [], [], 0.5)[0]:
+            try:
+                part = os.read(terminal, 65536)
+            except OSError:  # the other end is closed
+                break
+            said += part
+            if not part:
+                break
+    os.close(terminal)
+    assert process.wait(10.0) == 0, said
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said.decode())
+
+
+def test_a_terminal_shows_a_live_view(tmp_path: Path) -> None:
+    given = [*CORRIDOR, "--steps", "6000", "--progress-every-s", "0.3", "--runs-dir", str(tmp_path)]
+    said = in_a_terminal(*given)
+    for words in (
+        "score, mean of the last 100",
+        "PPS, predictions/s",
+        "policy lag, updates",
+        "queued predictions, samples",
+        "agents: 2",
+        "predictors: 1",
+        "trainers: 1",
+        "episodes",
+        "left",
+        "events",
+    ):
+        assert words in said, words
+    assert "6000 steps done; kept in" in said.splitlines()[-1]
+    assert "[Time" not in said
+    assert "[Time" in next(tmp_path.glob("*a3c*/log.txt")).read_text()
+
+
+def test_plain_lines_are_had_in_a_terminal_as_well(tmp_path: Path) -> None:
+    given = [*CORRIDOR, "--steps", "3000", "--plain", "--runs-dir", str(tmp_path)]
+    said = in_a_terminal(*given)
+    assert "[Time 0:00:0" in said
+    assert "events" not in said
+
+
+@pytest.mark.parametrize("count", [1, 5, 60, 61, 1000])
+def test_the_curve_fits_its_place_and_has_its_scale(count: int) -> None:
+    lines = curve([float(i) for i in range(count)], 60, 8)
+    assert len(lines) == 8
+    assert all(len(line) <= 9 + 60 for line in lines)
+    low = 0.0 if count <= 60 else (-(-count // 60) - 1) / 2  # several values are one character
+    assert lines[-1].split()[0] == f"{low:.1f}"
+    if count > 1:
+        assert lines[0].rstrip().endswith("█"), "the highest is the newest"
+        assert "█" not in lines[0][9:20]
+
+
+def test_events_are_under_the_fields_usual_names(pong_run: Path) -> None:
+    (file,) = pong_run.glob("events.out.tfevents.*")
+    events = EventAccumulator(str(file))
+    events.Reload()
+    tags = set(events.Tags()["scalars"])
+    for tag in (
+        "charts/SPS",
+        "losses/policy_loss",
+        "losses/value_loss",
+        "losses/entropy",
+        "perf/PPS",
+        "perf/TPS",
+        "stats/policy_lag",
+        "stats/prediction_queue",
+        "sched/agents",
+    ):
+        assert tag in tags
+    steps = [event.step for event in events.Scalars("perf/PPS")]
+    assert steps == sorted(steps)
+    assert 0 < steps[-1] <= 5000, "environment steps"

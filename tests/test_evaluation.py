@@ -1,0 +1,135 @@
+"""Evaluation plays whole games by a protocol whose every setting is kept with the score."""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from agents.environments import EnvironmentConfig, Environments, spaces
+from ga3c import checkpoints
+from ga3c.config import TrainConfig
+from ga3c.evaluation import PROTOCOLS, Protocol, choose, evaluate
+from ga3c.policy import Policy
+from tests.commands import CORRIDOR, ended
+from tests.tiny import ledger_end
+
+PROBABILITIES = np.array([0.1, 0.6, 0.3])
+DRAWS = 20_000
+
+
+@pytest.mark.parametrize(
+    ("protocol", "expected"),
+    [
+        (Protocol("sample"), PROBABILITIES),
+        (Protocol("greedy"), [0, 1, 0]),
+        (Protocol("epsilon", epsilon=0.3), [0.1, 0.8, 0.1]),
+    ],
+    ids=["sample", "greedy", "epsilon"],
+)
+def test_actions_come_as_often_as_the_protocol_says(
+    protocol: Protocol, expected: list[float]
+) -> None:
+    given = np.tile(PROBABILITIES.astype(np.float32), (DRAWS, 1))
+    actions = choose(protocol, given, np.random.default_rng(0))
+    assert actions.dtype == np.int32
+    shares = np.bincount(actions, minlength=3) / DRAWS
+    np.testing.assert_allclose(shares, expected, atol=4 * 0.5 / DRAWS**0.5)
+
+
+def test_a_protocol_is_what_the_environment_plays_by() -> None:
+    trained = EnvironmentConfig(game="Breakout", action_repeat=3, noop_max=30)
+    played = PROTOCOLS["paper"].environment(trained)
+    assert (played.sticky_actions, played.frame_cap) == (0.25, 400_000)
+    assert not played.life_loss_terminates
+    assert (played.game, played.action_repeat) == ("Breakout", 3)
+
+
+def test_every_setting_of_a_protocol_is_named() -> None:
+    trained = EnvironmentConfig(game="Pong")
+    named = PROTOCOLS["nature"].named("nature", trained)
+    assert {field.name for field in dataclasses.fields(Protocol)} < set(named)
+    assert named["name"] == "nature"
+    assert named["action_set"] == "minimal"
+    changed = dataclasses.replace(PROTOCOLS["nature"], epsilon=0.01)
+    assert changed.named("nature", trained)["name"] == "nature, changed"
+    assert "noop_max" not in changed.named("nature", EnvironmentConfig(game="CartPole-v1"))
+
+
+def policy_for(environment: EnvironmentConfig) -> Policy:
+    return Policy(TrainConfig(environment=environment), spaces(environment))
+
+
+def test_each_lane_plays_its_first_game_to_the_end_however_long() -> None:
+    """First come would be the shortest: here a lane's game is as long as its number says."""
+    environment = EnvironmentConfig(game="tests.tiny:Ledger-v0")
+    policy, protocol = policy_for(environment), Protocol("sample")
+    games = evaluate(policy, environment, protocol, 16, 16, seed=3)
+    twin = Environments(environment, 16)
+    first = int(np.random.SeedSequence([3, 0]).generate_state(1)[0])
+    numbers = twin.reset(first).frames[:, 0].astype(int)
+    twin.close()
+    expected = [next(s for s in range(1, 13) if any(ledger_end(n, 1, s))) for n in numbers]
+    assert [game.length for game in games] == expected
+    assert len(set(expected)) > 5
+
+
+def test_games_are_those_of_their_seed_and_as_many_as_wanted() -> None:
+    environment = EnvironmentConfig(game="CartPole-v1")
+    policy, protocol = policy_for(environment), Protocol("sample")
+    one, same, other = (
+        evaluate(policy, environment, protocol, 7, at_once=3, seed=seed) for seed in (1, 1, 2)
+    )
+    assert len(one) == len(other) == 7
+    assert one == same
+    assert one != other
+
+
+def test_evaluate_keeps_scores_with_their_protocol(pong_run: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(pong_run, tmp_path / "mine")
+    done = ended("evaluate", str(run), "--episodes", "2", "--protocol", "machado", "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["protocol"]["name"] == "machado"
+    assert result["protocol"]["sticky_actions"] == 0.25
+    assert result["episodes"] == len(result["scores"]) == 2
+    assert all(-21 <= score <= 21 for score in result["scores"])
+    assert result["mean"] == sum(result["scores"]) / 2
+    (line,) = (run / "evaluations.jsonl").read_text().splitlines()
+    assert json.loads(line)["scores"] == result["scores"]
+    assert result["steps"] == int(checkpoints.kept(run / "checkpoints")[-1].name)
+
+
+def test_what_cannot_be_evaluated_is_said_in_a_line(pong_run: Path, tmp_path: Path) -> None:
+    broken = shutil.copytree(pong_run, tmp_path / "broken")
+    for each in checkpoints.kept(broken / "checkpoints"):
+        (each / "arrays.npz").write_bytes(b"")
+    for arguments, code, words in (
+        (["nowhere"], 2, "nowhere"),
+        ([str(pong_run), "--checkpoint", "best"], 2, "checkpoint best"),
+        ([str(pong_run), "--checkpoint", "17"], 2, "checkpoint 17"),
+        ([str(pong_run), "--episodes", "0"], 2, "episodes 0"),
+        ([str(broken)], 1, "no whole checkpoint"),
+    ):
+        done = ended("evaluate", *arguments)
+        assert done.returncode == code, done.stdout
+        assert words in done.stderr.splitlines()[-1]
+        assert "Traceback" not in done.stderr
+
+
+def test_a_run_evaluates_itself_and_keeps_its_best_weights(tmp_path: Path) -> None:
+    often = ["--evaluate-every", "1000", "--evaluate-episodes", "4"]
+    given = [*CORRIDOR, *often, "--steps", "8000", "--runs-dir", str(tmp_path), "--name", "mine"]
+    done = ended(*given)
+    assert done.returncode == 0, done.stderr
+    run = tmp_path / "mine"
+    entries = [json.loads(line) for line in (run / "evaluations.jsonl").read_text().splitlines()]
+    assert len(entries) >= 2
+    assert all(entry["episodes"] == 4 for entry in entries)
+    steps = [entry["steps"] for entry in entries]
+    assert steps == sorted(steps)
+    best = max(entries, key=lambda entry: entry["mean"])  # the first of equals
+    assert checkpoints.read(run / "best").state["steps"] == best["steps"]
+    assert f"evaluated: {best['mean']:.2f} after {best['steps']:,} steps" in done.stdout

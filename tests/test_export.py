@@ -1,0 +1,66 @@
+"""What is exported says the same as the network, and what is not the same is not kept."""
+
+from pathlib import Path
+
+import keras
+import numpy as np
+import onnxruntime
+import pytest
+
+from ga3c import export
+from ga3c.config import TrainConfig, WrongInput
+from tests.commands import ended
+
+
+@pytest.mark.parametrize("name", ["model", "model.onnx"])
+def test_an_export_judges_frames_as_the_network(pong_run: Path, tmp_path: Path, name: str) -> None:
+    out = tmp_path / name
+    done = ended("export", str(pong_run), "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    assert "the same as the network on 64 frames" in done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    frames = np.random.default_rng(0).integers(0, 255, (3, 84, 84, 4)).astype(np.uint8)
+    if name == "model":
+        found = keras.layers.TFSMLayer(str(out), call_endpoint="serve")(frames)
+    else:
+        session = onnxruntime.InferenceSession(str(out))
+        found = session.run(None, {session.get_inputs()[0].name: frames})
+    probabilities, values = (np.asarray(part) for part in found)
+    assert probabilities.shape == (3, 6)
+    assert values.shape == (3,)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-5)
+    again = ended("export", str(pong_run), "--out", str(out))
+    assert again.returncode == 2
+    assert "is there already" in again.stderr
+
+
+def test_an_export_that_differs_is_not_kept(
+    pong_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here its weights are changed on their way."""
+    save = export._saved
+
+    def spoil(model: keras.Model, out: Path) -> None:
+        model.layers[-2].set_weights([w + 1 for w in model.layers[-2].get_weights()])
+        for layer in model.layers:
+            layer.set_weights([1.5 * w for w in layer.get_weights()])
+        save(model, out)
+        for layer in model.layers:
+            layer.set_weights([w / 1.5 for w in layer.get_weights()])
+
+    monkeypatch.setattr(export, "_saved", spoil)
+    with pytest.raises(RuntimeError, match="differs from the network"):
+        export.run(export.Config(pong_run, out=tmp_path / "model"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_onnx_that_is_not_installed_is_said(
+    pong_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "tf2onnx", None)
+    with pytest.raises(WrongInput, match="ga3c\\[onnx\\]"):
+        export.run(export.Config(pong_run, out=tmp_path / "model.onnx"))
+
+
+def test_the_default_settings_are_those_that_were_trained() -> None:
+    assert TrainConfig().environment.game == export.Config().game

@@ -1,0 +1,82 @@
+"""A video shows the very game that is played."""
+
+from pathlib import Path
+
+import imageio.v3 as imageio
+import numpy as np
+import pytest
+
+from agents.environments import EnvironmentConfig, Environments
+from agents.pictures import NoPictures, Pictures
+from ga3c.play import HEIGHT, Canvas, Moment
+from tests.commands import ended
+
+
+@pytest.mark.parametrize("game", ["Pong", "Breakout"])
+def test_pictures_are_of_the_game_that_is_played(game: str) -> None:
+    """In grey and as small, each is nearly the agent's frame; of another seed, it is not."""
+    config = EnvironmentConfig(game=game, sticky_actions=0.25, noop_max=30)
+    environments, pictures, others = Environments(config, 1), Pictures(config), Pictures(config)
+    random = np.random.default_rng(0)
+    frames = [environments.reset(5).frames[0]]
+    shown, astray = [pictures.reset(5)], [others.reset(6)]
+    for _ in range(300):
+        actions = random.integers(environments.spaces.num_actions, size=1, dtype=np.int32)
+        frames.append(environments.step(actions).frames[0])
+        shown.append(pictures.step(actions))
+        astray.append(others.step(actions))
+    differences = [
+        np.mean([np.abs(_small(picture) - frame).mean() for picture, frame in zip(some, frames)])
+        for some in (shown, astray)
+    ]
+    assert shown[0].shape == (210, 160, 3)
+    assert differences[0] < 2.0
+    assert differences[1] > 1.2 * differences[0]
+    assert len(pictures.actions) == environments.spaces.num_actions
+    assert pictures.per_second == 15.0
+
+
+def _small(picture: np.ndarray) -> np.ndarray:
+    from PIL import Image
+
+    grey = Image.fromarray(picture).convert("L").resize((84, 84), Image.Resampling.BOX)
+    return np.asarray(grey, np.float32)
+
+
+def test_a_game_that_cannot_be_rendered_is_said() -> None:
+    with pytest.raises(NoPictures, match="Corridor-v0 cannot be rendered"):
+        pictures = Pictures(EnvironmentConfig(game="tests.tiny:Corridor-v0"))
+        pictures.reset(0)
+
+
+def test_the_likeliest_action_has_the_longest_bar() -> None:
+    canvas = Canvas("title", ["noop", "fire", "left"])
+    picture = np.zeros((210, 160, 3), np.uint8)
+    drawn = canvas.draw(Moment(picture, 3.0, 7, 0.5, np.array([0.1, 0.7, 0.2]), 1))
+    assert drawn.shape[0] == HEIGHT
+    assert drawn.shape[0] % 2 == drawn.shape[1] % 2 == 0
+    panel = drawn[:, HEIGHT * 4 // 3 :].astype(int)
+    orange = (panel[..., 0] > 240) & (panel[..., 1] > 110) & (panel[..., 2] < 60)
+    grey = (np.abs(panel - [170, 175, 180]).sum(axis=-1) < 4) & (np.arange(HEIGHT) > 245)[:, None]
+    assert orange.sum() > 2 * grey.sum() > 0
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".gif"])
+def test_play_writes_a_video(pong_run: Path, tmp_path: Path, suffix: str) -> None:
+    out = tmp_path / f"game{suffix}"
+    done = ended("play", str(pong_run), "--out", str(out), "--max-seconds", "3")
+    assert done.returncode == 0, done.stderr
+    assert f"video in {out}" in done.stdout
+    frames = imageio.imread(out, index=None if suffix == ".mp4" else ...)
+    assert len(frames) == (3 * 15 + 15 if suffix == ".mp4" else 3 * 15)  # gif: the last one stays
+    assert frames.shape[1:3] == (HEIGHT, HEIGHT * 4 // 3 + 340)
+    assert np.abs(np.diff(frames[::10].astype(int), axis=0)).max() > 50, "something moves"
+
+
+def test_play_takes_the_newest_run_of_a_game(pong_run: Path) -> None:
+    done = ended("play", "--game", "Breakout", "--out", "x.txt")
+    assert done.returncode == 2
+    assert "must end in .mp4 or .gif" in done.stderr
+    done = ended("play", "--game", "Surround")
+    assert done.returncode == 2
+    assert "no run of Surround" in done.stderr

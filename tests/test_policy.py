@@ -1,0 +1,70 @@
+"""What was learned, alone: the same stacks and the same probabilities as in the service."""
+
+import numpy as np
+import pytest
+
+from agents.environments import Spaces
+from ga3c.config import TrainConfig
+from ga3c.experience import Arrivals
+from ga3c.policy import Policy, Stacks
+from ga3c.service import Service
+
+SPACES = {
+    "pictures": Spaces((84, 84), "uint8", 6, 4),
+    "colours": Spaces((20, 22, 3), "uint8", 3, 2),
+    "vectors": Spaces((5,), "float32", 2, 1),
+    "stacked vectors": Spaces((5,), "float32", 2, 3),
+}
+
+
+@pytest.mark.parametrize("kind", SPACES)
+def test_stacks_hold_the_newest_frames_since_the_reset(kind: str) -> None:
+    spaces, lanes = SPACES[kind], 3
+    random = np.random.default_rng(0)
+    stacks = Stacks(spaces, lanes)
+    seen: list[list[np.ndarray]] = [[] for _ in range(lanes)]
+    for step in range(30):
+        frames = random.integers(0, 255, (lanes, *spaces.shape)).astype(spaces.dtype)
+        firsts = (random.random(lanes) < 0.2) | (step == 0)
+        for lane in range(lanes):
+            if firsts[lane]:
+                seen[lane] = [frames[lane]] * spaces.stack
+            seen[lane].append(frames[lane])
+        observations = stacks.push(frames, firsts)
+        for lane in range(lanes):
+            newest = seen[lane][-spaces.stack :]
+            expected = np.stack(newest, axis=-1).reshape(observations[lane].shape)
+            np.testing.assert_array_equal(observations[lane], expected)
+    kept = observations.copy()
+    stacks.push(frames + 1, firsts)
+    np.testing.assert_array_equal(observations, kept, err_msg="it is a copy")
+
+
+@pytest.mark.parametrize("kind", SPACES)
+def test_the_policy_judges_as_the_service_acts(kind: str) -> None:
+    """The log-probability that acting recorded is that of the policy's probabilities."""
+    spaces = SPACES[kind]
+    config = TrainConfig()
+    service = Service(config, spaces)
+    try:
+        model, lanes = service.model, 4
+        policy = Policy(config, spaces)
+        policy.load(model.read())
+        stacks = Stacks(spaces, lanes)
+        random = np.random.default_rng(1)
+        for step in range(6):
+            frames = random.integers(0, 255, (lanes, *spaces.shape)).astype(spaces.dtype)
+            slots = np.full(lanes, step, np.int32)
+            ages = np.full(lanes, min(step, spaces.stack - 1), np.int32)
+            outcomes = np.tile(np.array([0, 1, step == 0], np.float32), (lanes, 1))
+            index = np.arange(lanes, dtype=np.int32)
+            actions = model.act(Arrivals(index, slots, ages, outcomes, frames))
+            probabilities, values = policy.judge(stacks.push(frames, np.full(lanes, step == 0)))
+            rows = model.experience.ring.rows(index, slots)
+            expected = np.asarray(model.experience.gather("log_prob", rows))
+            found = np.log(probabilities[index, actions])
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-5)
+            assert values.shape == (lanes,)
+    finally:
+        service.stop(5.0)

@@ -1,0 +1,79 @@
+"""A list of games is trained, evaluated and tabulated, whatever interrupts it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchmarks.scores import Config, _jobs
+from ga3c import checkpoints
+from tests.commands import BEGIN_S, STOP_S, Command, assert_nothing_is_left, ended
+
+GAMES = ["tests.tiny:Corridor-v0", "CartPole-v1"]
+LIGHT = "--agents 1 --envs-per-agent 8 --scheduler off --progress-every-s 0.5"
+
+
+@pytest.mark.slow
+def test_a_list_of_games_goes_on_where_it_was(
+    command: Callable[..., Command], tmp_path: Path
+) -> None:
+    out = tmp_path / "scores"
+    given = ["scores", "--games", *GAMES, "--seeds", "1", "--out-dir", str(out)]
+    given += ["--steps", "40000", "--episodes", "4", "--train", LIGHT]
+    first = command(*given)
+    run = out / "Corridor-v0-0"
+    first.until(
+        lambda: (
+            len((run / "metrics.jsonl").read_text().splitlines()) > 1
+            if (run / "metrics.jsonl").exists()
+            else False
+        )
+    )
+    first.interrupt()
+    assert first.wait(STOP_S + 5.0) == 130
+    assert_nothing_is_left(first)
+    reached = checkpoints.newest(run / "checkpoints")[0]
+    assert reached is not None
+    assert 0 < reached.state["steps"] < 40_000
+    done = ended(*given)
+    assert done.returncode == 0, done.stderr
+    assert f"--resume {run}" in done.stdout
+    assert f"goes on from {int(reached.state['steps']):,} steps" in (run / "log.txt").read_text()
+    for each in ("Corridor-v0-0", "CartPole-v1-0"):
+        (entry,) = map(json.loads, (out / each / "evaluations.jsonl").read_text().splitlines())
+        assert entry["episodes"] == 4
+        assert entry["steps"] >= 40_000
+    for name in ("scores.md", "scores.csv", "report.html"):
+        assert (out / name).stat().st_size > 100
+    assert "| CartPole-v1 |" in (out / "scores.md").read_text()
+    again = ended(*given)
+    assert again.returncode == 0
+    assert "ga3c train" not in again.stdout and "ga3c evaluate" not in again.stdout
+
+
+def test_lists_are_the_published_tables_games(tmp_path: Path) -> None:
+    counts = {"ga3c-paper": 9, "fast-dqn": 49, "atari57": 57}
+    for name, count in counts.items():
+        jobs = _jobs(Config(tmp_path, games=(name,), seeds=2))
+        assert len(jobs) == 2 * count
+        assert len({job.path for job in jobs}) == 2 * count
+
+
+def test_what_is_no_game_is_said_before_anything_is_trained(tmp_path: Path) -> None:
+    for arguments, words in (
+        (["--games", "Pogn"], "did you mean Pong?"),
+        (["--seeds", "0"], "seeds 0"),
+        (["--steps", "None"], "no run would end"),
+    ):
+        done = ended("scores", "--out-dir", str(tmp_path / "out"), *arguments)
+        assert done.returncode == 2
+        assert words in done.stderr
+        assert not (tmp_path / "out").exists()
+
+
+def test_a_run_that_fails_ends_the_list_with_its_words(tmp_path: Path) -> None:
+    given = ["--games", "tests.tiny:Fallen-v0", "--steps", "100", "--train", LIGHT]
+    done = ended("scores", "--out-dir", str(tmp_path), *given, timeout_s=BEGIN_S)
+    assert done.returncode == 1
+    assert "the corridor has fallen in" in done.stderr

@@ -1,0 +1,198 @@
+"""Score tables, plots and reports of runs: figures against slow twins, pages that are whole."""
+
+import csv
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ga3c import history, plots, tables
+from ga3c.reports import page
+from tests.commands import ROOT, ended
+
+PONG = ROOT / "benchmarks" / "results" / "pong"
+SCORES = [np.array([0.1, 0.5, 0.9]), np.array([2.0, 4.0, 3.0]), np.array([-1.0, 0.0, 8.0])]
+
+
+def evaluated(run: Path, *entries: tuple[str, float]) -> Path:
+    """A run with evaluations by protocols, of one score each."""
+    lines = []
+    for number, (protocol, score) in enumerate(entries):
+        known = {"name": protocol, "policy": "sample", "sticky_actions": 0.25}
+        lines.append({"steps": 1000 + number, "protocol": known, "episodes": 30, "mean": score})
+    text = "".join(json.dumps({**line, "scores": [line["mean"]] * 30}) + "\n" for line in lines)
+    (run / "evaluations.jsonl").write_text(text)
+    return run
+
+
+@pytest.fixture
+def runs(pong_run: Path, tmp_path: Path) -> list[Path]:
+    """Two seeds of Pong with the paper's protocol, one of them with another besides."""
+    one = shutil.copytree(pong_run, tmp_path / "one")
+    other = shutil.copytree(pong_run, tmp_path / "other")
+    evaluated(one, ("paper", -18.0), ("paper", 16.0), ("nature", 20.0))
+    evaluated(other, ("paper", 14.0))
+    return [one, other]
+
+
+# Statistics
+
+
+def test_aggregates_are_those_of_their_definitions() -> None:
+    """Slow twins of Agarwal et al. 2021: over games of the mean over seeds; of all, trimmed."""
+    means = sorted(sum(each) / len(each) for each in SCORES)
+    assert tables.median(SCORES) == pytest.approx(means[1])
+    assert tables.mean(SCORES) == pytest.approx(sum(means) / 3)
+    every = sorted(score for each in SCORES for score in each)
+    assert tables.interquartile_mean(SCORES) == pytest.approx(sum(every[2:7]) / 5)
+
+
+def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
+    """Of the mean of 3 games with 20 normal seeds each: about 95 times in 100."""
+    random = np.random.default_rng(0)
+    centres = np.array([0.0, 1.0, 5.0])
+    covered = 0
+    for repeat in range(200):
+        scores = [random.normal(centre, 1.0, 20) for centre in centres]
+        low, high = tables.interval(tables.mean, scores, resamples=300, seed=repeat)
+        covered += low <= centres.mean() <= high
+    assert 178 <= covered <= 199
+
+
+def test_games_are_resampled_by_themselves() -> None:
+    """Seeds that agree leave no doubt, however far apart the games are."""
+    low, high = tables.interval(tables.mean, [np.full(5, 1.0), np.full(5, 100.0)], 200)
+    assert low == high == 50.5
+
+
+def test_kept_intervals_agree_with_rliable() -> None:
+    """benchmarks/results/rliable.json was made with rliable 1.2 by its own bootstrap."""
+    kept = json.loads((ROOT / "benchmarks" / "results" / "rliable.json").read_text())
+    scores = [np.array(each) for each in kept["scores"]]
+    for name, theirs in kept["aggregates"].items():
+        aggregate = tables.AGGREGATES[name]
+        assert aggregate(scores) == pytest.approx(theirs["point"], rel=1e-9), name
+        found = tables.interval(aggregate, scores)
+        width = theirs["high"] - theirs["low"]
+        assert found == pytest.approx((theirs["low"], theirs["high"]), abs=0.03 * width), name
+
+
+# Tables
+
+
+def test_protocols_are_never_in_one_table(runs: list[Path]) -> None:
+    found = tables.tables([history.read(run) for run in runs])
+    assert [table.protocol for table in found] == ["paper", "nature"]
+    (row,) = found[0].rows
+    assert row.scores.tolist() == [16.0, 14.0], "the newest evaluation of each seed"
+    assert found[1].rows[0].scores.tolist() == [20.0]
+
+
+def test_scores_are_normalised_by_the_papers_own_random_and_human(runs: list[Path]) -> None:
+    paper, nature = tables.tables([history.read(run) for run in runs])
+    (row,) = paper.rows
+    assert (row.random, row.human) == (-18.0, 16.0)
+    assert row.normalized is not None
+    np.testing.assert_allclose(row.normalized, [1.0, 32 / 34])
+    assert row.published == (18.0, 6.0)
+    assert (nature.rows[0].random, nature.rows[0].human) == (-20.7, 14.6)
+
+
+def test_the_table_command_writes_markdown_csv_and_a_picture(
+    runs: list[Path], tmp_path: Path
+) -> None:
+    given = ["table", *map(str, runs)]
+    for suffix in (".md", ".csv", ".png"):
+        done = ended(*given, "--out", str(tmp_path / f"table{suffix}"))
+        assert done.returncode == 0, done.stderr
+    text = (tmp_path / "table.md").read_text()
+    assert text.strip() in done.stdout
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    assert len({line.count("|") for line in lines[:3]}) == 1
+    assert "| pong | 2 | 30 | 0.00M | -18 | 16 | 18 | 6 | 15.0 ± 1.4 | 97% |" in lines
+    with open(tmp_path / "table.csv") as file:
+        rows = list(csv.reader(file))
+    assert rows[1][:2] == ["paper", "pong"]
+    assert (tmp_path / "table.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("command", ["table", "plot", "report"])
+def test_what_is_no_run_is_said_in_a_line(command: str, tmp_path: Path) -> None:
+    done = ended(command, str(tmp_path / "nowhere"), "--out", str(tmp_path / "x.png"))
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "nowhere" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_without_an_evaluation_makes_no_table(pong_run: Path) -> None:
+    done = ended("table", str(pong_run))
+    assert done.returncode == 2
+    assert "evaluate RUN comes first" in done.stderr
+
+
+# Plots and reports
+
+
+def test_the_mean_of_seeds_is_where_all_are_known() -> None:
+    one = history.Curve(np.array([0.0, 10.0]), np.array([0.0, 100.0]), np.array([0.0, 10.0]))
+    other = history.Curve(np.array([2.0, 8.0]), np.array([20.0, 60.0]), np.array([4.0, 4.0]))
+    places, scores = plots.mean_of([one, other], "steps")
+    assert (places[0], places[-1]) == (20.0, 60.0)
+    np.testing.assert_allclose(scores[0], places / 10)
+    np.testing.assert_allclose(scores[1], 4.0)
+
+
+def test_the_rolling_mean_is_of_the_last_hundred_episodes(tmp_path: Path) -> None:
+    file = tmp_path / "episodes.csv"
+    rows = [f"{i / 10},{i * 5},{i},7" for i in range(300)]
+    file.write_text("\n".join(["seconds,steps,score,length", *rows]) + "\n")
+    curve = history.rolling(file)
+    by_steps = dict(zip(curve.steps.tolist(), curve.score.tolist()))
+    assert by_steps[0] == 0.0
+    assert by_steps[299 * 5] == pytest.approx(sum(range(200, 300)) / 100)
+    assert by_steps[50 * 5] == pytest.approx(25.0)
+
+
+def test_plot_draws_runs_and_kept_results(pong_run: Path, tmp_path: Path) -> None:
+    done = ended("plot", str(pong_run), str(PONG / "seed-0"), "--out", str(tmp_path / "p.png"))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "p.png").stat().st_size > 10_000
+    done = ended("plot", str(pong_run), "--panels", "speed")
+    assert done.returncode == 2
+    assert "panels speed: must be among score, throughput" in done.stderr
+
+
+def test_the_report_is_one_page_that_needs_nothing_else(runs: list[Path], tmp_path: Path) -> None:
+    (runs[0] / "video").mkdir()
+    (runs[0] / "video" / "1-0.mp4").write_bytes(b"a video")
+    text = page("Games & <scores>", [history.read(run) for run in runs])
+    assert "Games &amp; &lt;scores&gt;" in text
+    sources = re.findall(r'(?:src|href)="([^"]*)"', text)
+    assert sources and all(source.startswith("data:") for source in sources)
+    assert text.count("<video") == 1
+    assert "protocol paper" in text and "protocol nature" in text
+    done = ended("report", *map(str, runs), "--out", str(tmp_path / "report.html"))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
+
+
+# Listing
+
+
+def test_runs_are_listed_with_their_state(runs: list[Path]) -> None:
+    (runs[1] / "result.json").unlink()
+    (runs[1].parent / "latest").symlink_to("other")
+    done = ended("runs", "--runs-dir", str(runs[0].parent), "--json")
+    assert done.returncode == 0, done.stderr
+    found = {line["run"]: line for line in json.loads(done.stdout)}
+    assert found["one"]["state"] == "4000 steps done"
+    assert found["other"]["state"] == "killed"
+    assert found["one"]["steps"] >= 4000
+    assert found["one"]["checkpoints"][0] == 0
+    shown = ended("runs", "--runs-dir", str(runs[0].parent)).stdout
+    assert "Pong" in shown and "killed" in shown
+    assert "has no runs" in ended("runs", "--runs-dir", str(runs[0] / "video")).stdout
