@@ -27,7 +27,7 @@ STAMP := .venv/.installed-$(DEVICE)-$(PINS_SUM)
 
 help:  ## say what there is
 	@echo "usage: make TARGET [DEVICE=cpu|gpu]   (DEVICE here: $(DEVICE))"
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-11s%s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-12s%s\n", $$1, $$2}' Makefile
 
 install: $(STAMP)  ## make .venv with the pinned versions, again only when they change
 	@echo ".venv is ready ($(DEVICE))"

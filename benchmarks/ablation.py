@@ -18,7 +18,7 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot
 
-from benchmarks.points import QUICK_S, Figures, Point, conclude, measure
+from benchmarks.points import Figures, Point, PointsConfig, conclude, measure
 from benchmarks.reporting import PUBLISHED, show
 from ga3c.config import CORES
 
@@ -26,30 +26,19 @@ PUBLISHED_TABLE = PUBLISHED / "multiverse_pps.csv"
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(PointsConfig):
     """Measure the service with one change after another, from GA3C's way with data.
 
     Predictors take what waits, as GA3C's do. Algorithm and network are the default ones.
     """
 
-    out_dir: Path
-    """Directory of the points, the table and the picture; made if need be, and gone on with."""
-    game: str = "Pong"
-    """Game to play."""
-    quick: bool = False
-    """Shorter points, and fewer counts of environments: two minutes in all."""
-    seconds: float = 20.0
-    """Seconds for which a point is measured."""
     agents: int = 4 * CORES
     """Agent processes, in every point."""
     env_counts: tuple[int, ...] = (2, 4, 8, 16, 32)
     """Environments of an agent process, after the points with one."""
-    json: bool = False
-    """Print the result as one JSON object in the last line."""
 
     def __post_init__(self) -> None:
-        if self.seconds <= 0:
-            raise ValueError(f"seconds {self.seconds}: must be above 0, or nothing is measured")
+        super().__post_init__()
         if self.agents < 1:
             raise ValueError(f"agents {self.agents}: must be at least 1")
         if not self.env_counts or any(count < 2 or count % 2 for count in self.env_counts):
@@ -58,8 +47,7 @@ class Config:
 
 def run(config: Config) -> None:
     """Measure what is missing, then print, draw and keep all. Raises RuntimeError for a failure."""
-    seconds = min(config.seconds, QUICK_S) if config.quick else config.seconds
-    measured = measure(list(_points(config)), config.game, seconds, config.out_dir)
+    measured = measure(list(_points(config)), config.game, config.window_s, config.out_dir)
     _print(measured)
     _draw(measured, config.out_dir / "ablation.png")
     conclude("ablation", measured, config)

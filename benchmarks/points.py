@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +20,31 @@ POINT_TIMEOUT_S = 600.0
 QUICK_S = 5.0
 END_S = 12.0  # longer than a clean stop takes
 Figures = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class PointsConfig:
+    """What all benchmarks of several points are told."""
+
+    out_dir: Path
+    """Directory of the points, the table and the picture; made if need be, and gone on with."""
+    game: str = "Pong"
+    """Game to play."""
+    quick: bool = False
+    """Fewer and shorter points: a few minutes in all."""
+    seconds: float = 20.0
+    """Seconds for which a point is measured."""
+    json: bool = False
+    """Print the result as one JSON object in the last line."""
+
+    def __post_init__(self) -> None:
+        if self.seconds <= 0:
+            raise ValueError(f"seconds {self.seconds}: must be above 0, or nothing is measured")
+
+    @property
+    def window_s(self) -> float:
+        """Seconds of a point."""
+        return min(self.seconds, QUICK_S) if self.quick else self.seconds
 
 
 class Point(NamedTuple):
@@ -91,16 +116,18 @@ def end(process: subprocess.Popen[Any]) -> None:
             process.wait()
 
 
-def conclude(name: str, measured: list[tuple[Point, Figures]], config: Any) -> None:
+def conclude(name: str, measured: list[tuple[Point, Figures]], config: PointsConfig) -> None:
     """Keep NAME.json with machine and settings in `config.out_dir`; print it with --json."""
-    result = {
-        "points": [{**point._asdict(), "figures": figures} for point, figures in measured],
-        "machine": machine(),
-        "settings": plain(asdict(config)),
-    }
-    (config.out_dir / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n")
-    print(f"kept {name}.json and {name}.png in {config.out_dir}")
-    if config.json:
+    points = [{**point._asdict(), "figures": figures} for point, figures in measured]
+    keep_in(config.out_dir, name, {"points": points}, config, config.json)
+
+
+def keep_in(directory: Path, name: str, found: Figures, config: Any, print_it: bool) -> None:
+    """Keep what was found as NAME.json in `directory`, with machine and settings."""
+    result = {**found, "machine": machine(), "settings": plain(asdict(config))}
+    (directory / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n")
+    print(f"kept {name}.json and {name}.png in {directory}")
+    if print_it:
         print(json.dumps(result), flush=True)
 
 

@@ -14,7 +14,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 
-from benchmarks.points import QUICK_S, Figures, Point, conclude, measure
+from benchmarks.points import Figures, Point, PointsConfig, conclude, measure
 from benchmarks.reporting import published_pps, show
 from ga3c.config import CORES
 
@@ -22,17 +22,9 @@ Sizes = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(PointsConfig):
     """Measure the service over counts, networks and minimum training batches."""
 
-    out_dir: Path
-    """Directory of the points, the table and the picture; made if need be, and gone on with."""
-    game: str = "Pong"
-    """Game to play."""
-    quick: bool = False
-    """Fewer and shorter points: a few minutes in all."""
-    seconds: float = 20.0
-    """Seconds for which a point is measured."""
     agent_counts: Sizes = tuple(sorted({1, CORES, 2 * CORES}))
     """Agent processes (N_A)."""
     predictor_counts: Sizes = (1, 2, 4)
@@ -43,12 +35,9 @@ class Config:
     """Networks, at the default counts."""
     minimum_batches: Sizes = (0, 20, 40, 80, 160)
     """Samples that a trainer waits for, at the default counts, with batches of up to 160."""
-    json: bool = False
-    """Print the result as one JSON object in the last line."""
 
     def __post_init__(self) -> None:
-        if self.seconds <= 0:
-            raise ValueError(f"seconds {self.seconds}: must be above 0, or nothing is measured")
+        super().__post_init__()
         for name in ("agent_counts", "predictor_counts", "trainer_counts"):
             if min(getattr(self, name), default=1) < 1:
                 raise ValueError(f"{name} {getattr(self, name)}: must be numbers of at least 1")
@@ -62,8 +51,7 @@ class Config:
 
 def run(config: Config) -> None:
     """Measure what is missing, then print, draw and keep all. Raises RuntimeError for a failure."""
-    seconds = min(config.seconds, QUICK_S) if config.quick else config.seconds
-    measured = measure(list(_points(config)), config.game, seconds, config.out_dir)
+    measured = measure(list(_points(config)), config.game, config.window_s, config.out_dir)
     _print(measured)
     _draw(measured, config.out_dir / "sweep.png")
     conclude("sweep", measured, config)

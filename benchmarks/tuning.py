@@ -7,7 +7,7 @@ counts, for comparison. Runs that `out_dir` keeps whole are not made again.
 import json
 import shutil
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,9 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 
-from benchmarks.points import said_by
-from benchmarks.reporting import plain, show
+from benchmarks.points import keep_in, said_by
+from benchmarks.reporting import show
 from ga3c.config import CORES
-from ga3c.machine import machine
 
 START_S = 60.0
 ARGUMENTS = "arguments.json"
@@ -60,11 +59,7 @@ def run(config: Config) -> None:
         results[game] |= {"lines": lines}
     _print(results)
     _draw(results, config.out_dir / "tuning.png")
-    whole = {"games": results, "machine": machine(), "settings": plain(asdict(config))}
-    (config.out_dir / "tuning.json").write_text(json.dumps(whole) + "\n")
-    print(f"kept tuning.json and tuning.png in {config.out_dir}")
-    if config.json:
-        print(json.dumps(whole), flush=True)
+    keep_in(config.out_dir, "tuning", {"games": results}, config, config.json)
 
 
 def _train(config: Config, game: str, how: str) -> list[dict[str, float]]:
@@ -85,7 +80,7 @@ def _train(config: Config, game: str, how: str) -> list[dict[str, float]]:
         kept = ["--name", name, "--runs-dir", str(config.out_dir)]
         command = [sys.executable, "-m", "ga3c", "train", *arguments, *kept]
         said_by(command, config.seconds + START_S)
-        (directory / "weights.npz").unlink()
+        shutil.rmtree(directory / "checkpoints")
         (directory / ARGUMENTS).write_text(json.dumps(arguments))
     wanted = ("seconds", "tps", "agents", "predictors", "trainers")
     read = map(json.loads, (directory / "metrics.jsonl").read_text().splitlines())

@@ -1,5 +1,6 @@
 """`ga3c play`: a video of one game, with score, value and action probabilities beside it."""
 
+import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -43,6 +44,8 @@ class Config:
     """newest, best (by --evaluate-every) or a checkpoint's number of steps."""
     seed: int = 0
     """Seed of the game and of actions."""
+    window: bool = False
+    """Show the game in a window, as it is played, and write no file."""
     max_seconds: float = 120.0
     """Longest video, in seconds of play."""
     settings: Protocol = PROTOCOLS["paper"]
@@ -200,11 +203,12 @@ def run(config: Config) -> None:
     except NoPictures as error:
         raise WrongInput(str(error)) from error
     steps = int(checkpoint.state["steps"])
+    title = f"{trained.environment.game} after {steps:,} steps"
     out = config.out or path / "video" / f"{steps}-{config.seed}.mp4"
-    out.parent.mkdir(exist_ok=True)
-    canvas = Canvas(f"{trained.environment.game} after {steps:,} steps", pictures.actions)
+    canvas = Canvas(title, pictures.actions)
     most = int(config.max_seconds * pictures.per_second)
-    with _writer(out, pictures.per_second) as writer:
+    to = Window(title, pictures.per_second) if config.window else _writer(out, pictures.per_second)
+    with to as writer:
         last = first
         frame = canvas.draw(first)
         writer.append_data(frame)
@@ -215,10 +219,59 @@ def run(config: Config) -> None:
             writer.append_data(frame)
     shown.close()  # type: ignore[attr-defined]  # it is a generator
     pictures.close()
-    print(f"score {last.score:,.0f} after {last.length:,} steps; video in {out}")
+    where = "" if config.window else f"; video in {out}"
+    print(f"score {last.score:,.0f} after {last.length:,} steps{where}")
+
+
+class Window:
+    """Shows pictures one after another, in the game's own time, until it is closed.
+
+    Raises WrongInput where there is no display.
+    """
+
+    def __init__(self, title: str, per_second: float) -> None:
+        try:
+            import tkinter
+
+            from PIL import ImageTk
+        except ImportError as error:
+            raise WrongInput(f"no window can be shown: {error}; leave --window out") from error
+        try:
+            self._root = tkinter.Tk()
+        except tkinter.TclError as error:
+            raise WrongInput(f"no window can be shown: {error}; leave --window out") from error
+        self._photo = ImageTk.PhotoImage
+        self._root.title(title)
+        self._label = tkinter.Label(self._root)
+        self._label.pack()
+        self._root.protocol("WM_DELETE_WINDOW", self._close)
+        self._is_open = True
+        self._every_s, self._next_s = 1 / per_second, time.monotonic()
+
+    def __enter__(self) -> "Window":
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._close()
+
+    def append_data(self, picture: np.ndarray) -> None:
+        """Show [h, w, 3] uint8. Raises KeyboardInterrupt once the window is closed."""
+        if not self._is_open:
+            raise KeyboardInterrupt
+        self._shown = self._photo(Image.fromarray(picture), master=self._root)
+        self._label.configure(image=self._shown)
+        self._root.update()
+        self._next_s = max(self._next_s + self._every_s, time.monotonic())
+        time.sleep(self._next_s - time.monotonic())
+
+    def _close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._root.destroy()
 
 
 def _writer(out: Path, per_second: float) -> Any:
+    out.parent.mkdir(exist_ok=True)
     if out.suffix == ".gif":
         return imageio.get_writer(out, duration=1000 / per_second, loop=0)
     return imageio.get_writer(out, fps=per_second, macro_block_size=1, quality=7)
