@@ -5,7 +5,6 @@ was when it is run again.
 """
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.reporting import plain
+from ga3c import records
 from ga3c.machine import machine
 
 POINT_TIMEOUT_S = 600.0
@@ -73,7 +73,7 @@ def measure(
     """
     directory.mkdir(parents=True, exist_ok=True)
     kept = directory / "points.jsonl"
-    known = {line["key"]: line["figures"] for line in map(json.loads, _lines(kept))}
+    known = {line["key"]: line["figures"] for line in records.read(kept)}
     keys = [json.dumps([point, game, seconds]) for point in points]
     missing = sum(key not in known for key in keys)
     print(f"{len(points)} points, {missing} to be measured; kept in {kept}", flush=True)
@@ -81,8 +81,7 @@ def measure(
         if key in known:
             continue
         known[key] = figures = _measure(point, game, seconds)
-        with open(kept, "a") as file:
-            file.write(json.dumps({"key": key, "figures": figures}) + "\n")
+        records.append(kept, {"key": key, "figures": figures})
         said = f"{number} of {len(points)}: {' '.join(point.arguments)}: {figures['pps']:,.0f} PPS"
         print(said, flush=True)
     return [(point, known[key]) for key, point in zip(keys, points, strict=True)]
@@ -129,15 +128,6 @@ def keep_in(directory: Path, name: str, found: Figures, config: Any, print_it: b
     print(f"kept {name}.json and {name}.png in {directory}")
     if print_it:
         print(json.dumps(result), flush=True)
-
-
-def _lines(file: Path) -> list[str]:
-    """The lines of a file; a last one that was cut short is cut off."""
-    text = file.read_text() if file.exists() else ""
-    whole = text[: text.rfind("\n") + 1]
-    if whole != text:
-        os.truncate(file, len(whole.encode()))
-    return whole.splitlines()
 
 
 def _measure(point: Point, game: str, seconds: float) -> Figures:

@@ -5,8 +5,9 @@ finished stays, what was begun is resumed.
 """
 
 import csv
-import json
+import os
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -20,15 +21,16 @@ from agents.games import check
 from benchmarks.points import end
 from benchmarks.reporting import PUBLISHED, show
 from ga3c import checkpoints, history, reports, tables
-from ga3c.config import WrongInput
-from ga3c.evaluation import ProtocolName
-from ga3c.runs import CONFIG
+from ga3c.config import ProtocolName, WrongInput
+from ga3c.runs import CONFIG, is_running
 
 LISTS = {  # the games of published tables: GA3C's Table 3, fast-dqn's Table 4, all 57
     "ga3c-paper": "ga3c_scores.csv",
     "fast-dqn": "fast_dqn_scores.csv",
     "atari57": "atari57_random_human.csv",
 }
+OURS = {"--game", "--seed", "--name", "--runs-dir", "--resume", "--steps", "--seconds", "--score"}
+OURS |= {"--protocol", "--episodes", "--checkpoint"}
 POLL_S = 0.5
 TELL_S = 60.0  # between two states of the whole
 
@@ -65,6 +67,16 @@ class Config:
                 raise ValueError(f"{name} {value}: must be above 0")
         if self.steps is None and self.seconds is None:
             raise ValueError("neither steps nor seconds: no run would end")
+        for name in ("train", "evaluate"):
+            ours = OURS & {word.partition("=")[0] for word in shlex.split(getattr(self, name))}
+            if ours:
+                raise ValueError(
+                    f"{name} {getattr(self, name)!r}: {', '.join(sorted(ours))} is for the list "
+                    "to say, or it could not know what is done"
+                )
+        place = next(p for p in (self.out_dir, *self.out_dir.absolute().parents) if p.exists())
+        if not (place.is_dir() and os.access(place, os.W_OK)):
+            raise ValueError(f"out_dir {self.out_dir}: {place} is no directory to write to")
 
 
 class Job(NamedTuple):
@@ -80,16 +92,19 @@ def run(config: Config) -> None:
     jobs = _jobs(config)
     config.out_dir.mkdir(parents=True, exist_ok=True)
     waiting = deque(job for job in jobs if _next(config, job))
-    running: dict[Job, subprocess.Popen[bytes]] = {}
+    running: dict[Job, tuple[subprocess.Popen[bytes], list[str]]] = {}
     told_s = -TELL_S
     try:
         while waiting or running:
             while waiting and len(running) < config.at_once:
                 job = waiting.popleft()
                 running[job] = _start(config, job)
-            for job, process in list(running.items()):
+            for job, (process, command) in list(running.items()):
                 if process.poll() is not None:
-                    _check(config, job, running.pop(job))
+                    del running[job]
+                    _check(config, job, process)
+                    if _next(config, job) == command:
+                        raise RuntimeError(f"{job.path.name}: nothing came of {command}")
                     if _next(config, job):
                         waiting.appendleft(job)
             if time.monotonic() - told_s > TELL_S:
@@ -97,7 +112,7 @@ def run(config: Config) -> None:
                 _tell(config, jobs)
             time.sleep(POLL_S)
     finally:
-        for process in running.values():
+        for process, _ in running.values():
             end(process)
     _tell(config, jobs)
     _conclude(config, jobs)
@@ -129,7 +144,7 @@ def _next(config: Config, job: Job) -> list[str]:
         for name, limit in (("steps", config.steps), ("seconds", config.seconds))
         for word in (f"--{name}", str(limit))
     ]
-    if not (job.path / CONFIG).exists() or not checkpoints.kept(job.path / "checkpoints"):
+    if not checkpoints.kept(job.path / "checkpoints"):
         chosen = ["--game", job.game, "--seed", str(job.seed), "--name", job.path.name]
         places = ["--runs-dir", str(config.out_dir)]
         return ["train", *chosen, *places, *limits, *shlex.split(config.train)]
@@ -144,11 +159,10 @@ def _next(config: Config, job: Job) -> list[str]:
 def _trained(config: Config, job: Job) -> bool:
     """By its newest checkpoint; should that be damaged, the run is resumed, which says so."""
     try:
-        newest = checkpoints.kept(job.path / "checkpoints")[-1]
-        state = json.loads((newest / checkpoints.STATE).read_bytes())
-        reached = state["steps"], state["seconds"]
-    except (OSError, ValueError, KeyError, IndexError):
+        newest = checkpoints.read(checkpoints.kept(job.path / "checkpoints")[-1])
+    except (checkpoints.Damaged, IndexError):
         return False
+    reached = newest.state["steps"], newest.state["seconds"]
     limits = config.steps, config.seconds
     return any(limit and done >= limit for done, limit in zip(reached, limits, strict=True))
 
@@ -163,15 +177,16 @@ def _evaluated(config: Config, job: Job) -> bool:
     )
 
 
-def _start(config: Config, job: Job) -> subprocess.Popen[bytes]:
-    if (job.path / CONFIG).exists() and not checkpoints.kept(job.path / "checkpoints"):
-        raise RuntimeError(f"{job.path} has no checkpoint: remove it, and it is begun anew")
+def _start(config: Config, job: Job) -> tuple[subprocess.Popen[bytes], list[str]]:
+    while is_running(job.path):  # by what a killed list has left behind
+        time.sleep(POLL_S)
     command = _next(config, job)
+    if "--resume" not in command and command[0] == "train":
+        shutil.rmtree(job.path, ignore_errors=True)  # killed before its first checkpoint, if at all
     print(f"{job.path.name}: ga3c {shlex.join(command)}", flush=True)
     with open(_said(config, job), "wb") as said:
-        return subprocess.Popen(
-            [sys.executable, "-m", "ga3c", *command], stdout=subprocess.DEVNULL, stderr=said
-        )
+        whole = [sys.executable, "-m", "ga3c", *command]
+        return subprocess.Popen(whole, stdout=subprocess.DEVNULL, stderr=said), command
 
 
 def _said(config: Config, job: Job) -> Path:
@@ -182,6 +197,8 @@ def _check(config: Config, job: Job, process: subprocess.Popen[bytes]) -> None:
     said = _said(config, job)
     words = said.read_text(errors="replace").strip()
     said.unlink()
+    if words and not process.returncode:
+        print(words, file=sys.stderr, flush=True)
     if process.returncode:
         raise RuntimeError(f"{job.path.name}: exit {process.returncode}: {words[-2000:]}")
 
@@ -208,6 +225,6 @@ def _conclude(config: Config, jobs: Sequence[Job]) -> None:
     print("\n".join(map(tables.markdown, scores)))
     for name in ("scores.md", "scores.csv"):
         tables.write(scores, config.out_dir / name)
-    title = f"ga3c: {len(config.games)} games, {config.seeds} seeds"
+    title = f"ga3c: {len({job.game for job in jobs})} games, {config.seeds} seeds"
     (config.out_dir / "report.html").write_text(reports.page(title, found))
     print(f"wrote scores.md, scores.csv and report.html in {config.out_dir}")

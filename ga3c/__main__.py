@@ -107,17 +107,15 @@ def _train(arguments: list[str]) -> int:
     from ga3c.config import TrainConfig, given_value
 
     resumed = given_value(arguments, "--resume")
-    run_path, base = _run_to_resume(resumed) if resumed else (None, None)
+    runs_dir = given_value(arguments, "--runs-dir") or "runs"
+    run_path, base = _run_to_resume(resumed, runs_dir) if resumed else (None, None)
     config = _parsed(arguments, TrainConfig, "ga3c train", base)
     from agents.environments import spaces
-    from ga3c.runs import new_run_path
+    from ga3c.runs import check_resumed, new_run_path
 
     try:  # before the tensor framework, which takes seconds
-        if base and config.environment.game != base.environment.game:
-            raise ValueError(
-                f"game {config.environment.game}: the run is of {base.environment.game}, and what "
-                "it learned would be lost: begin a new one"
-            )
+        if base:
+            check_resumed(config, base)
         found = spaces(config.environment)
         run_path = run_path or new_run_path(config)
     except ValueError as error:
@@ -128,12 +126,12 @@ def _train(arguments: list[str]) -> int:
     return _done(lambda: train(config, found, run_path))
 
 
-def _run_to_resume(run: str) -> tuple[Path, Any]:
+def _run_to_resume(run: str, runs_dir: str) -> tuple[Path, Any]:
     """Where it is, and its settings."""
     from ga3c.runs import find_run, load_config
 
     try:
-        path = find_run(Path(run))
+        path = find_run(Path(run), Path(runs_dir))
         return path, load_config(path)
     except ValueError as error:
         raise WrongUse(str(error)) from error
@@ -172,7 +170,7 @@ def _done(work: Callable[[], int | None]) -> int:
         return work() or 0
     except WrongInput as error:
         raise WrongUse(str(error)) from error
-    except RuntimeError as error:  # a process or the service has failed
+    except (RuntimeError, OSError) as error:  # a process, the service or the disk has failed
         return _complain(str(error), 1)
 
 

@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ import numpy as np
 ARRAYS, STATE, MANIFEST = "arrays.npz", "state.json", "manifest.json"
 PARTIAL = ".partial-"
 FORMAT = 1
+RETRY_S = 10.0
 
 
 class Damaged(Exception):
@@ -44,11 +45,12 @@ class Checkpoint(NamedTuple):
 
 
 def write(path: Path, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
-    """Write a checkpoint, whole or not at all. Raises OSError, as where the disk is full."""
+    """Write a checkpoint, whole or not at all. Raises OSError, as where the disk is full.
+
+    One that is there already, and whole, stays: it is of the same steps.
+    """
     partial = path.parent / f"{PARTIAL}{path.name}"
-    replaced = path.parent / f"{PARTIAL}replaced-{path.name}"
-    for left in (partial, replaced):
-        shutil.rmtree(left, ignore_errors=True)
+    shutil.rmtree(partial, ignore_errors=True)
     try:
         partial.mkdir(parents=True)
         with _synced(partial / ARRAYS) as file:
@@ -59,13 +61,21 @@ def write(path: Path, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]
         with _synced(partial / MANIFEST) as file:
             file.write(json.dumps({"format": FORMAT, "files": files}).encode())
         _sync_directory(partial)
-        if path.exists():  # of the same steps: nothing was learned since, or it was damaged
-            path.rename(replaced)
-        partial.rename(path)
+        if path.exists() and not _is_whole(path):
+            shutil.rmtree(path)
+        if not path.exists():
+            partial.rename(path)
         _sync_directory(path.parent)
     finally:
-        for left in (partial, replaced):
-            shutil.rmtree(left, ignore_errors=True)
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        read(path)
+    except Damaged:
+        return False
+    return True
 
 
 def read(path: Path) -> Checkpoint:
@@ -109,6 +119,20 @@ def set_aside(checkpoint: Checkpoint) -> None:
             aside = path.with_name(f"damaged-{path.name}")
             shutil.rmtree(aside, ignore_errors=True)
             path.rename(aside)
+
+
+def write_best(directory: Path, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
+    """Write one of `state["steps"]` steps, and then remove all others there. Raises OSError."""
+    path = directory / f"{int(state['steps']):012}"
+    write(path, arrays, state)
+    remove([other for other in kept(directory) if other != path])
+
+
+def remove(paths: Sequence[Path]) -> None:
+    """Remove checkpoints: each is whole, or not called one, whenever this is cut short."""
+    for path in paths:
+        going = path.rename(path.with_name(f"{PARTIAL}old-{path.name}"))
+        shutil.rmtree(going, ignore_errors=True)
 
 
 class Checkpoints:
@@ -156,10 +180,12 @@ class Checkpoints:
         self._last_s, self._last_steps = seconds, steps
         path = self._directory / f"{steps:012}"
         write(path, arrays, state)
-        for old in self._superfluous():
-            going = old.rename(old.with_name(f"{PARTIAL}old-{old.name}"))  # or a kill leaves half
-            shutil.rmtree(going, ignore_errors=True)
+        remove(self._superfluous())
         return path
+
+    def postpone(self, seconds: float) -> None:
+        """One that was due could not be made: try again a little later."""
+        self._last_s = seconds - self._every_s + min(RETRY_S, self._every_s)
 
     def _superfluous(self) -> list[Path]:
         paths = kept(self._directory)

@@ -14,6 +14,8 @@ from ga3c.scheduler import Counts, SchedulerConfig
 
 NetworkName = Literal["auto", "small", "large-4", "large-3", "large-2", "large-1", "nature", "mlp"]
 
+ProtocolName = Literal["paper", "nature", "machado"]
+
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -35,6 +37,12 @@ def check_file(name: str, path: Path | None) -> None:
     fits = os.access(file, os.W_OK) if file.is_file() else file.parent.is_dir()
     if file.is_dir() or not fits or not os.access(file.parent, os.W_OK):
         raise ValueError(f"{name} {path}: must be a file in a directory to write to")
+
+
+def check_seed(seed: int) -> None:
+    """Raises ValueError if random draws would not take it."""
+    if not 0 <= seed < 2**31:
+        raise ValueError(f"seed {seed}: must be in [0, 2**31), as random draws take it")
 
 
 @dataclass(frozen=True)
@@ -122,6 +130,8 @@ class ServiceConfig:
     @property
     def most(self) -> Counts:
         """The largest counts."""
+        if self.lockstep and self.counts == (1, 1, 1):
+            return self.counts
         most_agents = max(self.agents, CORES) if self.max_agents is None else self.max_agents
         return Counts(most_agents, self.max_predictors, self.max_trainers)
 
@@ -271,7 +281,7 @@ class EvaluationConfig:
     """Environment steps between evaluations; None: there is none."""
     evaluate_episodes: int = 10
     """Games of an evaluation."""
-    evaluate_protocol: Literal["paper", "nature", "machado"] = "paper"
+    evaluate_protocol: ProtocolName = "paper"
     """How they are played: see ga3c evaluate --help."""
 
     def __post_init__(self) -> None:
@@ -317,8 +327,7 @@ class RunConfig:
         if self.progress_every_s <= 0:
             raise ValueError(f"progress_every_s {self.progress_every_s}: must be above 0")
         check_file("trace", self.trace)
-        if not 0 <= self.seed < 2**31:
-            raise ValueError(f"seed {self.seed}: must be in [0, 2**31), as random draws take it")
+        check_seed(self.seed)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ LEGEND = (
 )
 ROLES = ("agents", "predictors", "trainers")
 EVENTS = 6  # newest lines in the live view
-CURVE = (60, 8)  # characters
+CURVE_HEIGHT = 8  # lines
+BESIDE_CURVE = 64  # columns that the rest needs
 BLOCKS = " ▁▂▃▄▅▆▇█"
 Values = Mapping[str, float | None]
 
@@ -117,6 +118,7 @@ class LiveView:
         self._events: deque[str] = deque(maxlen=EVENTS)
         self._scores: list[float] = []
         self._values: Values = {}
+        self._width = max(console.width - BESIDE_CURVE, 10)  # of the curve
         self._live = Live(console=console, auto_refresh=False)
         self._live.start()
 
@@ -174,7 +176,9 @@ class LiveView:
         if not self._scores:
             return Group(Text("no game has ended yet"))
         newest = f"score, mean of the last 100: {_number(values['score_mean_100'])}"
-        return Group(Text(newest, style="bold"), *map(Text, curve(self._scores, *CURVE)))
+        return Group(
+            Text(newest, style="bold"), *map(Text, curve(self._scores, self._width, CURVE_HEIGHT))
+        )
 
     def _progress(self, values: Values) -> Table | None:
         done = [
@@ -191,7 +195,7 @@ class LiveView:
         seconds = (values["seconds"] or 0) * (1 - share) / max(share, 1e-9)
         row = Table.grid(padding=(0, 2))
         row.add_row(
-            ProgressBar(100, share * 100, width=CURVE[0]), f"{share:.0%}, {_clock(seconds)} left"
+            ProgressBar(100, share * 100, width=self._width), f"{share:.0%}, {_clock(seconds)} left"
         )
         return row
 

@@ -5,6 +5,7 @@ of different protocols are never put into one column.
 """
 
 import json
+import os
 import statistics
 import sys
 import threading
@@ -19,9 +20,9 @@ import tyro
 
 from agents.environments import EnvironmentConfig, Environments, spaces
 from agents.games import check
-from ga3c import backend, checkpoints
+from ga3c import backend, checkpoints, records
 from ga3c.checkpoints import Checkpoint
-from ga3c.config import CORES, TrainConfig, WrongInput, given_value
+from ga3c.config import CORES, ProtocolName, TrainConfig, WrongInput, check_seed, given_value
 from ga3c.machine import machine
 from ga3c.policy import Policy, Stacks
 from ga3c.runs import EVALUATIONS, find_run, load_config, newest_run
@@ -46,6 +47,11 @@ class Protocol:
     frame_cap: int = 108_000
     """Emulator frames after which a game is cut short."""
 
+    def __post_init__(self) -> None:
+        self.environment(EnvironmentConfig())  # which has the rules of what it takes
+        if not 0 <= self.epsilon <= 1:
+            raise ValueError(f"epsilon {self.epsilon}: must be in [0, 1]: it is a share")
+
     def environment(self, trained: EnvironmentConfig) -> EnvironmentConfig:
         """As `trained` on, played by this protocol: a lost life does not end a game."""
         return replace(
@@ -56,8 +62,11 @@ class Protocol:
             life_loss_terminates=False,
         )
 
-    def named(self, name: str, trained: EnvironmentConfig) -> dict[str, Any]:
-        """Every setting, with the name if none of them was changed."""
+    def named(self, name: str, trained: EnvironmentConfig, weights: str) -> dict[str, Any]:
+        """Every setting, with the name if none of them was changed.
+
+        Args: weights: newest, best or chosen: the best of several evaluations is no average one.
+        """
         actions = "full" if trained.full_action_space else "minimal"
         fixed: dict[str, Any] = {"life_loss_ends": False, "fire_on_reset": trained.fire_on_reset}
         fixed |= {"action_set": actions, "action_repeat": trained.action_repeat}
@@ -65,7 +74,7 @@ class Protocol:
         if self.policy != "epsilon":
             kept.pop("epsilon", None)
         known = name if PROTOCOLS[name] == self else f"{name}, changed"
-        return {"name": known, **kept, **(fixed if len(kept) > 1 else {})}
+        return {"name": known, "weights": weights, **kept, **(fixed if len(kept) > 1 else {})}
 
 
 PROTOCOLS = {
@@ -77,7 +86,6 @@ PROTOCOLS = {
     # Machado et al. 2018: sticky actions are the only randomness of the game
     "machado": Protocol("sample", sticky_actions=0.25, frame_cap=18_000),
 }
-ProtocolName = Literal["paper", "nature", "machado"]
 
 
 @dataclass(frozen=True)
@@ -107,13 +115,19 @@ class Config:
         for name in ("episodes", "at_once"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} {getattr(self, name)}: must be at least 1")
+        check_seed(self.seed)
+
+
+def protocol_of(arguments: list[str]) -> dict[str, Any]:
+    """What --protocol, if it is given, makes of all other defaults, as keywords for a Config."""
+    given = given_value(arguments, "--protocol")
+    known = given if given in PROTOCOLS else "paper"
+    return {"protocol": known, "settings": PROTOCOLS[known]}
 
 
 def defaults(arguments: list[str]) -> Config:
-    """What --protocol, if it is given, makes of all other defaults."""
-    given = given_value(arguments, "--protocol")
-    known: Any = given if given in PROTOCOLS else "paper"
-    return Config(protocol=known, settings=PROTOCOLS[known])
+    """The configuration that the arguments change."""
+    return Config(**protocol_of(arguments))
 
 
 class Game(NamedTuple):
@@ -209,7 +223,8 @@ def load(run: Path | None, game: str, checkpoint: str) -> tuple[TrainConfig, Pat
         if found is None:
             raise RuntimeError(f"run {path} has no whole checkpoint")
         return config, path, found
-    chosen = path / BEST if checkpoint == BEST else directory / checkpoint.zfill(12)
+    best = checkpoints.kept(path / BEST)[-1:]
+    chosen = best[0] if best and checkpoint == BEST else directory / checkpoint.zfill(12)
     if not chosen.is_dir():
         steps = ", ".join(str(int(each.name)) for each in checkpoints.kept(directory))
         raise WrongInput(
@@ -252,16 +267,18 @@ def record(
 
 def keep(run: Path, entry: Mapping[str, Any]) -> None:
     """Append an evaluation to those of the run."""
-    with open(run / EVALUATIONS, "a") as file:
-        file.write(json.dumps(entry) + "\n")
+    records.append(run / EVALUATIONS, entry)
 
 
 def run(config: Config) -> None:
     """Evaluate, tell, keep. Raises WrongInput or RuntimeError."""
     trained, path, checkpoint = load(config.run, config.game, config.checkpoint)
+    if not os.access(path, os.W_OK):
+        raise WrongInput(f"run {path} cannot be written to: the scores would be lost")
     backend.configure(CORES, config.seed)
     policy = policy_of(trained, checkpoint)
-    protocol = config.settings.named(config.protocol, trained.environment)
+    weights = config.checkpoint if config.checkpoint in ("newest", BEST) else "chosen"
+    protocol = config.settings.named(config.protocol, trained.environment, weights)
     steps = int(checkpoint.state["steps"])
     settings = ", ".join(f"{name} {value}" for name, value in protocol.items())
     print(f"{trained.environment.game} after {steps:,} steps; protocol {settings}", flush=True)

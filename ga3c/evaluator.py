@@ -13,6 +13,8 @@ from ga3c.config import TrainConfig
 from ga3c.evaluation import PROTOCOLS, evaluate, record
 from ga3c.policy import Policy
 
+SEED = 2**31  # no seed of `ga3c evaluate`: its games are others than those that chose the best
+
 
 class Evaluated(NamedTuple):
     """A finished evaluation, and what was evaluated."""
@@ -26,10 +28,9 @@ class Evaluator:
     """One evaluation at a time, of weights as they were when it began. The main thread's."""
 
     def __init__(self, config: TrainConfig, spaces: Spaces, steps: float) -> None:
-        """`steps`: of the run so far. The network is built here: make it on the main thread."""
+        """`steps`: at the last evaluation so far. Make it on the main thread: it has a network."""
         self._environment = config.environment
         self._config = config.evaluation
-        self._seed = config.run.seed
         self._policy = Policy(config, spaces)
         self._next_steps = self._after(steps)
         self._stop = threading.Event()
@@ -38,9 +39,14 @@ class Evaluator:
         self.failure = ""
         """The traceback of an evaluation that failed."""
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether an evaluation goes on."""
+        return self._thread is not None and self._thread.is_alive()
+
     def due(self, steps: float) -> bool:
         """Whether it is time for one, and none goes on."""
-        return steps >= self._next_steps and not self._is_busy
+        return steps >= self._next_steps and not self.is_busy
 
     def begin(self, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
         """Evaluate what `Service.read` gave."""
@@ -60,11 +66,7 @@ class Evaluator:
         self._stop.set()
         if self._thread:
             self._thread.join(timeout_s)
-        return not self._is_busy
-
-    @property
-    def _is_busy(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
+        return not self.is_busy
 
     def _after(self, steps: float) -> float:
         every = self._config.evaluate_every
@@ -81,14 +83,14 @@ class Evaluator:
                 protocol,
                 config.evaluate_episodes,
                 config.evaluate_episodes,
-                self._seed,
+                SEED,
                 stop=self._stop,
             )
         except Exception:
             self.failure = traceback.format_exc()
             return
         if len(games) == config.evaluate_episodes:
-            named = protocol.named(config.evaluate_protocol, self._environment)
+            named = protocol.named(config.evaluate_protocol, self._environment, "newest")
             seconds = time.monotonic() - started_s
-            entry = record(games, int(state["steps"]), named, self._seed, seconds)
+            entry = record(games, int(state["steps"]), named, SEED, seconds)
             self._done.append(Evaluated(entry, arrays, state))

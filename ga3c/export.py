@@ -4,6 +4,7 @@ Both take observations, as the network sees them, and give the probabilities of 
 values; both are compared with the live network on frames of the game before they are kept.
 """
 
+import os
 import shutil
 import warnings
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from ga3c.evaluation import load, policy_of
 from ga3c.policy import Policy, Stacks
 
 FRAMES = 64  # compared
-LARGEST_DIFFERENCE = 1e-4
+LARGEST_DIFFERENCE = 1e-4  # of what is above 1, as a share of it
 Judge = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
@@ -42,8 +43,8 @@ class Config:
     def __post_init__(self) -> None:
         if self.out.exists():
             raise ValueError(f"out {self.out}: is there already; choose another, or remove it")
-        if not self.out.absolute().parent.is_dir():
-            raise ValueError(f"out {self.out}: must be in a directory that is there")
+        if not os.access(self.out.absolute().parent, os.W_OK):
+            raise ValueError(f"out {self.out}: must be in a directory to write to")
 
 
 def run(config: Config) -> None:
@@ -115,7 +116,9 @@ def _read_onnx(path: Path) -> Judge:
 def _difference(policy: Policy, judge: Judge, environment: EnvironmentConfig) -> float:
     observations = _frames(policy, environment)
     pairs = zip(judge(observations), policy.judge(observations), strict=True)
-    return max(float(np.abs(one - other).max()) for one, other in pairs)
+    return max(
+        float((np.abs(one - other) / np.maximum(np.abs(other), 1.0)).max()) for one, other in pairs
+    )
 
 
 def _frames(policy: Policy, environment: EnvironmentConfig) -> np.ndarray:

@@ -289,8 +289,6 @@ class Frontend:
         self._metrics.add(
             agents_waiting_s=header.waited_s, agents_busy_s=header.stepped_s, messages=1
         )
-        for outcome in step.outcomes[step.outcomes["finished"] == 1]:
-            self._metrics.episode(float(outcome["episode_return"]), int(outcome["episode_length"]))
         came_s = time.monotonic()
         if self._trace:
             self._trace.stepped(identity, header, came_s)

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from ga3c import checkpoints
+from ga3c import checkpoints, records
 from ga3c.runs import CONFIG, RESULT, is_running, load_config
 
 
@@ -39,17 +39,10 @@ def summary(path: Path) -> dict[str, Any]:
 
 
 def _newest_figures(path: Path) -> dict[str, Any]:
-    for name in (RESULT, "metrics.jsonl"):
-        try:
-            lines = (path / name).read_text()
-        except OSError:
-            continue
-        whole = lines if name == RESULT else (lines.rstrip().splitlines() or ["{}"])[-1]
-        try:
-            return dict(json.loads(whole))
-        except ValueError:  # cut short by a kill
-            continue
-    return {}
+    try:
+        return dict(json.loads((path / RESULT).read_bytes()))
+    except (OSError, ValueError):  # it has not ended
+        return ([{}] + records.read(path / "metrics.jsonl"))[-1]
 
 
 def _state(path: Path, newest: dict[str, Any]) -> str:

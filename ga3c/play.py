@@ -16,8 +16,8 @@ from PIL import Image, ImageDraw, ImageFont
 from agents.environments import EnvironmentConfig, Environments
 from agents.pictures import NoPictures, Pictures
 from ga3c import backend
-from ga3c.config import CORES, WrongInput, check_file, given_value
-from ga3c.evaluation import PROTOCOLS, Protocol, ProtocolName, choose, load, policy_of
+from ga3c.config import CORES, ProtocolName, WrongInput, check_file, check_seed
+from ga3c.evaluation import PROTOCOLS, Protocol, choose, load, policy_of, protocol_of
 from ga3c.policy import Policy, Stacks
 
 HEIGHT, PANEL, MARGIN = 480, 340, 20  # pixels
@@ -37,7 +37,7 @@ class Config:
     game: str = "Pong"
     """Whose newest run it is, where none is given."""
     out: Path | None = None
-    """File to write, .mp4 or .gif; None: video/STEPS-SEED.mp4 in the run's directory."""
+    """File to write, .mp4 or .gif; None: video/STEPS-PROTOCOL-SEED.mp4 in the run's directory."""
     protocol: ProtocolName = "paper"
     """How the game is played: see ga3c evaluate --help."""
     checkpoint: str = "newest"
@@ -56,13 +56,12 @@ class Config:
         check_file("out", self.out)
         if self.max_seconds <= 0:
             raise ValueError(f"max_seconds {self.max_seconds}: must be above 0")
+        check_seed(self.seed)
 
 
 def defaults(arguments: list[str]) -> Config:
-    """What --protocol, if it is given, makes of all other defaults."""
-    given = given_value(arguments, "--protocol")
-    known: Any = given if given in PROTOCOLS else "paper"
-    return Config(protocol=known, settings=PROTOCOLS[known])
+    """The configuration that the arguments change."""
+    return Config(**protocol_of(arguments))
 
 
 class Moment(NamedTuple):
@@ -74,6 +73,7 @@ class Moment(NamedTuple):
     value: float
     probabilities: np.ndarray  # [actions]
     action: int
+    finished: bool  # the game ends here
 
 
 def moments(
@@ -83,12 +83,12 @@ def moments(
     protocol: Protocol,
     seed: int,
 ) -> Iterator[Moment]:
-    """A game from its first step to its last. Raises RuntimeError if the colours go astray."""
+    """A game from what its reset shows to its end."""
     environments = Environments(environment, 1)
     random = np.random.default_rng(seed)
     stacks = Stacks(environments.spaces, 1)
     step, picture = environments.reset(seed), pictures.reset(seed)
-    score, length = 0.0, 0
+    score, length = 0.0, -1  # the reset is no step
     try:
         while True:
             outcome = step.outcomes[0]
@@ -97,7 +97,8 @@ def moments(
             probabilities, values = policy.judge(observations)
             actions = choose(protocol, probabilities, random)
             yield Moment(
-                picture, score, length, float(values[0]), probabilities[0], int(actions[0])
+                *(picture, score, length, float(values[0]), probabilities[0], int(actions[0])),
+                finished=bool(outcome["finished"]),
             )
             if outcome["finished"]:
                 return
@@ -204,7 +205,7 @@ def run(config: Config) -> None:
         raise WrongInput(str(error)) from error
     steps = int(checkpoint.state["steps"])
     title = f"{trained.environment.game} after {steps:,} steps"
-    out = config.out or path / "video" / f"{steps}-{config.seed}.mp4"
+    out = config.out or path / "video" / f"{steps}-{config.protocol}-{config.seed}.mp4"
     canvas = Canvas(title, pictures.actions)
     most = int(config.max_seconds * pictures.per_second)
     to = Window(title, pictures.per_second) if config.window else _writer(out, pictures.per_second)
@@ -219,8 +220,9 @@ def run(config: Config) -> None:
             writer.append_data(frame)
     shown.close()  # type: ignore[attr-defined]  # it is a generator
     pictures.close()
+    until = "" if last.finished else ", cut there by --max-seconds"
     where = "" if config.window else f"; video in {out}"
-    print(f"score {last.score:,.0f} after {last.length:,} steps{where}")
+    print(f"score {last.score:,.0f} after {last.length:,} steps{until}{where}")
 
 
 class Window:
@@ -261,8 +263,9 @@ class Window:
         self._shown = self._photo(Image.fromarray(picture), master=self._root)
         self._label.configure(image=self._shown)
         self._root.update()
-        self._next_s = max(self._next_s + self._every_s, time.monotonic())
-        time.sleep(self._next_s - time.monotonic())
+        now_s = time.monotonic()
+        self._next_s = max(self._next_s + self._every_s, now_s)
+        time.sleep(self._next_s - now_s)
 
     def _close(self) -> None:
         if self._is_open:

@@ -54,7 +54,8 @@ def load(runs: Sequence[Path]) -> list[History]:
     if not runs:
         raise WrongInput("no run is given: name directories, or runs in runs/")
     try:
-        return [history.read(find_run(run)) for run in runs]
+        paths = dict.fromkeys(find_run(run) for run in runs)  # runs/* has `latest` as well
+        return [history.read(path) for path in paths]
     except ValueError as error:
         raise WrongInput(str(error)) from error
 
@@ -65,6 +66,10 @@ def run(config: Config) -> None:
     panels = [
         panel for panel in config.panels if panel == "score" or any(each.figures for each in found)
     ]
+    if not panels:
+        raise WrongInput(
+            f"none of the runs has figures for {', '.join(config.panels) or 'no panel'}"
+        )
     figure = draw(found, panels)
     figure.savefig(config.out, dpi=110)
     pyplot.close(figure)
@@ -75,7 +80,9 @@ def draw(found: Sequence[History], panels: Sequence[str]) -> Figure:
     """A row of two for each panel; of scores, one for each game."""
     drawn: list[tuple[str, Sequence[History]]] = []
     for panel in panels:
-        parts = list(groups(found).values()) if panel == "score" else [found]
+        games = {each.game: None for each in found} if panel == "score" else {}
+        parts = [[each for each in found if each.game == game] for game in games]
+        parts = parts or [list(found)]
         drawn += [(panel, runs) for runs in parts]
     figure, rows = pyplot.subplots(
         len(drawn), 2, figsize=(11, 3.3 * len(drawn)), squeeze=False, constrained_layout=True
@@ -90,14 +97,6 @@ def draw(found: Sequence[History], panels: Sequence[str]) -> Figure:
     return figure
 
 
-def groups(found: Sequence[History]) -> dict[str, list[History]]:
-    """Runs by game, in the order they were given."""
-    by_name: dict[str, list[History]] = {}
-    for each in found:
-        by_name.setdefault(each.name, []).append(each)
-    return by_name
-
-
 def mean_of(curves: Sequence[Curve], by: str) -> tuple[np.ndarray, np.ndarray]:
     """Where all curves are known: places [k], and scores [seeds, k] there."""
     starts = [getattr(curve, by)[0] for curve in curves]
@@ -107,19 +106,22 @@ def mean_of(curves: Sequence[Curve], by: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _score(axes: Axes, found: Sequence[History], by: str) -> None:
+    """Of one game: each group of seeds in a colour."""
     scale = SCALES[by][0]
-    curves = [each.curve for each in found if len(each.curve.score)]
-    several = len(curves) > 1
-    thin: dict[str, Any] = {"alpha": 0.4, "linewidth": 0.8} if several else {}
-    for curve in curves:
-        axes.plot(getattr(curve, by) * scale, curve.score, color="C0", **thin)
-    if several:
-        places, scores = mean_of(curves, by)
-        label = f"mean and range of {len(curves)} seeds"
-        axes.plot(places * scale, scores.mean(axis=0), color="C0", label=label)
-        low, high = scores.min(axis=0), scores.max(axis=0)
-        axes.fill_between(places * scale, low, high, color="C0", alpha=0.15)
-    axes.set_title(found[0].name, fontsize="medium")
+    for number, group in enumerate(history.groups(found)):
+        curves = [each.curve for each in group.runs if len(each.curve.score)]
+        several, colour = len(curves) > 1, f"C{number}"
+        thin: dict[str, Any] = {"alpha": 0.4, "linewidth": 0.8} if several else {}
+        label = None if several else group.differs or None
+        for curve in curves:
+            axes.plot(getattr(curve, by) * scale, curve.score, color=colour, label=label, **thin)
+        if several:
+            places, scores = mean_of(curves, by)
+            label = f"{group.differs} mean and range of {len(curves)} seeds".strip()
+            axes.plot(places * scale, scores.mean(axis=0), color=colour, label=label)
+            low, high = scores.min(axis=0), scores.max(axis=0)
+            axes.fill_between(places * scale, low, high, color=colour, alpha=0.15)
+    axes.set_title(found[0].config.environment.game, fontsize="medium")
     axes.set_ylabel("score, mean of 100 episodes")
 
 

@@ -69,6 +69,7 @@ class Predictor:
                 raise Closed
         admitted_s = time.monotonic()
         actions = self._model.act(self._arrivals(batch, lanes))
+        self._note_episodes(batch)
         if self._lockstep:
             self._lockstep.acted(actions)
         completed = self._lanes.complete(lanes)  # before the lanes can move on
@@ -96,6 +97,12 @@ class Predictor:
         while completed:
             done = self._segments.put(completed, [t_max] * len(completed), WAIT_S)
             completed = completed[done:]
+
+    def _note_episodes(self, batch: list[Request]) -> None:
+        for request in batch:
+            outcomes = request.step.outcomes
+            for ended in outcomes[outcomes["finished"] == 1]:
+                self._metrics.episode(float(ended["episode_return"]), int(ended["episode_length"]))
 
     def _arrivals(self, batch: list[Request], lanes: np.ndarray) -> Arrivals:
         outcomes = np.concatenate([request.step.outcomes for request in batch])

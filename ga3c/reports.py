@@ -4,16 +4,15 @@ import base64
 import io
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
 
 import tyro
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
-from ga3c import plots, tables
+from ga3c import history, plots, tables
 from ga3c.config import check_file
 from ga3c.history import History
 from ga3c.machine import machine
@@ -100,23 +99,24 @@ def _scores(found: Sequence[History]) -> Iterator[str]:
         yield f"<h2>Scores by protocol {escape(table.protocol)}</h2>"
         yield f'<p class="small">{escape(table.settings)}</p>'
         yield _table(*tables.cells(table))
-        if lines := tables.summary(table):
-            yield f"<p>Human-normalised: {escape('; '.join(lines))}.</p>"
+        if text := tables.summary(table):
+            yield f"<p>{escape(text)}</p>"
             yield _picture(tables.draw(table))
 
 
 def _curves(found: Sequence[History]) -> Iterator[str]:
     yield "<h2>Curves</h2>"
-    for name, runs in plots.groups(found).items():
-        yield f"<h3>{escape(name)}</h3>"
-        panels = plots.PANELS if any(each.figures for each in runs) else ("score",)
-        yield _picture(plots.draw(runs, panels))
+    for group in history.groups(found):
+        yield f"<h3>{escape(group.name)}</h3>"
+        panels = plots.PANELS if any(each.figures for each in group.runs) else ("score",)
+        yield _picture(plots.draw(group.runs, panels))
 
 
 def _videos(found: Sequence[History]) -> Iterator[str]:
     for each in found:
-        for video in sorted((each.path / "video").glob("*.mp4"))[-1:]:
-            yield f"<h2>{escape(each.name)}, seed {each.config.run.seed}: a game</h2>"
+        videos = (each.path / "video").glob("*.mp4")
+        for video in sorted(videos, key=lambda file: file.stat().st_mtime)[-1:]:
+            yield f"<h2>{escape(each.game)}, seed {each.config.run.seed}: a game</h2>"
             data = base64.b64encode(video.read_bytes()).decode()
             yield f'<video controls src="data:video/mp4;base64,{data}"></video>'
 
@@ -125,18 +125,11 @@ def _settings(found: Sequence[History]) -> Iterator[str]:
     yield "<h2>Settings</h2>"
     known: dict[str, list[str]] = {}
     for each in found:
-        text = json.dumps(_alike(asdict(each.config)), indent=1, default=str)
+        text = json.dumps(history.settings(each.config), indent=1)
         known.setdefault(text, []).append(each.path.name)
     for text, names in known.items():
         whose = escape(", ".join(names))
         yield f"<details><summary>{whose}</summary><pre>{escape(text)}</pre></details>"
-
-
-def _alike(config: dict[str, Any]) -> dict[str, Any]:
-    """Without what two runs of the same settings differ in."""
-    run = {k: v for k, v in config["run"].items() if k not in ("seed", "name", "runs_dir")}
-    game = {k: v for k, v in config["environment"].items() if k != "game"}
-    return {**config, "run": run, "environment": game}
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

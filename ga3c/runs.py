@@ -18,7 +18,6 @@ import contextlib
 import csv
 import fcntl
 import json
-import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,6 +29,7 @@ from typing import IO, Any
 import msgspec
 
 from agents.games import resolve
+from ga3c import records
 from ga3c.config import TrainConfig
 from ga3c.events import Events
 from ga3c.machine import machine
@@ -85,6 +85,26 @@ def load_config(path: Path) -> TrainConfig:
         raise ValueError(f"run {path}: its {CONFIG} cannot be read: {error}") from error
 
 
+def check_resumed(config: TrainConfig, before: TrainConfig) -> None:
+    """Raises ValueError if a run that was begun with `before` cannot go on with `config`."""
+    game, known = config.environment.game, before.environment.game
+    if game != known:
+        raise ValueError(
+            f"game {game}: the run is of {known}, whose learning would be lost: begin a new one"
+        )
+    if config.preset != before.preset:
+        raise ValueError(
+            f"preset {config.preset}: a run that is resumed has settings already: name those that "
+            "are to change"
+        )
+    same = (config.environment, config.run.seed) == (before.environment, before.run.seed)
+    if config.service.lockstep and not same:
+        raise ValueError(
+            "lockstep: the seed and the environment's settings must stay, or what was played could "
+            "not be played once more"
+        )
+
+
 def is_running(path: Path) -> bool:
     """Whether a service uses the directory."""
     try:
@@ -112,7 +132,8 @@ def _cut(file: Path, steps_of: Callable[[str], int], steps: int) -> None:
         except (ValueError, IndexError, KeyError, TypeError):
             return False
 
-    first, *lines = file.read_text().splitlines(keepends=True) or [""]
+    text = file.read_text(errors="replace")
+    first, *lines = text.splitlines(keepends=True) or [""]
     is_header = first.startswith("seconds,")
     lines = [first] * is_header + [line for line in [first, *lines][is_header:] if belongs(line)]
     partial = file.with_name(f".{file.name}")
@@ -142,9 +163,8 @@ class RunDirectory:
 
     def begin(self, steps: int) -> None:
         """The run begins, or goes on from `steps`: what was noted beyond them has not happened."""
-        self._write(
-            CONFIG, asdict(replace(self._config, run=replace(self._config.run, resume=None)))
-        )
+        run = replace(self._config.run, resume=None, trace=None)  # which are of this start alone
+        self._write(CONFIG, asdict(replace(self._config, run=run)))
         self._note_start()
         (self.path / RESULT).unlink(missing_ok=True)
         self._point_latest()
@@ -177,18 +197,12 @@ class RunDirectory:
             if self._events:
                 self._events.figures(values)
 
-    def evaluation(self, entry: Mapping[str, Any]) -> bool:
-        """Append an evaluation; whether its mean is the best of this protocol so far."""
-        file = self.path / EVALUATIONS
+    def evaluation(self, entry: Mapping[str, Any]) -> None:
+        """Append an evaluation."""
         with self._forgiven():
-            others = map(json.loads, file.read_text().splitlines() if file.exists() else [])
-            known = [e["mean"] for e in others if e["protocol"] == entry["protocol"]]
-            with open(file, "a") as evaluations:
-                evaluations.write(json.dumps(entry) + "\n")
+            records.append(self.path / EVALUATIONS, entry)
             if self._events:
                 self._events.evaluation(entry)
-            return entry["mean"] > max(known, default=-math.inf)
-        return False
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """Keep the figures; close the files."""
@@ -237,5 +251,6 @@ class RunDirectory:
         link = self.path.parent / "latest"
         if link.is_symlink() or not link.exists():
             new = self.path.parent / f".latest-{self.path.name}"
+            new.unlink(missing_ok=True)  # of one that was killed in this moment
             new.symlink_to(self.path.name)
             new.replace(link)

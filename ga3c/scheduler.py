@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
+from ga3c import records
 from ga3c.metrics import Snapshot, Window
 
 COLDEST = 1e-6
@@ -293,8 +294,8 @@ class Scheduler:
 
     def _write(self, entry: dict[str, Any]) -> None:
         # a full disk is no reason to end a run
-        with contextlib.suppress(OSError), open(self._journal, "a") as journal:
-            journal.write(json.dumps(entry) + "\n")
+        with contextlib.suppress(OSError):
+            records.append(self._journal, entry)
 
 
 def replay(journal: Path) -> list[Decision]:
@@ -309,14 +310,8 @@ def replay(journal: Path) -> list[Decision]:
 
 
 def _last_part(journal: Path) -> list[dict[str, Any]]:
-    """The newest beginning and the decisions after it; what a kill cut short is cut off."""
-    if not journal.exists():
-        return []
-    text = journal.read_text()
-    whole = text[: text.rfind("\n") + 1]
-    if whole != text:
-        journal.write_text(whole)
-    lines = list(map(json.loads, whole.splitlines()))
+    """The newest beginning and the decisions after it."""
+    lines = records.read(journal)
     begins = [number for number, line in enumerate(lines) if "config" in line]
     return lines[begins[-1] :] if begins else []
 

@@ -159,11 +159,15 @@ class Service:
 
         Raises RunFailed if a thread has failed or agents cannot live.
         """
-        if failure := self._predictors.failure or self._trainers.failure:
+        if failure := self._failure:
             raise RunFailed(f"a service thread failed\n{failure}")
         if not self._frontend.alive:
             raise RunFailed(f"the frontend thread has ended\n{self._frontend.failure}")
         return self.agents.tend()
+
+    @property
+    def _failure(self) -> str:
+        return self._predictors.failure or self._trainers.failure
 
     def stop(self, timeout_s: float, hurry: threading.Event | None = None) -> list[str]:
         """End everything within about `timeout_s`, or at once when `hurry` is set.
@@ -174,7 +178,9 @@ class Service:
             return self._stuck
         deadline = Deadline(timeout_s, hurry or threading.Event())
         if self._lockstep:
-            self._lockstep.hold(timeout_s / 2)
+            half = Deadline(timeout_s / 2, hurry or threading.Event())
+            while half.left_s() and not self._failure and not self._lockstep.hold(SLICE_S):
+                pass
         self.requests.close()
         self.segments.close()
         stuck = [

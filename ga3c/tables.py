@@ -6,6 +6,7 @@ all games the median, the mean and the interquartile mean with stratified bootst
 """
 
 import csv
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +20,8 @@ import tyro
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
-from agents.games import resolve
 from benchmarks.reporting import PUBLISHED
+from ga3c import history
 from ga3c.config import WrongInput, check_file
 from ga3c.history import History
 from ga3c.plots import load
@@ -74,9 +75,9 @@ class Config:
 
 
 class Row(NamedTuple):
-    """A game's scores by one protocol."""
+    """The scores of a game's seeds by one protocol."""
 
-    game: str
+    game: str  # with what sets these runs apart, if there are others of the game
     scores: np.ndarray  # [seeds] mean of each run's evaluation
     games: int  # evaluated, of each run at least
     steps: int  # trained, of each run at least
@@ -92,6 +93,13 @@ class Row(NamedTuple):
         return (self.scores - self.random) / (self.human - self.random)
 
 
+class Evaluated(NamedTuple):
+    """Runs of one group that were evaluated by one protocol."""
+
+    game: str
+    entries: list[dict]  # of evaluations.jsonl, one for each seed
+
+
 class ScoreTable(NamedTuple):
     """All games of one protocol."""
 
@@ -103,30 +111,28 @@ class ScoreTable(NamedTuple):
 
 def tables(found: Sequence[History]) -> list[ScoreTable]:
     """A table for each protocol, from the newest evaluation of each run by it."""
-    by_protocol: dict[str, dict[str, list[dict]]] = {}
-    for each in found:
-        newest = {_settings(entry["protocol"]): entry for entry in each.evaluations}
-        for settings, entry in newest.items():
-            game = resolve(each.config.environment.game).name
-            by_protocol.setdefault(settings, {}).setdefault(game, []).append(entry)
-    return [_table(settings, games) for settings, games in by_protocol.items()]
+    by_protocol: dict[str, dict[str, Evaluated]] = {}
+    for group in history.groups(found):
+        for each in group.runs:
+            newest = {json.dumps(entry["protocol"]): entry for entry in each.evaluations}
+            for protocol, entry in newest.items():
+                rows = by_protocol.setdefault(protocol, {})
+                rows.setdefault(group.name, Evaluated(group.game, [])).entries.append(entry)
+    return [_table(json.loads(protocol), rows) for protocol, rows in by_protocol.items()]
 
 
-def _settings(protocol: dict) -> str:
-    return ", ".join(f"{name} {value}" for name, value in protocol.items() if name != "name")
-
-
-def _table(settings: str, games: dict[str, list[dict]]) -> ScoreTable:
-    name = next(iter(games.values()))[0]["protocol"]["name"]
+def _table(protocol: dict, groups: dict[str, Evaluated]) -> ScoreTable:
+    name = protocol.pop("name")
+    settings = ", ".join(f"{setting} {value}" for setting, value in protocol.items())
     normal, sources = REFERENCES.get(name, OTHER)
-    reference = _published(normal)
+    reference = {**_published(OTHER[0]), **_published(normal)}
     published = [(source, _published(source.file)) for source in sources]
     rows = []
-    for game, entries in sorted(games.items()):
+    for shown, (game, entries) in sorted(groups.items()):
         known = reference.get(game, {})
         rows.append(
             Row(
-                game,
+                shown,
                 np.array([entry["mean"] for entry in entries]),
                 min(entry["episodes"] for entry in entries),
                 min(entry["steps"] for entry in entries),
@@ -206,16 +212,21 @@ def cells(table: ScoreTable) -> tuple[list[str], list[list[str]]]:
     return headings, rows
 
 
-def summary(table: ScoreTable) -> list[str]:
-    """Over all games that can be normalised: each aggregate with its interval."""
+def summary(table: ScoreTable) -> str:
+    """Over all games that can be normalised: each aggregate with its interval; "" if none can."""
     scores = [row.normalized for row in table.rows if row.normalized is not None]
     if not scores:
-        return []
+        return ""
     lines = []
     for name, aggregate in AGGREGATES.items():
-        low, high = interval(aggregate, scores)
-        lines.append(f"{name} {aggregate(scores):.0%} (95% interval {low:.0%} to {high:.0%})")
-    return lines
+        line = f"{name} {aggregate(scores):.0%}"
+        if min(map(len, scores)) > 1:
+            low, high = interval(aggregate, scores)
+            line += f" (95% interval {low:.0%} to {high:.0%})"
+        lines.append(line)
+    whole = f"over {len(scores)} of {len(table.rows)} games"
+    doubt = "" if min(map(len, scores)) > 1 else "; with a game of one seed there is no interval"
+    return f"Human-normalised, {whole}: {'; '.join(lines)}{doubt}."
 
 
 def markdown(table: ScoreTable) -> str:
@@ -230,7 +241,7 @@ def markdown(table: ScoreTable) -> str:
         "",
     ]
     if found := summary(table):
-        lines += [f"Human-normalised, over {len(table.rows)} games: {'; '.join(found)}.", ""]
+        lines += [found, ""]
     return "\n".join(lines)
 
 

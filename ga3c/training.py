@@ -1,6 +1,7 @@
 """One training run, from configuration to result."""
 
 import json
+import math
 import os
 import signal
 import sys
@@ -13,13 +14,13 @@ from types import FrameType
 from typing import IO, Any
 
 from agents.environments import Spaces
-from ga3c import backend, checkpoints, dashboard
+from ga3c import backend, checkpoints, dashboard, records
 from ga3c.checkpoints import Checkpoints, newest, set_aside
 from ga3c.config import TrainConfig, WrongInput
 from ga3c.evaluation import BEST
 from ga3c.evaluator import Evaluator
 from ga3c.metrics import ROLLING_EPISODES, Window
-from ga3c.runs import RunDirectory
+from ga3c.runs import EVALUATIONS, RunDirectory
 from ga3c.scheduler import Counts, Decision, Scheduler
 from ga3c.service import RunFailed, Service
 
@@ -120,7 +121,9 @@ class Run:
             self._keep()
         self._scheduler = _scheduler(config, service, self._directory.path)
         if config.evaluation.evaluate_every:
-            self._evaluator = Evaluator(config, self._spaces, metrics.total("steps"))
+            noted = records.read(self._directory.path / EVALUATIONS)
+            last = max((entry["steps"] for entry in noted), default=0)
+            self._evaluator = Evaluator(config, self._spaces, last)
 
     def _restore(self) -> None:
         checkpoint, damaged = newest(self._directory.path / "checkpoints")
@@ -155,11 +158,11 @@ class Run:
         finally:
             counts = service.counts
             stuck = service.stop(STOP_TIMEOUT_S, interrupts.second)
-            if self._evaluator and not self._evaluator.stop(STOP_TIMEOUT_S):
+            kept = self._keep()
+            if self._evaluator and not self._end(self._evaluator, interrupts):
                 stuck = [*stuck, "evaluator"]
             window = Window(first, service.metrics.snapshot())
             result = {"ended": reason, **_result(config, service, counts, window)}
-            kept = self._keep()
             self.close()
             self._directory.log(f"ga3c: {reason}")
             print(f"ga3c: {reason}; kept in {self._directory.path}", flush=True)
@@ -173,6 +176,16 @@ class Run:
         if interrupts.first.is_set():
             return 130
         return 0 if kept else 1
+
+    def _end(self, evaluator: Evaluator, interrupts: Interrupts) -> bool:
+        """Let an evaluation that goes on come to its end, unless a signal or a failure came."""
+        if evaluator.is_busy and not interrupts.first.is_set() and sys.exc_info()[0] is None:
+            self._say("ga3c: the last evaluation goes on; Ctrl-C leaves it out")
+            while evaluator.is_busy and not interrupts.first.wait(TICK_S):
+                pass
+        ended = evaluator.stop(STOP_TIMEOUT_S)
+        self._note(evaluator)
+        return ended
 
     def close(self) -> None:
         """Leave the terminal as it was."""
@@ -206,17 +219,24 @@ class Run:
             self._evaluate(self._evaluator, now["steps"])
 
     def _evaluate(self, evaluator: Evaluator, steps: float) -> None:
-        """Note evaluations that are done, keep the best weights, begin another when it is due."""
+        """Note evaluations that are done, begin another when it is due."""
         if evaluator.failure:
             raise RunFailed(f"an evaluation failed\n{evaluator.failure}")
-        path = self._directory.path
-        for entry, arrays, state in evaluator.take():
-            best = self._directory.evaluation(entry)
-            self._say(f"ga3c: evaluated: {entry['mean']:.2f} after {entry['steps']:,} steps")
-            if best:
-                self._write(partial(checkpoints.write, path / BEST, arrays, state))
+        self._note(evaluator)
         if evaluator.due(steps) and (found := self._service.read(READ_TIMEOUT_S)):
             evaluator.begin(*found)
+
+    def _note(self, evaluator: Evaluator) -> None:
+        """Keep the best weights and the scores of evaluations that are done."""
+        best = self._directory.path / BEST
+        for entry, arrays, state in evaluator.take():
+            kept, _ = checkpoints.newest(best)
+            before = kept.state["evaluation"] if kept else {"protocol": None, "mean": -math.inf}
+            if before["protocol"] != entry["protocol"] or entry["mean"] > before["mean"]:
+                state = {**state, "evaluation": entry}
+                self._write(partial(checkpoints.write_best, best, arrays, state))
+            self._directory.evaluation(entry)
+            self._say(f"ga3c: evaluated: {entry['mean']:.2f} after {entry['steps']:,} steps")
 
     def _show(self, window: Window) -> None:
         service = self._service
@@ -235,10 +255,13 @@ class Run:
         """Write a checkpoint; False, and a line that says why, if that cannot be."""
         found = self._service.read(READ_TIMEOUT_S)
         self._directory.episodes(self._service.metrics.take_episodes())  # up to those steps
+        seconds = self._service.metrics.seconds
         if found is None:
             self._say("ga3c: no checkpoint: an update did not end", sys.stderr)
-            return False
-        return self._write(lambda: self._checkpoints.save(self._service.metrics.seconds, *found))
+        elif self._write(lambda: self._checkpoints.save(seconds, *found)):
+            return True
+        self._checkpoints.postpone(seconds)
+        return False
 
     def _write(self, write: Callable[[], object]) -> bool:
         try:

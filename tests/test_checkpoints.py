@@ -116,11 +116,29 @@ def test_one_is_due_by_time_or_by_steps() -> None:
     assert keeper.due(50.0, 1100)
 
 
-def test_one_of_the_same_steps_takes_the_place_of_the_other(tmp_path: Path) -> None:
-    write(tmp_path, 5)
-    checkpoints.write(tmp_path / f"{5:012}", {"other": np.zeros(2)}, {"steps": 5})
-    assert set(checkpoints.read(tmp_path / f"{5:012}").arrays) == {"other"}
+def test_one_of_the_same_steps_stays_if_it_is_whole(tmp_path: Path) -> None:
+    """So that a kill in between cannot lose both."""
+    path, other = write(tmp_path, 5), {"other": np.zeros(2)}
+    checkpoints.write(path, other, {"steps": 5})
+    assert set(checkpoints.read(path).arrays) == set(ARRAYS)
+    (path / "manifest.json").unlink()
+    checkpoints.write(path, other, {"steps": 5})
+    assert set(checkpoints.read(path).arrays) == set(other)
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_the_best_is_the_only_one_of_its_place(tmp_path: Path) -> None:
+    for steps in (30, 10, 20):
+        checkpoints.write_best(tmp_path, ARRAYS, {"steps": steps})
+        assert names(tmp_path) == [steps]
+
+
+def test_one_that_failed_is_tried_again_soon() -> None:
+    keeper = Checkpoints(Path("nowhere"), 2, every_s=300.0, every_steps=None, milestone_steps=None)
+    keeper.begin(seconds=0.0, steps=0)
+    keeper.postpone(seconds=300.0)
+    assert not keeper.due(309.0, 10**9)
+    assert keeper.due(310.0, 0)
 
 
 def test_those_beyond_the_one_that_is_used_are_set_aside(tmp_path: Path) -> None:

@@ -49,13 +49,13 @@ def test_a_protocol_is_what_the_environment_plays_by() -> None:
 
 def test_every_setting_of_a_protocol_is_named() -> None:
     trained = EnvironmentConfig(game="Pong")
-    named = PROTOCOLS["nature"].named("nature", trained)
+    named = PROTOCOLS["nature"].named("nature", trained, "newest")
     assert {field.name for field in dataclasses.fields(Protocol)} < set(named)
     assert named["name"] == "nature"
     assert named["action_set"] == "minimal"
     changed = dataclasses.replace(PROTOCOLS["nature"], epsilon=0.01)
-    assert changed.named("nature", trained)["name"] == "nature, changed"
-    assert "noop_max" not in changed.named("nature", EnvironmentConfig(game="CartPole-v1"))
+    assert changed.named("nature", trained, "newest")["name"] == "nature, changed"
+    assert "noop_max" not in changed.named("nature", EnvironmentConfig(game="CartPole-v1"), "best")
 
 
 def policy_for(environment: EnvironmentConfig) -> Policy:
@@ -111,6 +111,9 @@ def test_what_cannot_be_evaluated_is_said_in_a_line(pong_run: Path, tmp_path: Pa
         ([str(pong_run), "--checkpoint", "best"], 2, "checkpoint best"),
         ([str(pong_run), "--checkpoint", "17"], 2, "checkpoint 17"),
         ([str(pong_run), "--episodes", "0"], 2, "episodes 0"),
+        ([str(pong_run), "--sticky-actions", "2"], 2, "sticky_actions 2"),
+        ([str(pong_run), "--epsilon", "5"], 2, "epsilon 5"),
+        ([str(pong_run), "--seed", "-1"], 2, "seed -1"),
         ([str(broken)], 1, "no whole checkpoint"),
     ):
         done = ended("evaluate", *arguments)
@@ -130,6 +133,11 @@ def test_a_run_evaluates_itself_and_keeps_its_best_weights(tmp_path: Path) -> No
     assert all(entry["episodes"] == 4 for entry in entries)
     steps = [entry["steps"] for entry in entries]
     assert steps == sorted(steps)
+    assert steps[-1] >= 8000, "also the one that was due at the end"
     best = max(entries, key=lambda entry: entry["mean"])  # the first of equals
-    assert checkpoints.read(run / "best").state["steps"] == best["steps"]
+    (kept,) = checkpoints.kept(run / "best")
+    assert checkpoints.read(kept).state["evaluation"] == best
+    assert int(kept.name) == best["steps"]
     assert f"evaluated: {best['mean']:.2f} after {best['steps']:,} steps" in done.stdout
+    by_hand = ended("evaluate", str(run), "--checkpoint", "best", "--episodes", "4")
+    assert f"after {best['steps']:,} steps; protocol name paper, weights best" in by_hand.stdout

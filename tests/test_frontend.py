@@ -19,7 +19,7 @@ from agents import messages
 from agents.environments import Spaces
 from agents.messages import Header, Hello, Kind, Step
 from ga3c.frontend import Frontend, Reply, Request
-from ga3c.metrics import Episode, Metrics
+from ga3c.metrics import Metrics
 from ga3c.queues import BatchQueue, Closed
 from tests.damage import (
     ENVS,
@@ -525,29 +525,6 @@ def test_a_strangers_last_words_are_not_heard(rig: Rig) -> None:
     rig.agent("stranger").send(messages.encode_failure("lies"))
     wait_until(lambda: rig.rejected("no hello") == 1)
     assert rig.frontend.forget("stranger") == ""
-
-
-def test_finished_episodes_are_counted_with_return_and_length(rig: Rig) -> None:
-    agent = rig.welcome("agent")
-    step = make_step()
-    step.outcomes["terminated"] = [1, 1, 0]  # the first is a life lost, the third is cut short
-    step.outcomes["truncated"] = [0, 0, 1]
-    step.outcomes["finished"] = [0, 1, 1]
-    step.outcomes["episode_return"] = [5.0, -21.0, 2.5]
-    step.outcomes["episode_length"] = [50, 758, 27_000]
-    agent.step(step=step)
-    rig.take()
-    episodes = rig.metrics.take_episodes()
-    assert all(isinstance(episode, Episode) for episode in episodes)
-    assert [(e.score, e.length) for e in episodes] == [(-21.0, 758), (2.5, 27_000)]
-    assert rig.metrics.episodes == 2
-
-
-def test_a_dropped_step_counts_no_episode(rig: Rig) -> None:
-    agent = rig.welcome("agent")
-    agent.step(sequence=3, step=make_step(finished=True))
-    wait_until(lambda: rig.rejected("sequence") == 1)
-    assert rig.metrics.episodes == 0
 
 
 def test_the_agents_times_are_summed(rig: Rig) -> None:

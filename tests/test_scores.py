@@ -65,6 +65,9 @@ def test_what_is_no_game_is_said_before_anything_is_trained(tmp_path: Path) -> N
         (["--games", "Pogn"], "did you mean Pong?"),
         (["--seeds", "0"], "seeds 0"),
         (["--steps", "None"], "no run would end"),
+        (["--train", "--score 18"], "--score is for the list to say"),
+        (["--evaluate", "--checkpoint best"], "--checkpoint is for the list to say"),
+        (["--train", "'"], "No closing quotation"),
     ):
         done = ended("scores", "--out-dir", str(tmp_path / "out"), *arguments)
         assert done.returncode == 2

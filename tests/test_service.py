@@ -385,6 +385,19 @@ def test_every_place_for_experience_and_every_transport_trains(
         assert service.metrics.snapshot()["steps"] > 0
 
 
+def test_each_episode_is_counted_once_with_its_return_and_length() -> None:
+    """CartPole pays 1 a step; of all steps, only those of unfinished games are in no episode."""
+    with running(made(configured("CartPole-v1"))) as service:
+        tend_until(service, lambda: service.metrics.episodes >= 60)
+    episodes = service.metrics.take_episodes()
+    assert len(episodes) == service.metrics.episodes
+    assert all(episode.score == episode.length > 0 for episode in episodes)
+    played = steps(service)
+    told = sum(episode.length + 1 for episode in episodes)  # a reset's frame is a step as well
+    assert told <= played <= told + 4 * 501
+    assert [e.steps for e in episodes] == sorted(e.steps for e in episodes)
+
+
 @pytest.mark.parametrize("method", ["learn", "act"])
 def test_a_failing_service_thread_fails_the_run_with_its_traceback(
     method: str, monkeypatch: pytest.MonkeyPatch

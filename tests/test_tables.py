@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ga3c import history, plots, tables
+from ga3c import history, plots, records, tables
 from ga3c.reports import page
 from tests.commands import ROOT, ended
 
@@ -91,6 +91,34 @@ def test_protocols_are_never_in_one_table(runs: list[Path]) -> None:
     assert found[1].rows[0].scores.tolist() == [20.0]
 
 
+def test_a_run_that_is_given_twice_counts_once(runs: list[Path]) -> None:
+    (runs[0].parent / "latest").symlink_to("one")
+    found = plots.load([*runs, runs[0].parent / "latest"])
+    assert len(found) == 2
+
+
+def test_runs_of_other_settings_are_not_seeds_of_one(runs: list[Path]) -> None:
+    config = json.loads((runs[1] / "config.json").read_text())
+    config["network"]["center"] = False
+    (runs[1] / "config.json").write_text(json.dumps(config))
+    found = [history.read(run) for run in runs]
+    assert [group.name for group in history.groups(found)] == [
+        "pong (center True)",
+        "pong (center False)",
+    ]
+    assert [row.game for row in tables.tables(found)[0].rows] == [
+        "pong (center False)",
+        "pong (center True)",
+    ]
+
+
+def test_lines_that_were_cut_short_hide_no_other(runs: list[Path]) -> None:
+    with open(runs[1] / "evaluations.jsonl", "ab") as file:
+        file.write(b'{"steps": 17, \xff')
+    records.append(runs[1] / "evaluations.jsonl", {"steps": 99})
+    assert [entry["steps"] for entry in history.read(runs[1]).evaluations] == [1000, 99]
+
+
 def test_scores_are_normalised_by_the_papers_own_random_and_human(runs: list[Path]) -> None:
     paper, nature = tables.tables([history.read(run) for run in runs])
     (row,) = paper.rows
@@ -113,6 +141,8 @@ def test_the_table_command_writes_markdown_csv_and_a_picture(
     lines = [line for line in text.splitlines() if line.startswith("|")]
     assert len({line.count("|") for line in lines[:3]}) == 1
     assert "| pong | 2 | 30 | 0.00M | -18 | 16 | 18 | 6 | 15.0 ± 1.4 | 97% |" in lines
+    assert "Human-normalised, over 1 of 1 games: median 97%" in text
+    assert "with a game of one seed there is no interval" in text, "of nature"
     with open(tmp_path / "table.csv") as file:
         rows = list(csv.reader(file))
     assert rows[1][:2] == ["paper", "pong"]
@@ -161,6 +191,9 @@ def test_plot_draws_runs_and_kept_results(pong_run: Path, tmp_path: Path) -> Non
     done = ended("plot", str(pong_run), str(PONG / "seed-0"), "--out", str(tmp_path / "p.png"))
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "p.png").stat().st_size > 10_000
+    done = ended("plot", str(PONG / "seed-0"), "--panels", "lag")
+    assert done.returncode == 2
+    assert "none of the runs has figures for lag" in done.stderr
     done = ended("plot", str(pong_run), "--panels", "speed")
     assert done.returncode == 2
     assert "panels speed: must be among score, throughput" in done.stderr
