@@ -26,12 +26,12 @@ def test_pictures_are_of_the_game_that_is_played(game: str) -> None:
         shown.append(pictures.step(actions))
         astray.append(others.step(actions))
     differences = [
-        np.mean([np.abs(_small(picture) - frame).mean() for picture, frame in zip(some, frames)])
+        np.mean([(np.abs(_small(p) - frame) > 50).mean() for p, frame in zip(some, frames)])
         for some in (shown, astray)
-    ]
+    ]  # the share of pixels that are quite another grey
     assert shown[0].shape == (210, 160, 3)
-    assert differences[0] < 2.0
-    assert differences[1] > 1.2 * differences[0]
+    assert differences[0] < 0.001
+    assert differences[1] > 3 * differences[0] + 0.001
     assert len(pictures.actions) == environments.spaces.num_actions
     assert pictures.per_second == 15.0
 
@@ -52,7 +52,7 @@ def test_a_game_that_cannot_be_rendered_is_said() -> None:
 def test_the_likeliest_action_has_the_longest_bar() -> None:
     canvas = Canvas("title", ["noop", "fire", "left"])
     picture = np.zeros((210, 160, 3), np.uint8)
-    drawn = canvas.draw(Moment(picture, 3.0, 7, 0.5, np.array([0.1, 0.7, 0.2]), 1))
+    drawn = canvas.draw(Moment(picture, 3.0, 7, 0.5, np.array([0.1, 0.7, 0.2]), 1, False))
     assert drawn.shape[0] == HEIGHT
     assert drawn.shape[0] % 2 == drawn.shape[1] % 2 == 0
     panel = drawn[:, HEIGHT * 4 // 3 :].astype(int)
