@@ -2,7 +2,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install train play tensorboard scores test benchmark check clean
+.PHONY: help install train play tensorboard test scores benchmark check clean
 
 GAME ?= Pong
 ARGS ?=

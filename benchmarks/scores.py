@@ -56,9 +56,9 @@ class Config:
     at_once: int = 1
     """Runs at once."""
     train: str = ""
-    """Further arguments of ga3c train, as one text: "--envs-per-agent 32"."""
+    """Further arguments of ga3c train, as one text: --train="--envs-per-agent 32"."""
     evaluate: str = ""
-    """Further arguments of ga3c evaluate, as one text."""
+    """Further arguments of ga3c evaluate, as one text: --evaluate="--at-once 8"."""
 
     def __post_init__(self) -> None:
         for name in ("seeds", "steps", "seconds", "episodes", "at_once"):

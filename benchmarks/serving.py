@@ -13,7 +13,7 @@ from benchmarks.reporting import spread
 from ga3c.config import TrainConfig, WrongInput
 from ga3c.metrics import Snapshot, Window
 from ga3c.model import Model
-from ga3c.service import Service
+from ga3c.service import RunFailed, Service
 
 TICK_S = 0.1
 STOP_TIMEOUT_S = 8.0
@@ -93,6 +93,8 @@ def figures(measured: list[Measured], parts: dict[str, float]) -> dict[str, Any]
     """The figures of all windows together; PPS also by window."""
     pps = spread([each.window.rate("steps") for each in measured])
     whole = Window(measured[0].window.start, measured[-1].window.end)
+    if not whole.count("steps"):
+        raise RunFailed("no step was made while it was measured: give it more --seconds")
     return {
         "pps": pps.median,
         "pps_low": pps.low,

@@ -64,7 +64,7 @@ def test_usage_names_the_command_train(
 
 
 WRONG: dict[str, tuple[list[str], list[str]]] = {  # arguments, and words that must be in the line
-    "unknown command": (["play"], ["play", "train"]),
+    "unknown command": (["fly"], ["fly", "train"]),
     "misspelt game": (["train", "--game", "Pogn"], ["Pogn", "Pong"]),
     "unknown module": (["train", "--game", "nowhere:Corridor-v0"], ["nowhere"]),
     "no agents": (["train", "--agents", "0"], ["agents 0"]),

@@ -20,7 +20,7 @@ def test_a_list_of_games_goes_on_where_it_was(
 ) -> None:
     out = tmp_path / "scores"
     given = ["scores", "--games", *GAMES, "--seeds", "1", "--out-dir", str(out)]
-    given += ["--steps", "40000", "--episodes", "4", "--train", LIGHT]
+    given += ["--steps", "40000", "--episodes", "4", f"--train={LIGHT}"]
     first = command(*given)
     run = out / "Corridor-v0-0"
     first.until(
@@ -62,12 +62,12 @@ def test_lists_are_the_published_tables_games(tmp_path: Path) -> None:
 
 def test_what_is_no_game_is_said_before_anything_is_trained(tmp_path: Path) -> None:
     for arguments, words in (
-        (["--games", "Pogn"], "did you mean Pong?"),
+        (["--games", "Pogn"], "did you mean Pong"),
         (["--seeds", "0"], "seeds 0"),
         (["--steps", "None"], "no run would end"),
-        (["--train", "--score 18"], "--score is for the list to say"),
-        (["--evaluate", "--checkpoint best"], "--checkpoint is for the list to say"),
-        (["--train", "'"], "No closing quotation"),
+        (["--train=--score 18"], "--score is for the list to say"),
+        (["--evaluate=--checkpoint best"], "--checkpoint is for the list to say"),
+        (["--train='"], "No closing quotation"),
     ):
         done = ended("scores", "--out-dir", str(tmp_path / "out"), *arguments)
         assert done.returncode == 2
@@ -76,7 +76,7 @@ def test_what_is_no_game_is_said_before_anything_is_trained(tmp_path: Path) -> N
 
 
 def test_a_run_that_fails_ends_the_list_with_its_words(tmp_path: Path) -> None:
-    given = ["--games", "tests.tiny:Fallen-v0", "--steps", "100", "--train", LIGHT]
+    given = ["--games", "tests.tiny:Fallen-v0", "--steps", "100", f"--train={LIGHT}"]
     done = ended("scores", "--out-dir", str(tmp_path), *given, timeout_s=BEGIN_S)
     assert done.returncode == 1
     assert "the corridor has fallen in" in done.stderr
