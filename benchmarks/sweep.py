@@ -107,6 +107,7 @@ def _draw(measured: list[tuple[Point, Figures]], output: Path) -> None:
     for (predictors, trainers), line in by_threads.items():
         counts.plot(*zip(*sorted(line)), "o-", label=f"$N_P$ {predictors} $N_T$ {trainers}")
     counts.set_xlabel("agent processes $N_A$")
+    counts.set_xticks(sorted({int(p.options["agents"]) for p, _ in measured if p.part == "counts"}))
     counts.set_title("counts (GA3C, Figures 3 and 4)")
     counts.legend(frameon=False, fontsize="small")
     names = [point.value for point, _ in measured if point.part == "networks"]

@@ -20,7 +20,7 @@ import fcntl
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
@@ -123,19 +123,8 @@ def _locked(file: IO[str]) -> bool:
     return True
 
 
-def _cut(file: Path, steps_of: Callable[[str], int], steps: int) -> None:
-    """Leave out the lines beyond `steps`, and what a kill left of the last one."""
-
-    def belongs(line: str) -> bool:
-        try:
-            return line.endswith("\n") and steps_of(line) <= steps
-        except (ValueError, IndexError, KeyError, TypeError):
-            return False
-
-    text = file.read_text(errors="replace")
-    first, *lines = text.splitlines(keepends=True) or [""]
-    is_header = first.startswith("seconds,")
-    lines = [first] * is_header + [line for line in [first, *lines][is_header:] if belongs(line)]
+def _rewrite(file: Path, lines: Iterable[str]) -> None:
+    """Replace a file's lines, all at once."""
     partial = file.with_name(f".{file.name}")
     partial.write_text("".join(lines))
     partial.replace(file)
@@ -161,8 +150,8 @@ class RunDirectory:
         self._events: Events | None = None
         self._trouble: set[str] = set()
 
-    def begin(self, steps: int) -> None:
-        """The run begins, or goes on from `steps`: what was noted beyond them has not happened."""
+    def begin(self, steps: int, episodes: int) -> None:
+        """The run begins, or goes on from so many: what was noted beyond them has not happened."""
         run = replace(self._config.run, resume=None, trace=None)  # which are of this start alone
         self._write(CONFIG, asdict(replace(self._config, run=run)))
         self._note_start()
@@ -170,10 +159,11 @@ class RunDirectory:
         self._point_latest()
         self._episodes.close()
         self._metrics.close()
-        _cut(self.path / "episodes.csv", lambda line: int(line.split(",")[1]), steps)
-        for name in ("metrics.jsonl", EVALUATIONS):
-            if (self.path / name).exists():
-                _cut(self.path / name, lambda line: int(json.loads(line)["steps"]), steps)
+        table = self.path / "episodes.csv"
+        _rewrite(table, table.read_text(errors="replace").splitlines(keepends=True)[: episodes + 1])
+        for file in (self.path / "metrics.jsonl", self.path / EVALUATIONS):
+            known = [entry for entry in records.read(file) if entry["steps"] <= steps]
+            _rewrite(file, (json.dumps(entry) + "\n" for entry in known))
         self._open_tables()
         self._events = Events(self.path, steps)
 

@@ -115,7 +115,7 @@ class Run:
         if config.run.resume:
             self._restore()
         metrics = service.metrics
-        self._directory.begin(int(metrics.total("steps")))
+        self._directory.begin(int(metrics.total("steps")), metrics.episodes)
         self._checkpoints.begin(metrics.seconds, metrics.total("steps"))
         if not config.run.resume:
             self._keep()
