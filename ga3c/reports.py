@@ -23,6 +23,7 @@ body { font: 15px/1.5 system-ui, sans-serif; color: #23262b; background: #fafaf8
 h1, h2, h3 { line-height: 1.2; } h2 { margin-top: 2em; border-bottom: 1px solid #ddd; }
 table { border-collapse: collapse; margin: 1em 0; display: block; overflow-x: auto; }
 th, td { padding: .3em .8em; text-align: right; border-bottom: 1px solid #e4e4e0; }
+td { white-space: nowrap; }
 th { font-weight: 600; vertical-align: bottom; }
 th:first-child, td:first-child { text-align: left; }
 img, video { max-width: 100%; } pre { overflow-x: auto; background: #f0f0ec; padding: 1em; }
