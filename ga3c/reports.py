@@ -14,9 +14,10 @@ from matplotlib.figure import Figure
 
 from ga3c import history, plots, tables
 from ga3c.config import check_file
-from ga3c.history import History
+from ga3c.history import Curve, History
 from ga3c.machine import machine
 
+DPI = 80  # of pictures: a page of many runs stays small
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #23262b; background: #fafaf8;
        max-width: 1100px; margin: 2em auto; padding: 0 1em; }
@@ -78,16 +79,19 @@ def _overview(found: Sequence[History]) -> Iterator[str]:
     yield "<h2>Runs</h2>"
     rows = []
     for each in found:
-        last = each.figures[-1] if each.figures else {}
-        curve = each.curve
+        curve, last = each.curve, each.figures[-1] if each.figures else {}
+        ended = {
+            name: part[-1] for name, part in zip(Curve._fields, curve, strict=True) if len(part)
+        }
+        reached = {**ended, **{name: last[name] for name in ("steps", "seconds") if last}}
         rows.append(
             [
                 each.path.name,
                 each.config.environment.game,
                 str(each.config.run.seed),
-                f"{int(curve.steps[-1]):,}" if len(curve.steps) else "0",
-                f"{curve.seconds[-1] / 60:,.1f}" if len(curve.seconds) else "0",
-                f"{curve.score[-1]:,.1f}" if len(curve.score) else "",
+                f"{int(reached.get('steps', 0)):,}",
+                f"{reached.get('seconds', 0.0) / 60:,.1f}",
+                f"{ended['score']:,.1f}" if ended else "",
                 f"{last['pps']:,.0f}" if last else "",
             ]
         )
@@ -142,7 +146,7 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _picture(figure: Figure) -> str:
     out = io.BytesIO()
-    figure.savefig(out, format="svg")
+    figure.savefig(out, format="png", dpi=DPI)
     pyplot.close(figure)
     data = base64.b64encode(out.getvalue()).decode()
-    return f'<img src="data:image/svg+xml;base64,{data}" alt="">'
+    return f'<img src="data:image/png;base64,{data}" alt="">'
