@@ -26,12 +26,11 @@ class Learned(NamedTuple):
 
 
 def build_optimizer(config: OptimizerConfig) -> keras.optimizers.Optimizer:
-    """The Keras optimizer of `config`."""
+    """The Keras optimizer of `config`; its variables' paths begin with its kind, always alike."""
+    given = {"epsilon": config.optimizer_epsilon, "name": config.optimizer}
     if config.optimizer == "adam":
-        return keras.optimizers.Adam(config.learning_rate, epsilon=config.optimizer_epsilon)
-    return keras.optimizers.RMSprop(
-        config.learning_rate, rho=config.rms_decay, epsilon=config.optimizer_epsilon
-    )
+        return keras.optimizers.Adam(config.learning_rate, **given)
+    return keras.optimizers.RMSprop(config.learning_rate, rho=config.rms_decay, **given)
 
 
 def prepare(optimizer: keras.optimizers.Optimizer, variables: list, mean_square: float) -> None:
@@ -46,19 +45,20 @@ def _read(part: str, variables: list) -> dict[str, np.ndarray]:
     return {f"{part}/{v.path}": np.array(keras.ops.convert_to_numpy(v)) for v in variables}
 
 
-def restore(part: str, variables: list, values: Mapping[str, np.ndarray]) -> None:
-    """Set `variables` to `values["part/PATH"]`, all or none.
+def restore(parts: Mapping[str, list], values: Mapping[str, np.ndarray]) -> None:
+    """Set the variables of each part to `values["PART/PATH"]`, all or none.
 
     Raises ValueError if one is missing or of another shape.
     """
-    for variable in variables:
+    known = [(part, variable) for part, variables in parts.items() for variable in variables]
+    for part, variable in known:
         found = values.get(f"{part}/{variable.path}")
         if found is None or found.shape != tuple(variable.shape):
             raise ValueError(
                 f"{part} {variable.path}: expected {tuple(variable.shape)}, found "
                 + ("nothing" if found is None else str(found.shape))
             )
-    for variable in variables:
+    for part, variable in known:
         variable.assign(values[f"{part}/{variable.path}"])
 
 
@@ -174,8 +174,8 @@ class Model:
     def restore(self, values: Mapping[str, np.ndarray]) -> None:
         """Take over what `read` gave. Raises ValueError if something is missing or misshapen."""
         with self._learning:
-            restore("optimizer", self._optimizer.variables, values)
-            restore("weights", self.network.weights, values)
+            parts = {"weights": self.network.weights, "optimizer": self._optimizer.variables}
+            restore(parts, values)
             self._acts, self._updates = map(int, values["counters"])
 
     def _segments(self, lanes: Any, slots: Any) -> Segments:

@@ -54,7 +54,7 @@ class Policy:
 
     def load(self, values: Mapping[str, np.ndarray]) -> None:
         """Take over `weights/PATH` of a checkpoint. Raises ValueError if they do not fit."""
-        restore("weights", self.network.weights, values)
+        restore({"weights": self.network.weights}, values)
 
     def judge(self, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Probabilities of the actions [n, actions] and values [n], float32."""
