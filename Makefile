@@ -52,7 +52,7 @@ scores: $(STAMP)  ## a score table: make scores GAMES="Pong Boxing" SEEDS=3 STEP
 
 QUICK := benchmarks/results/quick
 BENCHMARK := $(BIN)/ga3c benchmark
-benchmark: $(STAMP)  ## measure this machine in under 10 minutes, and write the README's table
+benchmark: $(STAMP)  ## measure this machine in about 10 minutes, and write the README's table
 	@mkdir -p $(QUICK)
 	@rm -rf $(QUICK)/sweep $(QUICK)/ablation
 	$(BENCHMARK) throughput --repeats 2 --seconds 8 --out $(QUICK)/throughput.json
