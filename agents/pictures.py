@@ -10,7 +10,7 @@ import numpy as np
 from ale_py import ALEInterface, roms
 
 from agents.environments import EnvironmentConfig, make_vector, seeds_of
-from agents.games import check
+from agents.games import Game, check
 
 EMULATOR_FRAMES_PER_S = 60
 
@@ -35,7 +35,8 @@ class Pictures:
         if not self._game.is_atari:
             self.per_second = float(self._vector.metadata.get("render_fps", 30))
         self._first_action = int(self._vector.single_action_space.start)
-        self.actions = _action_names(self._game.name, config, self._vector.single_action_space.n)
+        count = self._vector.single_action_space.n
+        self.actions = _action_names(self._game, config.full_action_space, count)
         """What each action is called."""
 
     def reset(self, seed: int) -> np.ndarray:
@@ -67,12 +68,10 @@ def _refusing(name: str) -> Iterator[None]:
         raise NoPictures(f"{name} cannot be rendered: {reason}") from error
 
 
-def _action_names(name: str, config: EnvironmentConfig, count: int) -> list[str]:
-    game = check(config.game)
+def _action_names(game: Game, full: bool, count: int) -> list[str]:
     if not game.is_atari:
         return [f"action {number}" for number in range(count)]
     emulator = ALEInterface()
-    emulator.loadROM(str(roms.get_rom_path(name)))
-    full = config.full_action_space
+    emulator.loadROM(str(roms.get_rom_path(game.name)))
     known = emulator.getLegalActionSet() if full else emulator.getMinimalActionSet()
     return [action.name.lower() for action in known]

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -31,6 +31,7 @@ LISTS = {  # the games of published tables: GA3C's Table 3, fast-dqn's Table 4, 
 }
 OURS = {"--game", "--seed", "--name", "--runs-dir", "--resume", "--steps", "--seconds", "--score"}
 OURS |= {"--protocol", "--episodes", "--checkpoint"}
+STATES = {"train": "training", "evaluate": "evaluation"}  # by the command that runs
 POLL_S = 0.5
 TELL_S = 60.0  # between two states of the whole
 
@@ -91,6 +92,8 @@ def run(config: Config) -> None:
     """Do what is missing. Raises WrongInput, or RuntimeError with what a process said."""
     jobs = _jobs(config)
     config.out_dir.mkdir(parents=True, exist_ok=True)
+    while any(is_running(job.path) for job in jobs):  # by what a killed list has left behind
+        time.sleep(POLL_S)
     waiting = deque(job for job in jobs if _next(config, job))
     running: dict[Job, tuple[subprocess.Popen[bytes], list[str]]] = {}
     told_s = -TELL_S
@@ -103,18 +106,19 @@ def run(config: Config) -> None:
                 if process.poll() is not None:
                     del running[job]
                     _check(config, job, process)
-                    if _next(config, job) == command:
+                    following = _next(config, job)
+                    if following == command:
                         raise RuntimeError(f"{job.path.name}: nothing came of {command}")
-                    if _next(config, job):
+                    if following:
                         waiting.appendleft(job)
             if time.monotonic() - told_s > TELL_S:
                 told_s = time.monotonic()
-                _tell(config, jobs)
+                _tell(jobs, waiting, {job: command[0] for job, (_, command) in running.items()})
             time.sleep(POLL_S)
     finally:
         for process, _ in running.values():
             end(process)
-    _tell(config, jobs)
+    _tell(jobs, waiting, {})
     _conclude(config, jobs)
 
 
@@ -178,8 +182,6 @@ def _evaluated(config: Config, job: Job) -> bool:
 
 
 def _start(config: Config, job: Job) -> tuple[subprocess.Popen[bytes], list[str]]:
-    while is_running(job.path):  # by what a killed list has left behind
-        time.sleep(POLL_S)
     command = _next(config, job)
     if "--resume" not in command and command[0] == "train":
         shutil.rmtree(job.path, ignore_errors=True)  # killed before its first checkpoint, if at all
@@ -203,18 +205,18 @@ def _check(config: Config, job: Job, process: subprocess.Popen[bytes]) -> None:
         raise RuntimeError(f"{job.path.name}: exit {process.returncode}: {words[-2000:]}")
 
 
-def _tell(config: Config, jobs: Sequence[Job]) -> None:
+def _tell(jobs: Sequence[Job], waiting: Collection[Job], running: Mapping[Job, str]) -> None:
+    """Print the state of the whole. Args: running: the command that each runs."""
     rows = []
     for job in jobs:
-        steps, minutes, score, state = "", "", "", "to do"
+        steps, minutes, score = "", "", ""
+        state = "to do" if job in waiting else STATES.get(running.get(job, ""), "done")
         if (job.path / CONFIG).exists():
+            state = "training" if job in waiting else state
             course = history.read(job.path)
             last = course.figures[-1] if course.figures else {"steps": 0, "seconds": 0.0}
             steps, minutes = f"{last['steps']:,}", f"{last['seconds'] / 60:.1f}"
             score = f"{course.curve.score[-1]:,.1f}" if len(course.curve.score) else ""
-            state = "training"
-            if checkpoints.kept(job.path / "checkpoints") and _trained(config, job):
-                state = "done" if _evaluated(config, job) else "evaluation"
         rows.append((job.path.name, steps, minutes, score, state))
     show(f"{time.strftime('%H:%M')}", ("run", "steps", "minutes", "score", "state"), rows)
 

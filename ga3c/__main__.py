@@ -155,8 +155,9 @@ def _work(module_name: str, command: str, thinks: bool, arguments: list[str]) ->
         import ga3c.backend  # noqa: F401  first: it keeps the framework's greetings off the terminal
 
     module = importlib.import_module(module_name)
-    base = module.defaults(arguments) if hasattr(module, "defaults") else None
-    config = _parsed(arguments, module.Config, f"ga3c {command}", base)
+    kind = module.Config
+    base = kind.defaults(arguments) if hasattr(kind, "defaults") else None
+    config = _parsed(arguments, kind, f"ga3c {command}", base)
     for number in (signal.SIGINT, signal.SIGTERM):  # from here on there are processes to end
         signal.signal(number, signal.default_int_handler)
     return _done(lambda: module.run(config))

@@ -89,45 +89,55 @@ PROTOCOLS = {
 
 
 @dataclass(frozen=True)
-class Config:
-    """Play whole games with what a run has learned, and keep the scores with their protocol."""
+class LearnedConfig:
+    """Which run's weights are meant."""
 
     run: tyro.conf.Positional[Path | None] = None
     """The run: its directory, or its name in runs/; without one, the newest of --game."""
     game: str = "Pong"
     """Whose newest run it is, where none is given."""
+    checkpoint: str = "newest"
+    """newest, best (by --evaluate-every) or a checkpoint's number of steps."""
+
+
+@dataclass(frozen=True)
+class PlayedConfig(LearnedConfig):
+    """How games are played with them."""
+
     protocol: ProtocolName = "paper"
     """paper is GA3C's, nature Mnih et al. 2015, machado Machado et al. 2018; every setting below
     changes it."""
+    seed: int = 0
+    """Seed of games and of actions."""
+    settings: Protocol = PROTOCOLS["paper"]
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+
+    @classmethod
+    def defaults(cls, arguments: list[str]) -> "PlayedConfig":
+        """What --protocol, if it is given, makes of all other defaults."""
+        given = given_value(arguments, "--protocol")
+        known: Any = given if given in PROTOCOLS else "paper"
+        return cls(protocol=known, settings=PROTOCOLS[known])
+
+
+@dataclass(frozen=True)
+class Config(PlayedConfig):
+    """Play whole games with what a run has learned, and keep the scores with their protocol."""
+
     episodes: int = 30
     """Games, each with a seed of its own."""
     at_once: int = 30
     """Games played side by side."""
-    checkpoint: str = "newest"
-    """newest, best (by --evaluate-every) or a checkpoint's number of steps."""
-    seed: int = 0
-    """Seed of games and of actions."""
     json: bool = False
     """Print the result as one JSON object in the last line."""
-    settings: Protocol = PROTOCOLS["paper"]
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("episodes", "at_once"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} {getattr(self, name)}: must be at least 1")
-        check_seed(self.seed)
-
-
-def protocol_of(arguments: list[str]) -> dict[str, Any]:
-    """What --protocol, if it is given, makes of all other defaults, as keywords for a Config."""
-    given = given_value(arguments, "--protocol")
-    known = given if given in PROTOCOLS else "paper"
-    return {"protocol": known, "settings": PROTOCOLS[known]}
-
-
-def defaults(arguments: list[str]) -> Config:
-    """The configuration that the arguments change."""
-    return Config(**protocol_of(arguments))
 
 
 class Game(NamedTuple):
@@ -205,17 +215,17 @@ def choose(
     return likeliest.astype(np.int32)
 
 
-def load(run: Path | None, game: str, checkpoint: str) -> tuple[TrainConfig, Path, Checkpoint]:
-    """The settings and a checkpoint of a run, or of the newest of `game`.
+def load(wanted: LearnedConfig) -> tuple[TrainConfig, Path, Checkpoint]:
+    """The settings, the place and the checkpoint of the run that is wanted.
 
     Raises WrongInput or RuntimeError.
     """
     try:
-        path = newest_run(game) if run is None else find_run(run)
+        path = newest_run(wanted.game) if wanted.run is None else find_run(wanted.run)
         config = load_config(path)
     except ValueError as error:
         raise WrongInput(str(error)) from error
-    directory = path / "checkpoints"
+    directory, checkpoint = path / "checkpoints", wanted.checkpoint
     if checkpoint == "newest":
         found, damaged = checkpoints.newest(directory)
         for each in damaged:
@@ -265,14 +275,9 @@ def record(
     }
 
 
-def keep(run: Path, entry: Mapping[str, Any]) -> None:
-    """Append an evaluation to those of the run."""
-    records.append(run / EVALUATIONS, entry)
-
-
 def run(config: Config) -> None:
     """Evaluate, tell, keep. Raises WrongInput or RuntimeError."""
-    trained, path, checkpoint = load(config.run, config.game, config.checkpoint)
+    trained, path, checkpoint = load(config)
     if not os.access(path, os.W_OK):
         raise WrongInput(f"run {path} cannot be written to: the scores would be lost")
     backend.configure(CORES, config.seed)
@@ -304,7 +309,7 @@ def run(config: Config) -> None:
         on_game,
     )
     entry = record(games, steps, protocol, config.seed, time.monotonic() - started_s)
-    keep(path, {**entry, "machine": machine()})
+    records.append(path / EVALUATIONS, {**entry, "machine": machine()})
     print(
         f"score {entry['mean']:,.2f} (median {entry['median']:,.2f}, "
         f"{min(entry['scores']):,.0f} to {max(entry['scores']):,.0f}) over {len(games)} games; "

@@ -14,12 +14,11 @@ from typing import Any
 
 import keras
 import numpy as np
-import tyro
 
 from agents.environments import EnvironmentConfig, Environments
 from ga3c import backend
 from ga3c.config import CORES, WrongInput
-from ga3c.evaluation import load, policy_of
+from ga3c.evaluation import LearnedConfig, load, policy_of
 from ga3c.policy import Policy, Stacks
 
 FRAMES = 64  # compared
@@ -28,17 +27,11 @@ Judge = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(LearnedConfig):
     """Write what a run has learned as a SavedModel or an ONNX file, compared with the network."""
 
-    run: tyro.conf.Positional[Path | None] = None
-    """The run: its directory, or its name in runs/; without one, the newest of --game."""
-    game: str = "Pong"
-    """Whose newest run it is, where none is given."""
     out: Path = Path("exported")
     """A directory for the SavedModel, or a file that ends in .onnx."""
-    checkpoint: str = "newest"
-    """newest, best (by --evaluate-every) or a checkpoint's number of steps."""
 
     def __post_init__(self) -> None:
         if self.out.exists():
@@ -49,7 +42,7 @@ class Config:
 
 def run(config: Config) -> None:
     """Write, compare, tell. Raises WrongInput or RuntimeError; then nothing is kept."""
-    trained, _, checkpoint = load(config.run, config.game, config.checkpoint)
+    trained, _, checkpoint = load(config)
     backend.configure(CORES, 0)
     policy = policy_of(trained, checkpoint)
     write, read = (_onnx, _read_onnx) if config.out.suffix == ".onnx" else (_saved, _read_saved)

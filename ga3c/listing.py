@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ga3c import checkpoints, records
-from ga3c.runs import CONFIG, RESULT, is_running, load_config
+from ga3c.runs import RESULT, is_running, load_config, runs_in
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,8 @@ def _state(path: Path, newest: dict[str, Any]) -> str:
 
 def run(config: Config) -> None:
     """Print the table, newest first."""
-    found = sorted(config.runs_dir.glob(f"*/{CONFIG}"), key=lambda f: -f.stat().st_mtime)
     lines = []
-    for path in (file.parent for file in found if not file.parent.is_symlink()):
+    for path in runs_in(config.runs_dir):
         try:
             lines.append(summary(path))
         except ValueError as error:

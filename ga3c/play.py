@@ -10,14 +10,13 @@ from typing import Any, NamedTuple
 import imageio.v2 as imageio
 import matplotlib
 import numpy as np
-import tyro
 from PIL import Image, ImageDraw, ImageFont
 
 from agents.environments import EnvironmentConfig, Environments
 from agents.pictures import NoPictures, Pictures
 from ga3c import backend
-from ga3c.config import CORES, ProtocolName, WrongInput, check_file, check_seed
-from ga3c.evaluation import PROTOCOLS, Protocol, choose, load, policy_of, protocol_of
+from ga3c.config import CORES, WrongInput, check_file
+from ga3c.evaluation import PlayedConfig, Protocol, choose, load, policy_of
 from ga3c.policy import Policy, Stacks
 
 HEIGHT, PANEL, MARGIN = 480, 340, 20  # pixels
@@ -29,39 +28,23 @@ END_S = 1.0  # of the last picture
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(PlayedConfig):
     """Render a game played by what a run has learned, as mp4 or gif."""
 
-    run: tyro.conf.Positional[Path | None] = None
-    """The run: its directory, or its name in runs/; without one, the newest of --game."""
-    game: str = "Pong"
-    """Whose newest run it is, where none is given."""
     out: Path | None = None
     """File to write, .mp4 or .gif; None: video/STEPS-PROTOCOL-SEED.mp4 in the run's directory."""
-    protocol: ProtocolName = "paper"
-    """How the game is played: see ga3c evaluate --help."""
-    checkpoint: str = "newest"
-    """newest, best (by --evaluate-every) or a checkpoint's number of steps."""
-    seed: int = 0
-    """Seed of the game and of actions."""
     window: bool = False
     """Show the game in a window, as it is played, and write no file."""
     max_seconds: float = 120.0
     """Longest video, in seconds of play."""
-    settings: Protocol = PROTOCOLS["paper"]
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.out is not None and self.out.suffix not in (".mp4", ".gif"):
             raise ValueError(f"out {self.out}: must end in .mp4 or .gif")
         check_file("out", self.out)
         if self.max_seconds <= 0:
             raise ValueError(f"max_seconds {self.max_seconds}: must be above 0")
-        check_seed(self.seed)
-
-
-def defaults(arguments: list[str]) -> Config:
-    """The configuration that the arguments change."""
-    return Config(**protocol_of(arguments))
 
 
 class Moment(NamedTuple):
@@ -193,7 +176,7 @@ class Canvas:
 
 def run(config: Config) -> None:
     """Play, draw, write. Raises WrongInput or RuntimeError."""
-    trained, path, checkpoint = load(config.run, config.game, config.checkpoint)
+    trained, path, checkpoint = load(config)
     backend.configure(CORES, config.seed)
     policy = policy_of(trained, checkpoint)
     environment = config.settings.environment(trained.environment)

@@ -60,16 +60,21 @@ def find_run(run: Path, runs_dir: Path = Path("runs")) -> Path:
     for path in (run, runs_dir / run):
         if (path / CONFIG).is_file():
             return path.resolve()
-    names = sorted(path.parent.name for path in runs_dir.glob(f"*/{CONFIG}"))
+    names = sorted(path.name for path in runs_in(runs_dir))
     known = f"{runs_dir} has {', '.join(names[-5:])}" if names else f"{runs_dir} has none"
     raise ValueError(f"run {run}: no directory with a {CONFIG}; {known}")
+
+
+def runs_in(runs_dir: Path) -> list[Path]:
+    """The runs there, without `latest`: first what was begun or gone on with last."""
+    found = sorted(runs_dir.glob(f"*/{CONFIG}"), key=lambda file: -file.stat().st_mtime)
+    return [file.parent for file in found if not file.parent.is_symlink()]
 
 
 def newest_run(game: str, runs_dir: Path = Path("runs")) -> Path:
     """The run of `game` that was begun or gone on with last. Raises ValueError if there is none."""
     wanted = resolve(game)
-    found = sorted(runs_dir.glob(f"*/{CONFIG}"), key=lambda file: -file.stat().st_mtime)
-    for path in (file.parent for file in found):
+    for path in runs_in(runs_dir):
         with contextlib.suppress(ValueError):  # settings that cannot be read
             if resolve(load_config(path).environment.game) == wanted:
                 return path.resolve()
@@ -123,10 +128,10 @@ def _locked(file: IO[str]) -> bool:
     return True
 
 
-def _rewrite(file: Path, lines: Iterable[str]) -> None:
-    """Replace a file's lines, all at once."""
+def _rewrite(file: Path, text: str) -> None:
+    """Whole or not at all: a run that is killed meanwhile can still be resumed."""
     partial = file.with_name(f".{file.name}")
-    partial.write_text("".join(lines))
+    partial.write_text(text)
     partial.replace(file)
 
 
@@ -145,9 +150,7 @@ class RunDirectory:
         if not _locked(self._lock):
             raise BlockingIOError(f"another process uses {path}")
         self._log = open(self.path / "log.txt", "a", buffering=1)  # noqa: SIM115
-        self._open_tables()
         self._config = config
-        self._events: Events | None = None
         self._trouble: set[str] = set()
 
     def begin(self, steps: int, episodes: int) -> None:
@@ -157,14 +160,12 @@ class RunDirectory:
         self._note_start()
         (self.path / RESULT).unlink(missing_ok=True)
         self._point_latest()
-        self._episodes.close()
-        self._metrics.close()
-        table = self.path / "episodes.csv"
-        _rewrite(table, table.read_text(errors="replace").splitlines(keepends=True)[: episodes + 1])
-        for file in (self.path / "metrics.jsonl", self.path / EVALUATIONS):
-            known = [entry for entry in records.read(file) if entry["steps"] <= steps]
-            _rewrite(file, (json.dumps(entry) + "\n" for entry in known))
-        self._open_tables()
+        self._cut(steps, episodes)
+        self._episodes = open(self.path / "episodes.csv", "a", newline="", buffering=1)  # noqa: SIM115
+        self._csv = csv.writer(self._episodes)
+        if not self._episodes.tell():
+            self._csv.writerow(Episode._fields)
+        self._metrics = open(self.path / "metrics.jsonl", "a", buffering=1)  # noqa: SIM115
         self._events = Events(self.path, steps)
 
     def log(self, line: str) -> None:
@@ -177,22 +178,19 @@ class RunDirectory:
         with self._forgiven():
             for each in episodes:
                 self._csv.writerow((f"{each.seconds:.2f}", each.steps, each.score, each.length))
-                if self._events:
-                    self._events.episode(each)
+                self._events.episode(each)
 
     def metrics(self, values: Mapping[str, Any]) -> None:
         """Append one line of figures."""
         with self._forgiven():
             self._metrics.write(json.dumps(values) + "\n")
-            if self._events:
-                self._events.figures(values)
+            self._events.figures(values)
 
     def evaluation(self, entry: Mapping[str, Any]) -> None:
         """Append an evaluation."""
         with self._forgiven():
             records.append(self.path / EVALUATIONS, entry)
-            if self._events:
-                self._events.evaluation(entry)
+            self._events.evaluation(entry)
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """Keep the figures; close the files."""
@@ -200,8 +198,7 @@ class RunDirectory:
             self._write(RESULT, result)
         for file in (self._events, self._episodes, self._metrics, self._log, self._lock):
             with self._forgiven():
-                if file:
-                    file.close()
+                file.close()
 
     @contextlib.contextmanager
     def _forgiven(self) -> Iterator[None]:
@@ -213,12 +210,15 @@ class RunDirectory:
                 print(f"ga3c: {self.path}: not kept: {error}", file=sys.stderr, flush=True)
             self._trouble.add(str(error))
 
-    def _open_tables(self) -> None:
-        self._episodes = open(self.path / "episodes.csv", "a", newline="", buffering=1)  # noqa: SIM115
-        self._csv = csv.writer(self._episodes)
-        if not self._episodes.tell():
-            self._csv.writerow(Episode._fields)
-        self._metrics = open(self.path / "metrics.jsonl", "a", buffering=1)  # noqa: SIM115
+    def _cut(self, steps: int, episodes: int) -> None:
+        table = self.path / "episodes.csv"
+        if table.exists():
+            lines = table.read_text(errors="replace").splitlines(keepends=True)
+            _rewrite(table, "".join(lines[: episodes + 1]))
+        for file in (self.path / "metrics.jsonl", self.path / EVALUATIONS):
+            if file.exists():
+                known = [entry for entry in records.read(file) if entry["steps"] <= steps]
+                _rewrite(file, "".join(json.dumps(entry) + "\n" for entry in known))
 
     def _note_start(self) -> None:
         """In meta.json: the machine of the first start, and of each resumption."""
@@ -231,10 +231,7 @@ class RunDirectory:
         self._write("meta.json", known)
 
     def _write(self, name: str, values: Mapping[str, Any]) -> None:
-        """Whole or not at all: a run that is killed meanwhile can still be resumed."""
-        partial = self.path / f".{name}"
-        partial.write_text(json.dumps(values, indent=2, default=str) + "\n")
-        partial.replace(self.path / name)
+        _rewrite(self.path / name, json.dumps(values, indent=2, default=str) + "\n")
 
     def _point_latest(self) -> None:
         """In one move, as other runs may begin in this moment."""

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from agents.environments import Spaces
 from ga3c import backend, checkpoints, dashboard, records
-from ga3c.checkpoints import Checkpoints, newest, set_aside
+from ga3c.checkpoints import Checkpoints
 from ga3c.config import TrainConfig, WrongInput
 from ga3c.evaluation import BEST
 from ga3c.evaluator import Evaluator
@@ -126,7 +126,7 @@ class Run:
             self._evaluator = Evaluator(config, self._spaces, last)
 
     def _restore(self) -> None:
-        checkpoint, damaged = newest(self._directory.path / "checkpoints")
+        checkpoint, damaged = checkpoints.newest(self._directory.path / "checkpoints")
         for each in damaged:
             self._say(f"ga3c: damaged, so the one before it is used: {each}", sys.stderr)
         if checkpoint is None:
@@ -143,7 +143,7 @@ class Run:
                 f"run {self._directory.path}: {reason} already, so nothing is left to do: give a "
                 "larger --steps, --seconds or --score"
             )
-        set_aside(checkpoint)
+        checkpoints.set_aside(checkpoint)
         self._say(f"ga3c: goes on from {int(checkpoint.state['steps']):,} steps")
 
     def go(self, interrupts: Interrupts) -> int:
