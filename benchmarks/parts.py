@@ -15,13 +15,15 @@ import numpy as np
 from agents.environments import EnvironmentConfig, Spaces, spaces
 from benchmarks.peers import START_TIMEOUT_S, play_alone, rate, send_steps
 from ga3c import backend
-from ga3c.algorithms.a3c import A3C, Segments
+from ga3c.algorithms import build
+from ga3c.algorithms.a3c import Segments
 from ga3c.config import CORES, TrainConfig, WrongInput
 from ga3c.experience import RingShape
 from ga3c.frontend import Frontend, Reply, Request
 from ga3c.metrics import Metrics, Window
 from ga3c.model import Model
 from ga3c.queues import BatchQueue, Closed
+from ga3c.replay import InOrder
 
 
 def environment_only(config: EnvironmentConfig, agents: int, envs: int, seconds: float) -> float:
@@ -150,13 +152,14 @@ class ModelAlone:
         ring = RingShape(1, 1, found.shape, found.dtype, found.stack)
         self._shape = ring.observation_shape
         self._model = Model(
-            A3C(config.a3c, found.num_actions),
+            build(config, found.num_actions),
             config.network,
             config.optimizer,
             found,
             ring,
             False,
             config.run.seed,
+            lambda experience: InOrder(experience, self._t_max),
         )
 
     def _observations(self, count: int) -> np.ndarray:
@@ -166,9 +169,12 @@ class ModelAlone:
     def predict_only(self, batch: int, seconds: float) -> float:
         """Predictions a second in batches of `batch`."""
         observations, seed = self._observations(batch), np.zeros(2, np.int32)
-        return rate(
-            lambda: len(self._model.decide(observations, seed)["action"]), seconds, self._clock
-        )
+        epsilons = np.zeros(batch, np.float32)
+
+        def predict() -> int:
+            return len(self._model.decide(observations, epsilons, seed)["action"])
+
+        return rate(predict, seconds, self._clock)
 
     def train_only(self, batch: int, seconds: float) -> float:
         """Trained samples a second in batches of `batch`, in whole segments of t_max."""

@@ -111,7 +111,7 @@ class Replica:
     def __init__(self, config: TrainConfig, found: Spaces, index: int) -> None:
         self._config, self._index, self._acts = config, index, 0
         self._num_actions, self._dtype = found.num_actions, found.dtype
-        self._algorithm = A3C(config.a3c, found.num_actions)
+        self._algorithm = A3C(config.a3c, found.num_actions, config.learning.reward_clip)
         self._shape = RingShape(1, 1, found.shape, found.dtype, found.stack).observation_shape
         self._network = self._algorithm.network(
             config.network, self._shape, found.dtype, found.is_picture
@@ -148,7 +148,7 @@ class Replica:
             self._frames.extend([frame] * (self._frames.maxlen or 1))
         self._frames.append(frame)
         self._observations.append(np.stack(self._frames, axis=-1).reshape(self._shape))
-        discount = 0.0 if outcome["terminated"] else self._config.a3c.discount
+        discount = 0.0 if outcome["terminated"] else self._config.learning.discount
         self._outcomes.append((float(outcome["reward"]), discount, float(outcome["first"])))
 
     def act(self) -> np.ndarray:
@@ -183,13 +183,13 @@ class Replica:
 
     def _decide(self, observations: Any, seed: Any) -> tuple[Any, Any]:
         noise = backend.uniform((1, self._num_actions), seed)
-        decision = self._algorithm.act(self._network, observations, noise)
+        decision = self._algorithm.act(self._network, observations, noise, None)
         return keras.ops.cast(decision["action"], "int32"), decision["log_prob"]
 
     def _flat_gradient(self, *inputs: Any) -> Any:
         _, _, gradients = backend.value_and_gradients(
             lambda: self._algorithm.loss(
-                self._network, Segments(*inputs), self._config.a3c.entropy_weight
+                self._network, None, Segments(*inputs), self._config.a3c.entropy_weight
             ),
             self._variables,
         )

@@ -104,7 +104,8 @@ class WrongUse(Exception):
 
 
 def _train(arguments: list[str]) -> int:
-    from ga3c.config import TrainConfig, given_value
+    from ga3c.config import TrainConfig
+    from ga3c.presets import given_value
 
     resumed = given_value(arguments, "--resume")
     runs_dir = given_value(arguments, "--runs-dir") or "runs"
@@ -177,7 +178,7 @@ def _done(work: Callable[[], int | None]) -> int:
 
 def _parsed(arguments: list[str], kind: type[Any], command: str, base: Any = None) -> Any:
     """The configuration asked for. Raises WrongUse, or SystemExit after --help."""
-    from ga3c.config import parse
+    from ga3c.presets import parse
 
     said = io.StringIO()
     helps = bool({"-h", "--help"} & set(arguments))

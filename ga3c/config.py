@@ -3,16 +3,19 @@
 import math
 import os
 from dataclasses import dataclass, field, fields, is_dataclass
-from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args
-
-import tyro
+from typing import Any, Literal, get_args
 
 from agents.environments import EnvironmentConfig
 from ga3c.scheduler import Counts, SchedulerConfig
 
-NetworkName = Literal["auto", "small", "large-4", "large-3", "large-2", "large-1", "nature", "mlp"]
+NetworkName = Literal[
+    "auto", "small", "large-4", "large-3", "large-2", "large-1", "nature", "mlp", "parr"
+]
+
+AlgorithmName = Literal["a3c", "dqn"]
+
+PresetName = Literal["default", "paper", "dqn", "dueling", "in-gpu-replay", "fast-dqn"]
 
 ProtocolName = Literal["paper", "nature", "machado"]
 
@@ -27,6 +30,17 @@ def _not_negative(config: object, *names: str) -> None:
     for name in names:
         if getattr(config, name) < 0:
             raise ValueError(f"{name} {getattr(config, name)}: must be at least 0")
+
+
+def _check_share(config: object, *names: str) -> None:
+    for name in names:
+        if not 0 <= getattr(config, name) <= 1:
+            raise ValueError(f"{name} {getattr(config, name)}: must be in [0, 1]")
+
+
+def _check_count(config: object, name: str) -> None:
+    if getattr(config, name) < 1:
+        raise ValueError(f"{name} {getattr(config, name)}: must be at least 1")
 
 
 def check_file(name: str, path: Path | None) -> None:
@@ -90,6 +104,9 @@ class ServiceConfig:
     """An agent that owes a step for so many seconds is replaced."""
     intra_op_threads: int = 1
     """Threads of the tensor framework within one operation."""
+    synchronized: bool = False
+    """Predict once for all environments, when all have stepped (Synchronized Execution, Daley and
+    Amato 2021). Needs --groups 1 --predictors 1 --scheduler off."""
     lockstep: bool = False
     """Predict and train in turn, so that a seed gives the same weights each time. Needs --agents 1
     --groups 1 --predictors 1 --trainers 1 --scheduler off --intra-op-threads 1."""
@@ -143,11 +160,15 @@ class ServiceConfig:
     @property
     def prediction_min(self) -> int:
         """The smallest prediction batch worth waiting for: at most one group of every agent."""
+        if self.synchronized:
+            return self.agents * self.envs_per_agent
         return min(self.prediction_batch_min, self.agents * self.envs_per_agent // self.groups)
 
     @property
     def prediction_max(self) -> int:
         """The largest prediction batch that can come about."""
+        if self.synchronized:
+            return self.prediction_min
         return min(self.prediction_batch_max, self.max_lanes)
 
 
@@ -160,15 +181,25 @@ def _check_queue(name: str, capacity: int, smallest: int, largest: int) -> None:
 
 
 @dataclass(frozen=True)
+class LearningConfig:
+    """What is learned, whatever the algorithm: the discounted sum of clipped rewards."""
+
+    discount: float = 0.99
+    """Discount per step (gamma)."""
+    reward_clip: float = 1.0
+    """Rewards are clipped to [-x, x] for learning; 0 leaves them as they are."""
+
+    def __post_init__(self) -> None:
+        _check_share(self, "discount")
+        _not_negative(self, "reward_clip")
+
+
+@dataclass(frozen=True)
 class A3CConfig:
     """Advantage actor-critic (Mnih et al. 2016; Babaeizadeh et al. 2017)."""
 
     t_max: int = 20
     """Steps in a segment: the longest n-step return."""
-    discount: float = 0.99
-    """Discount per step (gamma)."""
-    reward_clip: float = 1.0
-    """Rewards are clipped to [-x, x] for learning; 0 leaves them as they are."""
     entropy_weight: float = 0.01
     """Weight of the policy's entropy in the loss (beta) at the start."""
     entropy_weight_end: float = 0.01
@@ -187,13 +218,117 @@ class A3CConfig:
 
     def __post_init__(self) -> None:
         weights = ("entropy_weight", "entropy_weight_end", "value_weight")
-        _not_negative(self, *weights, "reward_clip", "log_epsilon")
+        _not_negative(self, *weights, "log_epsilon")
         if self.t_max < 1:
             raise ValueError(f"t_max {self.t_max}: must be at least 1, or nothing is learned")
-        for name in ("discount", "trace_decay"):
-            value = getattr(self, name)
-            if not 0 <= value <= 1:
-                raise ValueError(f"{name} {value}: must be in [0, 1], or returns would diverge")
+        _check_share(self, "trace_decay")
+
+
+@dataclass(frozen=True)
+class DQNConfig:
+    """Q-learning from a replay (Mnih et al. 2015) and what has been added to it since."""
+
+    n_step: int = 3
+    """Steps of a return before it bootstraps (Sutton 1988): 1 is the original."""
+    double: bool = True
+    """The newest weights choose the action whose value the target's weights tell (van Hasselt et
+    al. 2016)."""
+    dueling: bool = True
+    """The value of a state and the advantages of its actions are told apart (Wang et al. 2016)."""
+    huber_delta: float = 1.0
+    """Errors beyond this count linearly; 0 squares them all."""
+    batch_size: int = 32
+    """Transitions of an update."""
+    target_period: int = 500
+    """Updates between copies of the weights to the target's. --pacing target-period copies them
+    where acting and learning meet, and not by this."""
+    epsilon_start: float = 1.0
+    """Share of actions drawn evenly until learning begins."""
+    epsilon_end: float = 0.01
+    """The same after epsilon_steps more, reached linearly."""
+    epsilon_steps: int = 100_000
+    """Environment steps from the one to the other."""
+
+    def __post_init__(self) -> None:
+        for name in ("n_step", "batch_size", "target_period", "epsilon_steps"):
+            _check_count(self, name)
+        _not_negative(self, "huber_delta")
+        _check_share(self, "epsilon_start", "epsilon_end")
+
+
+@dataclass(frozen=True)
+class ReplayConfig:
+    """What learning draws from. It lives where --experience says."""
+
+    replay_steps: int = 200_000
+    """Newest steps of all environments that are kept and drawn from."""
+    replay_min_steps: int = 10_000
+    """Steps that are played before learning begins."""
+    replay_draws: Literal["uniform", "prioritised"] = "uniform"
+    """prioritised draws a step in proportion to its last error (Schaul et al. 2016)."""
+    replay_repeats: bool = True
+    """A batch may hold a step more than once."""
+    priority_exponent: float = 0.6
+    """Alpha: how much the error counts; 0 draws uniformly."""
+    importance_exponent: float = 0.4
+    """Beta: how far weights make up for that at the start."""
+    importance_exponent_end: float = 1.0
+    """The same at the end of the schedule."""
+    update_size: int = 1000
+    """New steps wait until they are so many, and can then be drawn."""
+    save_replay: bool = False
+    """Keep the replay in every checkpoint. Else a resumed run plays replay_min_steps first, as it
+    has learned to, before it learns on."""
+
+    def __post_init__(self) -> None:
+        for name in ("replay_steps", "replay_min_steps", "update_size"):
+            _check_count(self, name)
+        _not_negative(self, "priority_exponent", "importance_exponent", "importance_exponent_end")
+        if self.replay_min_steps > self.replay_steps:
+            raise ValueError(
+                f"replay_min_steps {self.replay_min_steps} > replay_steps {self.replay_steps}: "
+                "learning would never begin"
+            )
+        if self.update_size > self.replay_min_steps:
+            raise ValueError(
+                f"update_size {self.update_size} > replay_min_steps {self.replay_min_steps}: "
+                "there would be nothing to draw when learning begins"
+            )
+
+
+@dataclass(frozen=True)
+class PacingConfig:
+    """Who waits for whom, where learning draws from a replay."""
+
+    pacing: Literal["ratio", "target-period"] = "ratio"
+    """ratio: an update every steps_per_update steps, either side waits. target-period: acting uses
+    the target's weights, which change each period_steps steps, while learning makes that period's
+    updates; then they meet (Concurrent Training, Daley and Amato 2021)."""
+    steps_per_update: float = 4.0
+    """Environment steps for each update."""
+    slack_steps: int = 256
+    """Steps that acting may be ahead of learning, with --pacing ratio."""
+    period_steps: int = 10_000
+    """Steps between two meetings, with --pacing target-period."""
+
+    def __post_init__(self) -> None:
+        for name in ("slack_steps", "period_steps"):
+            _check_count(self, name)
+        if self.steps_per_update <= 0:
+            raise ValueError(
+                f"steps_per_update {self.steps_per_update}: must be above 0, or acting would wait "
+                "forever"
+            )
+        if self.period_steps < self.steps_per_update:
+            raise ValueError(
+                f"period_steps {self.period_steps} < steps_per_update {self.steps_per_update:g}: "
+                "no period would have an update"
+            )
+
+    @property
+    def updates_per_period(self) -> int:
+        """Updates between two meetings."""
+        return int(self.period_steps / self.steps_per_update)
 
 
 @dataclass(frozen=True)
@@ -201,7 +336,7 @@ class NetworkConfig:
     """What lies between the observation and the heads."""
 
     network: NetworkName = "auto"
-    """Torso: auto is small for pictures and mlp for vectors."""
+    """Torso: auto is small for pictures and mlp for vectors; parr is for vectors as well."""
     padding: Literal["same", "valid"] = "valid"
     """Edges of convolutions: same is the published code's, valid costs less."""
     center: bool = True
@@ -231,6 +366,10 @@ class OptimizerConfig:
     """Environment steps over which schedules run; afterwards their end holds."""
     rms_decay: float = 0.99
     """RMSProp's decay of the mean square."""
+    rms_centered: bool = False
+    """RMSProp divides by the deviation of gradients, not by their mean square."""
+    momentum: float = 0.0
+    """RMSProp's momentum."""
     rms_start: float = 0.0
     """RMSProp's mean square before the first update: 1 is TensorFlow 1's, which GA3C used."""
     optimizer_epsilon: float = 1e-5
@@ -242,8 +381,11 @@ class OptimizerConfig:
         if self.learning_rate <= 0:
             raise ValueError(f"learning_rate {self.learning_rate}: must be above 0 to learn")
         _not_negative(self, "learning_rate_end", "rms_start", "optimizer_epsilon", "clip_norm")
-        if not 0 <= self.rms_decay < 1:
-            raise ValueError(f"rms_decay {self.rms_decay}: must be in [0, 1), or it never adapts")
+        for name in ("rms_decay", "momentum"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(
+                    f"{name} {getattr(self, name)}: must be in [0, 1), or it never adapts"
+                )
         if self.schedule_steps < 1:
             raise ValueError(f"schedule_steps {self.schedule_steps}: must be at least 1")
 
@@ -337,12 +479,19 @@ class TrainConfig:
     The settings of --preset come first; every other argument changes one of them.
     """
 
-    preset: Literal["default", "paper"] = "default"
-    """default is ours; paper is GA3C as published."""
+    algorithm: AlgorithmName = "a3c"
+    """a3c learns from what is played, in order; dqn from a replay of it."""
+    preset: PresetName = "default"
+    """default is ours, for each algorithm. As published are: paper (GA3C), dqn (Mnih et al. 2015),
+    dueling (Wang et al. 2016), in-gpu-replay (Parr 2018), fast-dqn (Daley and Amato 2021)."""
     run: RunConfig = field(default_factory=RunConfig)
     environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
     service: ServiceConfig = field(default_factory=ServiceConfig)
+    learning: LearningConfig = field(default_factory=LearningConfig)
     a3c: A3CConfig = field(default_factory=A3CConfig)
+    dqn: DQNConfig = field(default_factory=DQNConfig)
+    replay: ReplayConfig = field(default_factory=ReplayConfig)
+    pacing: PacingConfig = field(default_factory=PacingConfig)
     network: NetworkConfig = field(default_factory=NetworkConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
@@ -353,18 +502,82 @@ class TrainConfig:
         _check_finite(self)
         if self.service.lockstep:
             _check_lockstep(self)
-        if self.a3c.t_max > self.service.training_batch_max:
+        if self.service.synchronized:
+            _check_synchronized(self)
+        if self.learns_from_replay:
+            _check_replay(self)
+        else:
+            _check_segments(self)
+
+    @property
+    def learns_from_replay(self) -> bool:
+        """Whether transitions are drawn, and not trained once in the order they were played."""
+        return self.algorithm != "a3c"
+
+    @property
+    def replay_window(self) -> int:
+        """Steps of each environment that can be drawn."""
+        return -(-self.replay.replay_steps // self.service.max_lanes)
+
+    @property
+    def replay_reserve(self) -> int:
+        """Further steps of each environment, for those that wait until they can be drawn."""
+        pacing, lanes = self.pacing, self.service.agents * self.service.envs_per_agent
+        if pacing.pacing == "target-period":
+            return 2 * -(-pacing.period_steps // lanes) + 1
+        return -(-(2 * self.replay.update_size + pacing.slack_steps) // lanes) + 1
+
+
+def _check_segments(config: TrainConfig) -> None:
+    service, t_max = config.service, config.a3c.t_max
+    if t_max > service.training_batch_max:
+        raise ValueError(
+            f"t_max {t_max} > training_batch_max {service.training_batch_max}: no segment would "
+            "fit a batch"
+        )
+    whole = service.training_queue // t_max * t_max
+    if whole < service.training_batch_min:
+        raise ValueError(
+            f"training_queue {service.training_queue} holds {whole} samples in whole segments of "
+            f"t_max {t_max} < training_batch_min {service.training_batch_min}: every batch would "
+            "wait training_wait_s"
+        )
+
+
+def _check_replay(config: TrainConfig) -> None:
+    service, replay, pacing = config.service, config.replay, config.pacing
+    if service.lockstep:
+        raise ValueError(
+            f"lockstep with algorithm {config.algorithm}: is of a3c; --synchronized --pacing "
+            "target-period gives the same weights each time"
+        )
+    smallest = 2 * service.max_lanes * (config.dqn.n_step + 1)
+    for name in ("replay_steps", "replay_min_steps"):
+        if getattr(replay, name) < smallest:
             raise ValueError(
-                f"t_max {self.a3c.t_max} > training_batch_max {self.service.training_batch_max}: "
-                "no segment would fit a batch"
+                f"{name} {getattr(replay, name)} < {smallest}, twice {config.dqn.n_step + 1} steps "
+                f"of {service.max_lanes} environments: there would be nothing to draw"
             )
-        whole = self.service.training_queue // self.a3c.t_max * self.a3c.t_max
-        if whole < self.service.training_batch_min:
-            raise ValueError(
-                f"training_queue {self.service.training_queue} holds {whole} samples in whole "
-                f"segments of t_max {self.a3c.t_max} < training_batch_min "
-                f"{self.service.training_batch_min}: every batch would wait training_wait_s"
-            )
+    needed = service.prediction_max + pacing.steps_per_update
+    if pacing.pacing == "ratio" and pacing.slack_steps < needed:
+        raise ValueError(
+            f"slack_steps {pacing.slack_steps} < {needed:g}: a prediction of "
+            f"{service.prediction_max} steps would wait for an update, and the update for "
+            f"{pacing.steps_per_update:g} more steps, forever"
+        )
+
+
+def _check_synchronized(config: TrainConfig) -> None:
+    service = config.service
+    given = {"groups": service.groups, "predictors": service.predictors}
+    wrong = [f"{name} {count}" for name, count in given.items() if count != 1]
+    if config.scheduler.scheduler != "off":
+        wrong.append(f"scheduler {config.scheduler.scheduler}")
+    if wrong:
+        raise ValueError(
+            f"synchronized with {', '.join(wrong)}: needs groups 1, predictors 1 and scheduler "
+            "off, or predictions would never be of all environments at once"
+        )
 
 
 def _check_lockstep(config: TrainConfig) -> None:
@@ -401,71 +614,3 @@ def _check_finite(part: Any) -> None:
             _check_finite(value)
         elif isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"{each.name} {value}: must be a finite number")
-
-
-PRESETS: dict[str, TrainConfig] = {
-    "default": TrainConfig(),
-    "paper": TrainConfig(
-        preset="paper",
-        environment=EnvironmentConfig(life_loss_terminates=False),
-        service=ServiceConfig(
-            agents=32,
-            max_agents=64,
-            predictors=2,
-            trainers=2,
-            max_predictors=16,
-            max_trainers=16,
-            envs_per_agent=1,
-            groups=1,
-            prediction_batch_min=1,
-            training_batch_min=0,
-            training_batch_max=40,
-            training_queue=500,
-        ),
-        a3c=A3CConfig(t_max=5, trace_decay=1.0, correction="none"),
-        network=NetworkConfig(padding="same", center=False, initializer="fan-in"),
-        optimizer=OptimizerConfig(
-            optimizer="rmsprop",
-            learning_rate=3e-4,
-            learning_rate_end=3e-4,
-            rms_start=1.0,
-            clip_norm=0.0,
-        ),
-    ),
-}
-
-
-C = TypeVar("C")
-
-
-def parse(arguments: list[str], kind: type[C], command: str, base: C | None = None) -> C:
-    """The configuration of `kind` that the command line asks for.
-
-    Args: base: what holds for all that the arguments do not name; None: the preset's, or defaults.
-
-    Raises:
-        SystemExit: for --help, or (code 2) after one line about wrong arguments.
-        ValueError: if settings do not fit each other.
-    """
-    default: Any = tyro.MISSING_NONPROP if base is None else base
-    if base is None and issubclass(kind, TrainConfig):
-        preset = PRESETS[_preset_of(arguments)]
-        default = kind(**{each.name: getattr(preset, each.name) for each in fields(preset)})
-    wanted: Any = Annotated[kind, tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes]
-    return tyro.cli(wanted, prog=command, args=arguments, default=default)
-
-
-def _preset_of(arguments: list[str]) -> str:
-    """The value of --preset, which decides all other defaults; unknown ones are left to tyro."""
-    given = given_value(arguments, "--preset")
-    return given if given in PRESETS else "default"
-
-
-def given_value(arguments: list[str], name: str) -> str | None:
-    """What the command line gives as `name`; None if it does not."""
-    for here, following in zip_longest(arguments, arguments[1:], fillvalue=""):
-        if here == name:
-            return following
-        if here.startswith(f"{name}="):
-            return here.removeprefix(f"{name}=")
-    return None

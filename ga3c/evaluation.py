@@ -22,9 +22,10 @@ from agents.environments import EnvironmentConfig, Environments, spaces
 from agents.games import check
 from ga3c import backend, checkpoints, records
 from ga3c.checkpoints import Checkpoint
-from ga3c.config import CORES, ProtocolName, TrainConfig, WrongInput, check_seed, given_value
+from ga3c.config import CORES, ProtocolName, TrainConfig, WrongInput, check_seed
 from ga3c.machine import machine
 from ga3c.policy import Policy, Stacks
+from ga3c.presets import given_value
 from ga3c.runs import EVALUATIONS, find_run, load_config, newest_run
 
 BEST = "best"

@@ -78,8 +78,20 @@ def groups(found: Sequence[History]) -> list[Group]:
 
 def settings(config: TrainConfig) -> dict[str, Any]:
     """What learning depends on, by name: not the seed, the limits and what is kept."""
-    parts = ("environment", "service", "a3c", "network", "optimizer", "scheduler")
-    flat = {name: v for part in parts for name, v in asdict(getattr(config, part)).items()}
+    parts = (
+        "environment",
+        "service",
+        "learning",
+        "a3c",
+        "dqn",
+        "replay",
+        "pacing",
+        "network",
+        "optimizer",
+        "scheduler",
+    )
+    flat = {"algorithm": config.algorithm}
+    flat |= {name: v for part in parts for name, v in asdict(getattr(config, part)).items()}
     return {name: value for name, value in flat.items() if name != "game"}
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ga3c.experience import Lanes, Segment
+from ga3c.lanes import Lanes, Segment
 from ga3c.queues import BatchQueue, Closed
 
 WAIT_S = 0.2

@@ -1,11 +1,11 @@
 """The one model: acts for all predictors, learns for all trainers.
 
-`act` and `learn` are traced once on the main thread; afterwards any thread may call them.
-Updates are made one at a time; predictions run beside them and see weights as they are.
+All functions are traced once on the main thread; afterwards any thread may call them. Updates are
+made one at a time; predictions run beside them and see weights as they are.
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -13,9 +13,13 @@ import numpy as np
 
 from agents.environments import Spaces
 from ga3c import backend
-from ga3c.algorithms.a3c import A3C, Segments
+from ga3c.algorithms import Algorithm
 from ga3c.config import NetworkConfig, OptimizerConfig
-from ga3c.experience import Arrivals, DeviceExperience, HostExperience, RingShape
+from ga3c.experience import Arrivals, Experience, RingShape
+from ga3c.lanes import Block
+from ga3c.memory import DEVICE, HOST
+from ga3c.replay import Replay, Source
+from ga3c.schedules import linear
 
 
 class Learned(NamedTuple):
@@ -30,7 +34,13 @@ def build_optimizer(config: OptimizerConfig) -> keras.optimizers.Optimizer:
     given = {"epsilon": config.optimizer_epsilon, "name": config.optimizer}
     if config.optimizer == "adam":
         return keras.optimizers.Adam(config.learning_rate, **given)
-    return keras.optimizers.RMSprop(config.learning_rate, rho=config.rms_decay, **given)
+    return keras.optimizers.RMSprop(
+        config.learning_rate,
+        rho=config.rms_decay,
+        momentum=config.momentum,
+        centered=config.rms_centered,
+        **given,
+    )
 
 
 def prepare(optimizer: keras.optimizers.Optimizer, variables: list, mean_square: float) -> None:
@@ -62,13 +72,8 @@ def restore(parts: Mapping[str, list], values: Mapping[str, np.ndarray]) -> None
         variable.assign(values[f"{part}/{variable.path}"])
 
 
-def schedule(start: float, end: float, progress: float) -> float:
-    """Linear from `start` at progress 0 to `end` at 1 and beyond."""
-    return start + (end - start) * min(max(progress, 0.0), 1.0)
-
-
 class Model:
-    """Network, optimizer, experience and the two traced functions.
+    """Networks, optimizer, experience and the traced functions.
 
     Raises:
         ValueError: if the network does not fit the spaces.
@@ -76,27 +81,35 @@ class Model:
 
     def __init__(
         self,
-        algorithm: A3C,
+        algorithm: Algorithm,
         network: NetworkConfig,
         optimizer: OptimizerConfig,
         spaces: Spaces,
         ring: RingShape,
         on_device: bool,
         seed: int,
+        source: Callable[[Experience], Source],
+        acts_on_target: bool = False,
     ) -> None:
+        """Args:
+        source: what learning draws, from this experience.
+        acts_on_target: actions are chosen with the target's weights.
+        """
         self._algorithm = algorithm
         self._optimizer_config = optimizer
-        self._num_actions = spaces.num_actions
         self._seed = seed
         self._acts = 0
         self._updates = 0
         self._learning = threading.Lock()
         self._counting = threading.Lock()
-        place = DeviceExperience if on_device else HostExperience
-        self.experience = place(ring, algorithm.columns)
-        self.network = algorithm.network(
-            network, ring.observation_shape, ring.dtype, spaces.is_picture
-        )
+        self.experience = Experience(ring, algorithm.columns, DEVICE if on_device else HOST)
+        self.source = source(self.experience)
+        shape = (ring.observation_shape, ring.dtype, spaces.is_picture)
+        self.network = algorithm.network(network, *shape)
+        self.target = algorithm.network(network, *shape) if algorithm.has_target else None
+        if self.target:
+            self.target.set_weights(self.network.get_weights())
+        self._acting = self.target if self.target and acts_on_target else self.network
         self._optimizer = build_optimizer(optimizer)
         prepare(self._optimizer, self.network.trainable_variables, optimizer.rms_start)
         self._trace()
@@ -114,129 +127,165 @@ class Model:
         ring = self.experience.ring
         index = np.stack([arrivals.lanes, arrivals.slots, arrivals.ages], axis=1)
         frames = arrivals.frames.reshape(len(arrivals.lanes), -1)
+        epsilons = arrivals.epsilons
+        if epsilons is None:
+            epsilons = np.zeros(len(frames), np.float32)
         if self.experience.on_device:
-            return np.asarray(self._act(index, arrivals.outcomes, frames, seed))
+            return np.asarray(self._act(index, arrivals.outcomes, frames, epsilons, seed))
         rows = ring.rows(arrivals.lanes, arrivals.slots)
         self.experience.write(rows, _record(index, arrivals.outcomes, frames))
-        decision = self.decide(self.experience.stacks(*index.T), seed)
+        decision = self.decide(self.experience.stacks(*index.T), epsilons, seed)
         self.experience.write(rows, decision)
         return decision["action"]
 
-    def decide(self, observations: np.ndarray, seed: np.ndarray) -> dict[str, np.ndarray]:
+    def decide(
+        self, observations: np.ndarray, epsilons: np.ndarray, seed: np.ndarray
+    ) -> dict[str, np.ndarray]:
         """The algorithm's columns for observations [n, ...] in RAM; `seed` is int32 [2]."""
-        return {name: np.asarray(value) for name, value in self._act(observations, seed).items()}
+        decision = self._act(observations, epsilons, seed)
+        return {name: np.asarray(value) for name, value in decision.items()}
 
-    def learn(self, lanes: np.ndarray, slots: np.ndarray, progress: float) -> Learned:
-        """One update from B segments, given by lanes [B] and slots [B, T + 1] int32.
+    def learn(self, *inputs: np.ndarray, progress: float) -> Learned:
+        """One update from what the source draws by `inputs`.
 
         Args: progress: of the schedules, 0 at the start and 1 at the end.
         """
-        if self.experience.on_device:
-            return self._step([lanes, slots], progress)
-        return self.update(self._segments(lanes, slots), progress)
-
-    def update(self, segments: Segments, progress: float) -> Learned:
-        """One update from segments in RAM."""
-        return self._step(list(segments), progress)
-
-    def _step(self, inputs: list[np.ndarray], progress: float) -> Learned:
-        config, optimizer = self._algorithm.config, self._optimizer_config
-        rates = np.array(
-            [
-                schedule(optimizer.learning_rate, optimizer.learning_rate_end, progress),
-                schedule(config.entropy_weight, config.entropy_weight_end, progress),
-            ],
-            np.float32,
-        )
+        rates = self._rates(progress)
         with self._learning:
-            metrics = self._learn(*inputs, rates)
-            self._updates += 1
-            update = self._updates
-        return Learned(update, {name: float(value) for name, value in metrics.items()})
+            if self.experience.on_device:
+                return self._learned(self._learn(*inputs, rates))
+            batch = self.source.draw(*inputs, rates[-1])
+            metrics, errors = self._learn(*batch, rates)
+            self.source.learned(batch, np.asarray(errors))
+            return self._learned(metrics)
+
+    def update(self, batch: Sequence[np.ndarray], progress: float) -> Learned:
+        """One update from a batch in RAM, where experience is in RAM too."""
+        rates = self._rates(progress)
+        with self._learning:
+            metrics, _ = self._learn(*batch, rates)
+            return self._learned(metrics)
+
+    def publish(self, block: Block) -> None:
+        """Let what the block says be drawn from now on."""
+        with self._learning:
+            self._publish(*block)
+
+    def copy_target(self) -> None:
+        """Give the target's network the weights of the other one."""
+        with self._learning:
+            self._copy(np.zeros(1, np.int32))
+
+    def _learned(self, metrics: Mapping[str, Any]) -> Learned:
+        self._updates += 1
+        return Learned(self._updates, {name: float(value) for name, value in metrics.items()})
+
+    def _rates(self, progress: float) -> np.ndarray:
+        optimizer = self._optimizer_config
+        rates = [
+            linear(optimizer.learning_rate, optimizer.learning_rate_end, progress),
+            self._algorithm.rate(progress),
+            self.source.rate(progress),
+        ]
+        return np.array(rates, np.float32)
 
     def read(self, timeout_s: float = -1.0) -> dict[str, np.ndarray]:
         """All that was learned, from between two updates: what `restore` takes.
 
-        `weights/PATH`, `optimizer/PATH` and the counters; nothing if an update does not end within
-        the timeout, if any.
+        `weights/PATH`, `target/PATH`, `optimizer/PATH` and the counters; nothing if an update does
+        not end within the timeout, if any.
         """
         if not self._learning.acquire(timeout=timeout_s):
             return {}
         try:
-            return {
-                **_read("weights", self.network.weights),
-                **_read("optimizer", self._optimizer.variables),
-                "counters": np.array([self._acts, self._updates], np.int64),
-            }
+            found = {"counters": np.array([self._acts, self._updates], np.int64)}
+            for part, variables in self._parts.items():
+                found |= _read(part, variables)
+            return found
         finally:
             self._learning.release()
 
     def restore(self, values: Mapping[str, np.ndarray]) -> None:
         """Take over what `read` gave. Raises ValueError if something is missing or misshapen."""
         with self._learning:
-            parts = {"weights": self.network.weights, "optimizer": self._optimizer.variables}
-            restore(parts, values)
+            restore(self._parts, values)
             self._acts, self._updates = map(int, values["counters"])
 
-    def _segments(self, lanes: Any, slots: Any) -> Segments:
-        """Gather B segments: arrays from the host's ring, tensors from the device's (traced)."""
-        experience = self.experience
-        rows = experience.ring.rows(lanes[:, None], slots)
-        before, after = rows[:, :-1], rows[:, 1:]
-        return Segments(
-            observations=experience.stacks(lanes[:, None], slots, experience.gather("age", rows)),
-            actions=experience.gather("action", before),
-            log_probs=experience.gather("log_prob", before),
-            rewards=experience.gather("reward", after),
-            discounts=experience.gather("discount", after),
-            firsts=experience.gather("first", after),
-        )
+    def read_replay(self) -> dict[str, np.ndarray]:
+        """The ring as `ring/COLUMN` and what draws know as `replay/NAME`."""
+        assert isinstance(self.source, Replay)
+        with self._learning:
+            parts = {"ring": self.experience.read(), "replay": self.source.read()}
+        return {f"{part}/{name}": a for part, found in parts.items() for name, a in found.items()}
+
+    def restore_replay(
+        self, ring: Mapping[str, np.ndarray], replay: Mapping[str, np.ndarray]
+    ) -> None:
+        """Take over what `read_replay` gave. Raises ValueError if it does not fit."""
+        assert isinstance(self.source, Replay)
+        try:
+            self.experience.restore(ring)
+            self.source.restore(replay)
+        except KeyError as error:
+            raise ValueError(f"the replay has no {error}") from error
+
+    @property
+    def _parts(self) -> dict[str, list]:
+        parts = {"weights": self.network.weights, "optimizer": self._optimizer.variables}
+        return {**parts, "target": self.target.weights} if self.target else parts
 
     def _trace(self) -> None:
-        ring, t_max = self.experience.ring, self._algorithm.config.t_max
+        ring, source = self.experience.ring, self.source
         shape, dtype = ring.columns()["frame"]
         frame = ((None, *shape), dtype)
-        seed, rates = ((2,), "int32"), ((2,), "float32")
-        observation = ((None, *ring.observation_shape), ring.dtype)
+        seed, rates, epsilons = ((2,), "int32"), ((3,), "float32"), ((None,), "float32")
         if self.experience.on_device:
             arrivals = [((None, 3), "int32"), ((None, 3), "float32"), frame]
-            self._act = backend.compiled(self._act_on_device, [*arrivals, seed])
-            segments = [((None,), "int32"), ((None, t_max + 1), "int32")]
-            self._learn = backend.compiled(self._learn_on_device, [*segments, rates])
+            self._act = backend.compiled(self._act_on_device, [*arrivals, epsilons, seed])
+            self._learn = backend.compiled(self._learn_on_device, [*source.inputs, rates])
         else:
-            self._act = backend.compiled(self._decide, [observation, seed])
-            steps = [((None, t_max), dtype) for dtype in ("int32", *["float32"] * 4)]
-            self._learn = backend.compiled(self._update, [observation, *steps, rates])
+            observation = ((None, *ring.observation_shape), ring.dtype)
+            self._act = backend.compiled(self._decide, [observation, epsilons, seed])
+            self._learn = backend.compiled(self._update, [*source.signature(), rates])
+        if isinstance(source, Replay):
+            block = [((ring.lanes,), "int32"), ((None,), "int32"), ((None,), "int32")]
+            on_device = self.experience.on_device
+            self._publish = backend.compiled(source.publish, block) if on_device else source.publish
+        if self.target:
+            self._copy = backend.compiled(self._copy_weights, [((1,), "int32")])
 
     def _act_on_device(
-        self, index: backend.Tensor, outcomes: backend.Tensor, frames: backend.Tensor, seed: Any
-    ) -> backend.Tensor:
+        self, index: Any, outcomes: Any, frames: Any, epsilons: Any, seed: Any
+    ) -> Any:
         experience = self.experience
         lanes, slots, ages = index[:, 0], index[:, 1], index[:, 2]
         rows = experience.ring.rows(lanes, slots)
         experience.write(rows, _record(index, outcomes, frames))
-        decision = self._decide(experience.stacks(lanes, slots, ages), seed)
+        decision = self._decide(experience.stacks(lanes, slots, ages), epsilons, seed)
         experience.write(rows, decision)
         return decision["action"]
 
-    def _decide(self, observations: backend.Tensor, seed: Any) -> dict[str, backend.Tensor]:
-        noise = backend.uniform((backend.shape(observations)[0], self._num_actions), seed)
-        decision = self._algorithm.act(self.network, observations, noise)
+    def _decide(self, observations: Any, epsilons: Any, seed: Any) -> dict[str, backend.Tensor]:
+        shape = (backend.shape(observations)[0], self._algorithm.noise)
+        noise = backend.uniform(shape, seed)
+        decision = self._algorithm.act(self._acting, observations, noise, epsilons)
         return {
             name: keras.ops.cast(decision[name], dtype)
             for name, (_, dtype) in self._algorithm.columns.items()
         }
 
-    def _learn_on_device(
-        self, lanes: backend.Tensor, slots: backend.Tensor, rates: backend.Tensor
-    ) -> dict[str, backend.Tensor]:
-        return self._update(*self._segments(lanes, slots), rates)
+    def _learn_on_device(self, *inputs: backend.Tensor) -> dict[str, backend.Tensor]:
+        batch = self.source.draw(*inputs[:-1], inputs[-1][-1])
+        metrics, errors = self._update(*batch, inputs[-1])
+        self.source.learned(batch, errors)
+        return metrics
 
-    def _update(self, *inputs: backend.Tensor) -> dict[str, backend.Tensor]:
-        segments, rates = Segments(*inputs[:-1]), inputs[-1]
+    def _update(self, *inputs: backend.Tensor) -> tuple[dict[str, backend.Tensor], backend.Tensor]:
+        """An update from a batch: its figures, and an error for each of its parts."""
+        batch, rates = self.source.batch(*inputs[:-1]), inputs[-1]
         variables = self.network.trainable_variables
-        loss, metrics, gradients = backend.value_and_gradients(
-            lambda: self._algorithm.loss(self.network, segments, rates[1]), variables
+        loss, (metrics, errors), gradients = backend.value_and_gradients(
+            lambda: self._algorithm.loss(self.network, self.target, batch, rates[1]), variables
         )
         norm = keras.ops.sqrt(sum(keras.ops.sum(keras.ops.square(g)) for g in gradients))
         if limit := self._optimizer_config.clip_norm:
@@ -244,7 +293,13 @@ class Model:
             gradients = [g * scale for g in gradients]
         self._optimizer.learning_rate.assign(rates[0])
         self._optimizer.apply(gradients, variables)
-        return {**metrics, "loss": loss, "gradient_norm": norm}
+        return {**metrics, "loss": loss, "gradient_norm": norm}, errors
+
+    def _copy_weights(self, nothing: backend.Tensor) -> backend.Tensor:
+        assert self.target is not None
+        for to, weight in zip(self.target.weights, self.network.weights, strict=True):
+            to.assign(weight)
+        return nothing
 
 
 def _record(index: Any, outcomes: Any, frames: Any) -> dict[str, Any]:

@@ -6,6 +6,9 @@
 | large-S | conv 32 8x8/S, conv 32 4x4/2, conv 64 4x4/2, dense 256 | GA3C, Table 2 (S: 4 to 1) |
 | nature | conv 32 8x8/4, conv 64 4x4/2, conv 64 3x3/1, dense 512 | Mnih et al. 2015 |
 | mlp | dense 64, dense 64, tanh | for vectors |
+| parr | dense 128, dense 512 | for vectors: Parr 2018 |
+
+The last dense layer is the first of a stream: a dueling network has two of them.
 """
 
 from typing import Any
@@ -18,6 +21,7 @@ Tensor = Any
 HIDDEN_GAIN = 2**0.5
 Conv = tuple[int, int, int]  # filters, size, stride
 
+_VECTORS: dict[str, tuple[int, int, str]] = {"mlp": (64, 64, "tanh"), "parr": (128, 512, "relu")}
 _CONVS: dict[str, tuple[list[Conv], int]] = {
     "small": ([(16, 8, 4), (32, 4, 2)], 256),
     "nature": ([(32, 8, 4), (64, 4, 2), (64, 3, 1)], 512),
@@ -53,26 +57,32 @@ def torso(config: NetworkConfig, observation: Tensor, is_picture: bool) -> Tenso
     Raises:
         ValueError: if the network does not fit the observation.
     """
-    name = config.network
-    if name == "auto":
-        name = "small" if is_picture else "mlp"
-    if (name != "mlp") != is_picture:
-        kind = "pictures" if is_picture else "vectors"
-        raise ValueError(
-            f"network {name} does not take {kind}: choose "
-            + ("small, large-4 to large-1 or nature" if is_picture else "mlp")
-        )
+    name = "dense" if is_picture else "dense_1"
+    return stream(config, body(config, observation, is_picture), is_picture, name)
+
+
+def stream(config: NetworkConfig, features: Tensor, is_picture: bool, name: str) -> Tensor:
+    """The last dense layer, on what `body` gives."""
+    if is_picture:
+        _, units = _CONVS[_name(config, is_picture)]
+        activation = "relu"
+    else:
+        _, units, activation = _VECTORS[_name(config, is_picture)]
+    return dense(config, features, units, HIDDEN_GAIN, activation=activation, name=name)
+
+
+def body(config: NetworkConfig, observation: Tensor, is_picture: bool) -> Tensor:
+    """All layers of a torso but the last one. Raises ValueError as `torso`."""
+    name = _name(config, is_picture)
     x = observation
     if keras.backend.standardize_dtype(x.dtype) == "uint8":
         x = keras.layers.Rescaling(1 / 255, name="rescale")(x)
-    if name == "mlp":
-        for layer in range(2):
-            x = dense(config, x, 64, HIDDEN_GAIN, activation="tanh", name=f"dense_{layer}")
-        return x
+    if not is_picture:
+        units, _, activation = _VECTORS[name]
+        return dense(config, x, units, HIDDEN_GAIN, activation=activation, name="dense_0")
     if config.center:
         x = x - keras.ops.mean(x, axis=(1, 2, 3), keepdims=True)
-    convs, units = _CONVS[name]
-    for layer, (filters, size, stride) in enumerate(convs):
+    for layer, (filters, size, stride) in enumerate(_CONVS[name][0]):
         if config.padding == "valid" and min(x.shape[1:3]) < size:
             raise ValueError(
                 f"network {name}: a picture of {tuple(observation.shape[1:3])} is too small for "
@@ -87,5 +97,17 @@ def torso(config: NetworkConfig, observation: Tensor, is_picture: bool) -> Tenso
             name=f"conv_{layer}",
             **initializers(config, HIDDEN_GAIN, size * size * x.shape[-1]),
         )(x)
-    x = keras.layers.Flatten(name="flatten")(x)
-    return dense(config, x, units, HIDDEN_GAIN, activation="relu", name="dense")
+    return keras.layers.Flatten(name="flatten")(x)
+
+
+def _name(config: NetworkConfig, is_picture: bool) -> str:
+    name = config.network
+    if name == "auto":
+        return "small" if is_picture else "mlp"
+    if (name in _CONVS) != is_picture:
+        kind = "pictures" if is_picture else "vectors"
+        raise ValueError(
+            f"network {name} does not take {kind}: choose "
+            + ("small, large-4 to large-1 or nature" if is_picture else "mlp or parr")
+        )
+    return name

@@ -7,7 +7,7 @@ import numpy as np
 
 from agents.environments import Spaces
 from ga3c import backend
-from ga3c.algorithms.a3c import A3C
+from ga3c.algorithms import build
 from ga3c.config import TrainConfig
 from ga3c.experience import RingShape
 from ga3c.model import restore
@@ -39,7 +39,7 @@ class Policy:
 
     def __init__(self, config: TrainConfig, spaces: Spaces) -> None:
         ring = RingShape(1, 1, spaces.shape, spaces.dtype, spaces.stack)
-        algorithm = A3C(config.a3c, spaces.num_actions)
+        algorithm = build(config, spaces.num_actions)
         self.spaces = spaces
         self.network = algorithm.network(
             config.network, ring.observation_shape, spaces.dtype, spaces.is_picture

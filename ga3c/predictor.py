@@ -3,11 +3,13 @@
 import contextlib
 import threading
 import time
+from collections.abc import Callable
 
 import numpy as np
 
-from ga3c.experience import Arrivals, Lanes, Segment
+from ga3c.experience import Arrivals
 from ga3c.frontend import Frontend, Reply, Request
+from ga3c.lanes import Lanes, ReplayLanes, Segment
 from ga3c.lockstep import Lockstep
 from ga3c.metrics import Metrics
 from ga3c.model import Model
@@ -24,16 +26,19 @@ class Predictor:
         self,
         requests: BatchQueue[Request],
         segments: BatchQueue[Segment],
-        lanes: Lanes,
+        lanes: Lanes | ReplayLanes,
         model: Model,
         frontend: Frontend,
         metrics: Metrics,
         discount: float,
+        epsilons: Callable[[np.ndarray, float], np.ndarray],
         stop: threading.Event,
         lockstep: Lockstep | None = None,
         trace: Trace | None = None,
     ) -> None:
+        """Args: epsilons: shares of even actions of lanes [n], after so many steps of the run."""
         self._lockstep = lockstep
+        self._epsilons = epsilons
         self._trace = trace
         self._requests = requests
         self._segments = segments
@@ -59,6 +64,7 @@ class Predictor:
             pass
 
     def _predict(self, batch: list[Request]) -> None:
+        batch.sort(key=lambda request: int(request.lanes[0]))  # the same ones, the same batch
         lanes = np.concatenate([request.lanes for request in batch])
         fresh = [request.lanes for request in batch if request.sequence == 0]
         if fresh:
@@ -117,4 +123,5 @@ class Predictor:
             batch[0].step.frames
             if len(batch) == 1
             else np.concatenate([request.step.frames for request in batch]),
+            self._epsilons(lanes, self._metrics.total("steps")),
         )

@@ -44,7 +44,7 @@ def new_run_path(config: TrainConfig) -> Path:
     run = config.run
     game = config.environment.game.replace("/", "-")
     now = datetime.now().strftime("%Y%m%d-%H%M%S.%f")[:-3]  # runs may begin in the same second
-    path = run.runs_dir / (run.name or f"{game}__a3c__{run.seed}__{now}")
+    path = run.runs_dir / (run.name or f"{game}__{config.algorithm}__{run.seed}__{now}")
     if path.exists():
         raise ValueError(
             f"run {path} is there already: choose another --name, or go on with --resume {path}"

@@ -19,19 +19,22 @@ import numpy as np
 import psutil
 
 from agents.environments import Spaces
-from ga3c.algorithms.a3c import A3C
+from ga3c.algorithms import build
 from ga3c.checkpoints import Checkpoint
 from ga3c.config import TrainConfig
-from ga3c.experience import Lanes, RingShape, Segment
+from ga3c.experience import Experience, RingShape
 from ga3c.frontend import Frontend, Request
+from ga3c.lanes import Lanes, ReplayLanes, Segment
 from ga3c.lockstep import Lockstep
 from ga3c.metrics import Metrics, Snapshot
 from ga3c.model import Model
+from ga3c.pacing import Pacing, Ratio, TargetPeriod
 from ga3c.predictor import Predictor
 from ga3c.queues import BatchQueue
+from ga3c.replay import InOrder, Replay
 from ga3c.scheduler import Counts
 from ga3c.trace import Trace
-from ga3c.trainer import Trainer
+from ga3c.trainer import ReplayTrainer, Trainer
 from ga3c.workers import SLICE_S, Agents, Deadline, RunFailed, Workers
 
 MAX_SOCKET_PATH = 107
@@ -59,15 +62,29 @@ class Service:
         service = config.service
         self._config = config
         self.metrics = Metrics()
-        self._lanes = Lanes(
-            service.max_lanes, config.a3c.t_max, service.pending_segments, spaces.stack
-        )
+        self._lanes: Lanes | ReplayLanes
+        if config.learns_from_replay:
+            self.pacing: Pacing | None = _pacing(config)
+            self._lanes = ReplayLanes(
+                service.max_lanes,
+                config.replay_window,
+                config.replay_reserve,
+                config.dqn.n_step,
+                spaces.stack,
+                self.pacing,
+            )
+        else:
+            self.pacing = None
+            self._lanes = Lanes(
+                service.max_lanes, config.a3c.t_max, service.pending_segments, spaces.stack
+            )
+        self._algorithm = build(config, spaces.num_actions)
         self.model = self._configured_model(spaces) if model is None else model
         self.requests: BatchQueue[Request] = BatchQueue(
             service.max_lanes,
             service.prediction_min,
             service.prediction_max,
-            service.prediction_wait_s,
+            math.inf if service.synchronized else service.prediction_wait_s,
         )
         self.segments: BatchQueue[Segment] = BatchQueue(
             service.training_queue,
@@ -82,7 +99,7 @@ class Service:
                 service.training_batch_max // config.a3c.t_max,
                 config.run.steps,
             )
-            if service.lockstep
+            if isinstance(self._lanes, Lanes) and service.lockstep
             else None
         )
         self.trace = Trace() if config.run.trace else None
@@ -113,14 +130,34 @@ class Service:
             service.max_lanes, self._lanes.capacity, spaces.shape, spaces.dtype, spaces.stack
         )
         return Model(
-            A3C(config.a3c, spaces.num_actions),
+            self._algorithm,
             config.network,
             config.optimizer,
             spaces,
             ring,
             service.experience == "device",
             config.run.seed,
+            self._source,
+            acts_on_target=config.learns_from_replay and config.pacing.pacing == "target-period",
         )
+
+    def _source(self, experience: Experience) -> InOrder | Replay:
+        config = self._config
+        if not config.learns_from_replay:
+            return InOrder(experience, config.a3c.t_max)
+        return Replay(
+            experience,
+            config.replay,
+            config.replay_window,
+            config.dqn.n_step,
+            config.dqn.batch_size,
+            config.run.seed,
+        )
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether what has been played has been learned from, as far as it will be."""
+        return self.pacing is None or self.pacing.is_settled
 
     @property
     def counts(self) -> Counts:
@@ -198,7 +235,8 @@ class Service:
     def read(self, timeout_s: float) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
         """Arrays and counters that a resumed run goes on with; None if an update does not end.
 
-        On-policy experience is not among them: lanes begin anew, but in lockstep.
+        On-policy experience is not among them: lanes begin anew, but in lockstep. A replay is, if
+        --save-replay asks for it.
         """
         with self._still(timeout_s) as still:
             arrays = self.model.read(timeout_s) if still else {}
@@ -209,7 +247,11 @@ class Service:
                 arrays |= {f"lanes/{k}": v for k, v in self._lanes.read().items()}
                 arrays["queue"] = np.array(self.segments.waiting, np.int64).reshape(-1, 2)
                 arrays["actions"] = self._lockstep.actions
-            return arrays, {**self.metrics.read(), "agents_started": self.agents.started}
+            state = {**self.metrics.read(), "agents_started": self.agents.started}
+            if self.pacing and self._config.replay.save_replay:
+                arrays |= self._read_replay()
+                state["pacing"] = self.pacing.read()
+            return arrays, state
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Take over what `read` gave; before the start. Raises ValueError if it does not fit."""
@@ -217,6 +259,8 @@ class Service:
         self.metrics.restore(checkpoint.state)
         if self._lockstep is None:
             self.agents.started = checkpoint.state["agents_started"]
+            if self.pacing:
+                self._restore_replay(checkpoint)
             return
         if "actions" not in checkpoint.arrays:
             raise ValueError("lockstep: the run was not, so it cannot be repeated: leave it out")
@@ -226,6 +270,20 @@ class Service:
         self.segments.put(queue, [self._config.a3c.t_max] * len(queue), timeout_s=0.0)
         self.agents.played = checkpoint.arrays["actions"]
         self._lockstep.restore(self.agents.played)
+
+    def _read_replay(self) -> dict[str, np.ndarray]:
+        book = {f"lanes/{k}": v for k, v in self._lanes.read().items()}
+        return {**book, **self.model.read_replay()}  # in this order: what is newer is overwritten
+
+    def _restore_replay(self, checkpoint: Checkpoint) -> None:
+        """Go on with the replay that was kept, or fill a new one."""
+        assert self.pacing
+        if not self._config.replay.save_replay or "pacing" not in checkpoint.state:
+            self.pacing.begin_after(int(checkpoint.state["steps"]))
+            return
+        self.model.restore_replay(checkpoint.part("ring"), checkpoint.part("replay"))
+        self._lanes.restore(checkpoint.part("lanes"))
+        self.pacing.restore(checkpoint.state["pacing"])
 
     @contextlib.contextmanager
     def _still(self, timeout_s: float) -> Iterator[bool]:
@@ -251,13 +309,51 @@ class Service:
             self.model,
             self._frontend,
             self.metrics,
-            self._config.a3c.discount,
+            self._config.learning.discount,
+            self._algorithm.epsilons,
             stop,
             self._lockstep,
             self.trace,
         ).run
 
     def _trainer(self, stop: threading.Event) -> Callable[[], None]:
-        return Trainer(
-            self.segments, self._lanes, self.model, self.metrics, self._progress, stop, self.trace
+        if self.pacing is None:
+            assert isinstance(self._lanes, Lanes)
+            return Trainer(
+                self.segments,
+                self._lanes,
+                self.model,
+                self.metrics,
+                self._progress,
+                stop,
+                self.trace,
+            ).run
+        assert isinstance(self._lanes, ReplayLanes)
+        config = self._config
+        by_updates = config.pacing.pacing == "ratio"
+        return ReplayTrainer(
+            self.pacing,
+            self._lanes,
+            self.model,
+            self.metrics,
+            self._progress,
+            config.dqn.batch_size,
+            config.dqn.target_period if by_updates else None,
+            stop,
+            self.trace,
         ).run
+
+
+def _pacing(config: TrainConfig) -> Pacing:
+    pacing, min_steps = config.pacing, config.replay.replay_min_steps
+    limit = math.inf if config.run.steps is None else config.run.steps
+    if pacing.pacing == "target-period":
+        return TargetPeriod(pacing.period_steps, pacing.updates_per_period, min_steps, limit)
+    return Ratio(
+        pacing.steps_per_update,
+        pacing.slack_steps,
+        config.service.prediction_max,
+        config.replay.update_size,
+        min_steps,
+        limit,
+    )

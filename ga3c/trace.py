@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from agents.messages import Header
-from ga3c.experience import Segment
+from ga3c.lanes import Segment
 
 MOST_EVENTS = 500_000  # the newest: about 100 MB of file, and no more memory however long the run
 MOMENT_S = 1e-6

@@ -1,4 +1,4 @@
-"""A trainer thread: segments in, updates of the model out."""
+"""A trainer thread: segments in, or draws from the replay, and updates of the model out."""
 
 import threading
 import time
@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ga3c.experience import Lanes, Segment
+from ga3c.lanes import Lanes, ReplayLanes, Segment
 from ga3c.metrics import Metrics
 from ga3c.model import Model
+from ga3c.pacing import Pacing, Turn
 from ga3c.queues import BatchQueue, Closed
 from ga3c.trace import MOMENT_S, Trace
 
@@ -53,7 +54,7 @@ class Trainer:
         lanes = np.array([segment.lane for segment in batch], np.int32)
         slots = self._lanes.slots(batch)
         versions = self._lanes.versions(lanes, slots[:, :-1])
-        learned = self._model.learn(lanes, slots, self._progress())
+        learned = self._model.learn(lanes, slots, progress=self._progress())
         ended_s = time.monotonic()
         if self._trace:
             self._trace.here("learn", started_s, ended_s, samples=versions.size)
@@ -67,3 +68,65 @@ class Trainer:
         )
         self._metrics.set(**learned.means, policy_lag_max=float(lags.max()))
         self._lanes.release(batch)
+
+
+class ReplayTrainer:
+    """Learns from the replay, and makes visible what was played, as the pacing bids."""
+
+    def __init__(
+        self,
+        pacing: Pacing,
+        lanes: ReplayLanes,
+        model: Model,
+        metrics: Metrics,
+        progress: Callable[[], float],
+        batch_size: int,
+        target_period: int | None,
+        stop: threading.Event,
+        trace: Trace | None = None,
+    ) -> None:
+        """Args: target_period: updates between copies to the target; None: where both meet."""
+        self._pacing = pacing
+        self._lanes = lanes
+        self._model = model
+        self._metrics = metrics
+        self._progress = progress
+        self._batch_size = batch_size
+        self._target_period = target_period
+        self._stop = stop
+        self._trace = trace
+
+    def run(self) -> None:
+        """The thread's body."""
+        while not self._stop.is_set():
+            started_s = time.monotonic()
+            turn = self._pacing.turn(WAIT_S)
+            began_s = time.monotonic()
+            if turn is Turn.LEARN:
+                self._learn()
+            elif turn:
+                self._flush(turn)
+            busy_s = time.monotonic() - began_s
+            self._metrics.add(trainers_waiting_s=began_s - started_s, trainers_busy_s=busy_s)
+
+    def _learn(self) -> None:
+        started_s = time.monotonic()
+        learned = self._model.learn(progress=self._progress())
+        if self._target_period and learned.update % self._target_period == 0:
+            self._model.copy_target()
+        self._pacing.learned()
+        self._metrics.add(updates=1, trained_samples=self._batch_size)
+        self._metrics.set(**learned.means, replay_steps=float(self._lanes.drawable))
+        if self._trace:
+            self._trace.here("learn", started_s, time.monotonic(), samples=self._batch_size)
+
+    def _flush(self, turn: Turn) -> None:
+        started_s = time.monotonic()
+        block = self._lanes.flush()
+        self._model.publish(block)
+        self._lanes.flushed(block)
+        if turn is Turn.MEET:
+            self._model.copy_target()
+        self._pacing.flushed(int(block.heads.sum()))
+        if self._trace:
+            self._trace.here("flush", started_s, time.monotonic(), steps=len(block.entering))

@@ -20,6 +20,7 @@ from ga3c.config import TrainConfig, WrongInput
 from ga3c.evaluation import BEST
 from ga3c.evaluator import Evaluator
 from ga3c.metrics import ROLLING_EPISODES, Window
+from ga3c.replay import plan
 from ga3c.runs import EVALUATIONS, RunDirectory
 from ga3c.scheduler import Counts, Decision, Scheduler
 from ga3c.service import RunFailed, Service
@@ -64,6 +65,8 @@ def train(config: TrainConfig, found: Spaces, path: Path) -> int:
     interrupts = Interrupts()
     backend.configure(config.service.intra_op_threads, config.run.seed)
     try:
+        if config.learns_from_replay:
+            print(f"ga3c: {plan(config, found)}", flush=True)
         service = Service(config, found)
     except ValueError as error:
         raise WrongInput(str(error)) from error
@@ -283,7 +286,7 @@ def _write_trace(config: TrainConfig, service: Service) -> None:
 
 def _finished(config: TrainConfig, service: Service) -> str | None:
     limits, metrics = config.run, service.metrics
-    if limits.steps is not None and metrics.total("steps") >= limits.steps:
+    if limits.steps is not None and metrics.total("steps") >= limits.steps and service.is_settled:
         return f"{limits.steps} steps done"
     if limits.seconds is not None and metrics.seconds >= limits.seconds:
         return f"{limits.seconds:g} seconds passed"

@@ -81,7 +81,7 @@ def weights_of(config: A3CConfig, entropy_weight: float) -> Weights:
         value=config.value_weight,
         entropy=entropy_weight,
         trace_decay=config.trace_decay,
-        reward_clip=config.reward_clip,
+        reward_clip=1.0,
         log_epsilon=config.log_epsilon,
         vtrace=config.correction == "vtrace",
         normalize=config.normalize_advantages,
@@ -91,18 +91,24 @@ def weights_of(config: A3CConfig, entropy_weight: float) -> Weights:
 class Differentiated:
     """The product's loss of a batch, in float64, with its gradients by logits and by values."""
 
-    def __init__(self, config: A3CConfig, batch: Batch, entropy_weight: float = 0.01) -> None:
+    def __init__(
+        self,
+        config: A3CConfig,
+        batch: Batch,
+        entropy_weight: float = 0.01,
+        reward_clip: float = 1.0,
+    ) -> None:
         actions = batch.logits.shape[-1]
         logits = keras.Variable(batch.logits.reshape(-1, actions), dtype="float64")
         values = keras.Variable(batch.values.reshape(-1), dtype="float64")
         segments = Segments(None, *(keras.ops.convert_to_tensor(part) for part in batch[2:]))
 
         def loss() -> tuple[Any, Any]:
-            return A3C(config, actions).loss(
-                lambda observations: (logits, values), segments, entropy_weight
+            return A3C(config, actions, reward_clip).loss(
+                lambda observations: (logits, values), None, segments, entropy_weight
             )
 
-        total, means, gradients = backend.value_and_gradients(loss, [logits, values])
+        total, (means, _), gradients = backend.value_and_gradients(loss, [logits, values])
         self.total = float(total)
         self.means = {name: float(mean) for name, mean in means.items()}
         self.by_logits = np.asarray(gradients[0]).reshape(batch.logits.shape)
@@ -407,9 +413,9 @@ def test_equal_advantages_are_normalized_to_nothing() -> None:
 def test_rewards_are_clipped_on_both_sides_unless_the_limit_is_0(
     limit: float, expected: float
 ) -> None:
-    config = A3CConfig(t_max=2, reward_clip=limit, value_weight=0.5)
+    config = A3CConfig(t_max=2, value_weight=0.5)
     batch = of_one_lane([0.0, 0.0, 0.0], [7.0, -7.0], [0.0, 0.0])
-    found = Differentiated(config, batch)
+    found = Differentiated(config, batch, reward_clip=limit)
     np.testing.assert_allclose(found.by_values, [[-expected, expected, 0.0]], rtol=1e-12)
 
 
@@ -436,7 +442,9 @@ def test_action_is_gumbels_maximum_and_its_log_probability_goes_with_it() -> Non
     rng = np.random.default_rng(8)
     logits = rng.normal(size=(50, 4)).astype(np.float32)
     noise = rng.uniform(0.01, 0.99, size=(50, 4)).astype(np.float32)
-    decision = A3C(A3CConfig(), 4).act(lambda observations: (observations, None), logits, noise)
+    decision = A3C(A3CConfig(), 4).act(
+        lambda observations: (observations, None), logits, noise, None
+    )
     expected = (np.log(reference.softmax(logits)) - np.log(-np.log(noise))).argmax(axis=1)
     np.testing.assert_array_equal(np.asarray(decision["action"]), expected)
     np.testing.assert_allclose(

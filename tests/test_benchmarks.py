@@ -145,7 +145,8 @@ LEARN = """
 import time
 from agents.environments import spaces
 from benchmarks.a3c import Baseline
-from ga3c.config import TrainConfig, parse
+from ga3c.config import TrainConfig
+from ga3c.presets import parse
 
 if __name__ == "__main__":  # the agents' processes import this file as well
     options = ["--game", "tests.tiny:Corridor-v0", "--learning-rate", "3e-3", "--t-max", "5"]

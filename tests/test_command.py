@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from ga3c import checkpoints
-from ga3c.config import TrainConfig, parse
+from ga3c.config import TrainConfig
+from ga3c.presets import parse
 from tests.commands import (
     BEGIN_S,
     CORRIDOR,

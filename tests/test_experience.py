@@ -15,15 +15,11 @@ from agents.environments import Spaces
 from ga3c import backend
 from ga3c.algorithms.a3c import A3C
 from ga3c.config import A3CConfig, NetworkConfig, OptimizerConfig
-from ga3c.experience import (
-    Arrivals,
-    DeviceExperience,
-    HostExperience,
-    Lanes,
-    RingShape,
-    Segment,
-)
+from ga3c.experience import Arrivals, Experience, RingShape
+from ga3c.lanes import Lanes, Segment
+from ga3c.memory import DEVICE, HOST
 from ga3c.model import Learned, Model
+from ga3c.replay import InOrder
 from tests.reference import Array, NaiveExperience, NaiveLane, NaiveStacker
 
 PLACES = pytest.mark.parametrize("on_device", [True, False], ids=["device", "host"])
@@ -38,7 +34,7 @@ class Ring:
         self._write: Any
         self._stacks: Any
         if on_device:
-            device = DeviceExperience(shape, {})
+            device = Experience(shape, {}, DEVICE)
             frame = ((None, int(np.prod(shape.shape))), shape.dtype)
             index = ((None,), "int32")
             self._write = backend.compiled(
@@ -46,7 +42,7 @@ class Ring:
             )
             self._stacks = backend.compiled(device.stacks, [index] * 3)
         else:
-            host = HostExperience(shape, {})
+            host = Experience(shape, {}, HOST)
             self._write = lambda rows, frames: host.write(rows, {"frame": frames})
             self._stacks = host.stacks
 
@@ -380,6 +376,7 @@ class Played:
             ring,
             on_device,
             seed=1,
+            source=lambda experience: InOrder(experience, self.t_max),
         )
         if weights is not None:
             paths = (f"weights/{weight.path}" for weight in self.model.network.weights)

@@ -12,8 +12,11 @@ from agents.environments import Spaces
 from ga3c import backend
 from ga3c.algorithms.a3c import A3C, Segments
 from ga3c.config import A3CConfig, NetworkConfig, NetworkName, OptimizerConfig
-from ga3c.experience import Arrivals, Lanes, RingShape, Segment
-from ga3c.model import Learned, Model, schedule
+from ga3c.experience import Arrivals, Experience, RingShape
+from ga3c.lanes import Lanes, Segment
+from ga3c.model import Learned, Model
+from ga3c.replay import InOrder
+from ga3c.schedules import linear
 from tests import reference
 from tests.reference import Array, Batch, NaiveExperience, Weights
 
@@ -43,6 +46,7 @@ def make_model(
         ring,
         on_device,
         seed,
+        lambda experience: InOrder(experience, algorithm.t_max),
     )
 
 
@@ -53,6 +57,10 @@ def first_weights_are_always_the_same() -> None:
 
 def values_of(weights: list[Any]) -> list[Array]:
     return [np.array(keras.ops.convert_to_numpy(weight)) for weight in weights]
+
+
+def in_order(experience: Experience) -> InOrder:
+    return InOrder(experience, 20)
 
 
 class Rollout:
@@ -87,7 +95,7 @@ class Rollout:
         self._segments += self._book.complete(self._lanes)
 
     def learn(self, progress: float = 0.0) -> Learned:
-        return self._model.learn(self._lanes, self._book.slots(self._segments), progress)
+        return self._model.learn(self._lanes, self._book.slots(self._segments), progress=progress)
 
     def gradients(self, entropy_weight: float) -> list[Array]:
         """The loss's, by every weight, over what was seen and under the present weights."""
@@ -97,7 +105,9 @@ class Rollout:
         segments = Segments(observations, **{**floats, "actions": parts["actions"]})
         network = self._model.network
         _, _, gradients = backend.value_and_gradients(
-            lambda: A3C(ALGORITHM, ACTIONS).loss(network, segments, np.float32(entropy_weight)),
+            lambda: A3C(ALGORITHM, ACTIONS).loss(
+                network, None, segments, np.float32(entropy_weight)
+            ),
             network.trainable_variables,
         )
         return [np.asarray(gradient) for gradient in gradients]
@@ -142,7 +152,7 @@ def arrivals_of(frames: Array, slot: int = 0) -> Arrivals:
     ("progress", "expected"), [(0.0, 4.0), (0.25, 3.5), (1.0, 2.0), (7.0, 2.0), (-1.0, 4.0)]
 )
 def test_schedule_is_linear_and_holds_its_ends(progress: float, expected: float) -> None:
-    assert schedule(4.0, 2.0, progress) == expected
+    assert linear(4.0, 2.0, progress) == expected
 
 
 def test_learning_rate_follows_its_schedule_down_to_nothing() -> None:
@@ -172,9 +182,9 @@ def test_learn_reports_the_twins_loss_of_what_was_seen(
     batch = rollout.batch()
     weights = Weights(
         value=ALGORITHM.value_weight,
-        entropy=schedule(ALGORITHM.entropy_weight, ALGORITHM.entropy_weight_end, progress),
+        entropy=linear(ALGORITHM.entropy_weight, ALGORITHM.entropy_weight_end, progress),
         trace_decay=ALGORITHM.trace_decay,
-        reward_clip=ALGORITHM.reward_clip,
+        reward_clip=1.0,
         log_epsilon=ALGORITHM.log_epsilon,
         vtrace=ALGORITHM.correction == "vtrace",
         normalize=ALGORITHM.normalize_advantages,
@@ -203,7 +213,7 @@ def test_rmsprop_updates_are_the_twins_with_gradients_clipped_in_common(clip_nor
     expected = values_of(model.network.trainable_variables)
     mean_squares = [np.zeros_like(weight) for weight in expected]
     for progress in (0.0, 0.3, 0.6):
-        gradients = rollout.gradients(schedule(0.05, 0.01, progress))
+        gradients = rollout.gradients(linear(0.05, 0.01, progress))
         clipped = reference.clip_by_global_norm(gradients, clip_norm or np.inf)
         learned = rollout.learn(progress)
         norm = np.sqrt(sum((gradient**2).sum() for gradient in gradients))
@@ -393,7 +403,7 @@ def test_torsos_are_the_published_ones() -> None:
         "large-1": [*large, (17 * 17 * 64, 256), (21 * 21 * 64, 256)],
         "nature": [*nature, (7 * 7 * 64, 512), (11 * 11 * 64, 512)],
     }
-    assert {*expected, "mlp"} == set(get_args(NetworkName))
+    assert {*expected, "mlp", "parr"} == set(get_args(NetworkName))
     paddings: list[tuple[Any, int]] = [("valid", -2), ("same", -1)]
     for name, kernels in expected.items():
         for padding, dense in paddings:
@@ -453,7 +463,16 @@ def test_network_that_does_not_fit_the_observations_is_refused(
     ring = RingShape(1, 11, spaces.shape, spaces.dtype, spaces.stack)
     algorithm = A3C(ALGORITHM, ACTIONS)
     with pytest.raises(ValueError, match=message):
-        Model(algorithm, NetworkConfig(name), OptimizerConfig(), spaces, ring, True, seed=0)
+        Model(
+            algorithm,
+            NetworkConfig(name),
+            OptimizerConfig(),
+            spaces,
+            ring,
+            True,
+            seed=0,
+            source=in_order,
+        )
 
 
 def test_picture_too_small_for_the_network_is_refused() -> None:
@@ -486,7 +505,9 @@ def test_centred_pictures_keep_the_first_layers_units_alive(
     ring = RingShape(1, 1, spaces.shape, spaces.dtype, spaces.stack)
     config, steps = A3CConfig(t_max=20), (4, 20)
     network = NetworkConfig(center=center)
-    model = Model(A3C(config, ACTIONS), network, OptimizerConfig(), spaces, ring, False, 0)
+    model = Model(
+        A3C(config, ACTIONS), network, OptimizerConfig(), spaces, ring, False, 0, in_order
+    )
     rng = np.random.default_rng(0)
     nothing = np.zeros(steps, np.float32)
     for _ in range(60):

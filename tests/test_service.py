@@ -21,7 +21,7 @@ import ga3c.service
 from agents.environments import EnvironmentConfig, spaces
 from ga3c import backend
 from ga3c.config import A3CConfig, RunConfig, ServiceConfig, TrainConfig
-from ga3c.experience import Segment
+from ga3c.lanes import Segment
 from ga3c.model import Model
 from ga3c.scheduler import Counts
 from ga3c.service import RunFailed, Service
@@ -185,9 +185,9 @@ class Trained:
         learn, release = service.model.learn, service._lanes.release
 
         def observed_learn(lanes: np.ndarray, slots: np.ndarray, progress: float) -> Any:
-            segments = service.model._segments(lanes, slots)
+            segments = service.model.source.draw(lanes, slots, 0.0)
             self.batches.append([np.array(part) for part in segments])
-            return learn(lanes, slots, progress)
+            return learn(lanes, slots, progress=progress)
 
         def observed_release(segments: list[Segment]) -> None:
             self.released += segments
@@ -244,7 +244,7 @@ def test_each_step_is_learned_once_and_as_it_happened(
     assert sorted(trained.released) == [
         Segment(lane, k * T_MAX) for lane, count in enumerate(completed) for k in range(count)
     ]
-    learned = trained.check(config.a3c.discount)
+    learned = trained.check(config.learning.discount)
     void = sum(int(batch[-1].sum()) for batch in trained.batches)
     assert learned + void == completed.sum() * T_MAX
 
@@ -265,16 +265,16 @@ def test_a_lane_never_mixes_an_agent_with_its_successor(
                 service.resize(Counts(agents, 2, 1))
                 service.tend()
         tend_until(service, all_play(service))
-    assert trained.check(service._config.a3c.discount) > 100
+    assert trained.check(service._config.learning.discount) > 100
 
 
 def slowed(service: Service, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every update take longer."""
     learn = service.model.learn
 
-    def slow_learn(*inputs: Any) -> Any:
+    def slow_learn(*inputs: Any, progress: float) -> Any:
         time.sleep(seconds)
-        return learn(*inputs)
+        return learn(*inputs, progress=progress)
 
     monkeypatch.setattr(service.model, "learn", slow_learn)
 

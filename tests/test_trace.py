@@ -9,7 +9,7 @@ import pytest
 
 from agents.messages import Header, Kind
 from ga3c import trace
-from ga3c.experience import Segment
+from ga3c.lanes import Segment
 from tests.commands import ended
 
 Event = dict[str, Any]

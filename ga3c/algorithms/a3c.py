@@ -8,10 +8,13 @@ gamma`). `first_t` marks a reset's frame: no action led there, so the step befor
 from typing import Any, ClassVar, NamedTuple
 
 import keras
+import numpy as np
 from keras import ops
 
+from ga3c.backend import Column
 from ga3c.config import A3CConfig, NetworkConfig
 from ga3c.networks import dense, torso
+from ga3c.schedules import linear
 
 Tensor = Any
 
@@ -94,14 +97,16 @@ def entropies(probs: Tensor, log_epsilon: float) -> Tensor:
 
 
 class A3C:
-    """What the model asks of an algorithm: a network, actions, and a loss."""
+    """What the model asks of an algorithm (`algorithms.Algorithm`)."""
 
-    columns: ClassVar = {"action": ((), "int32"), "log_prob": ((), "float32")}
-    """What acting adds to a step's record: name, shape, dtype."""
+    columns: ClassVar[dict[str, Column]] = {"action": ((), "int32"), "log_prob": ((), "float32")}
+    has_target: ClassVar[bool] = False
 
-    def __init__(self, config: A3CConfig, num_actions: int) -> None:
+    def __init__(self, config: A3CConfig, num_actions: int, reward_clip: float = 1.0) -> None:
         self.config = config
         self._num_actions = num_actions
+        self._reward_clip = reward_clip
+        self.noise = num_actions
 
     def network(
         self, config: NetworkConfig, shape: tuple[int, ...], dtype: str, is_picture: bool
@@ -113,10 +118,12 @@ class A3C:
         value = dense(config, features, 1, 1.0, dtype="float32", name="value")
         return keras.Model(observation, [logits, keras.layers.Reshape((), dtype="float32")(value)])
 
-    def act(self, network: keras.Model, observations: Tensor, noise: Tensor) -> dict[str, Tensor]:
+    def act(
+        self, network: keras.Model, observations: Tensor, noise: Tensor, epsilons: Tensor
+    ) -> dict[str, Tensor]:
         """Sampled actions (Gumbel's maximum) and their log-probabilities.
 
-        Args: observations [n, ...]; noise [n, actions] uniform in (0, 1).
+        Args: observations [n, ...]; noise [n, actions] uniform in (0, 1); epsilons are not used.
         """
         logits, _ = network(observations)
         actions = ops.argmax(logits - ops.log(-ops.log(noise)), axis=-1)
@@ -129,9 +136,13 @@ class A3C:
         return ops.softmax(logits), values
 
     def loss(
-        self, network: keras.Model, segments: Segments, entropy_weight: Tensor
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The summed loss of a batch and its mean parts.
+        self,
+        network: keras.Model,
+        target: keras.Model | None,
+        segments: Segments,
+        entropy_weight: Tensor,
+    ) -> tuple[Tensor, tuple[dict[str, Tensor], Tensor]]:
+        """The summed loss of a batch, its mean parts, and the errors of the values [B, T].
 
         `approx_kl` says how far the policy has moved since it acted: the mean of rho - 1 - log rho
         (Schulman 2020, "Approximating KL Divergence").
@@ -163,19 +174,29 @@ class A3C:
             advantages = normalized(advantages, valid)
         advantages = ops.reshape(advantages * ops.minimum(ratios, 1.0), (-1,))
         policy = policy_gradient_loss(probs, actions, advantages, config.log_epsilon)
-        value = ops.sum(valid * ops.square(targets - values[:, :-1]))
+        errors = valid * (targets - values[:, :-1])
+        value = ops.sum(ops.square(errors))
         entropy = ops.sum(ops.reshape(valid, (-1,)) * entropies(probs, config.log_epsilon))
         loss = policy + config.value_weight * value - entropy_weight * entropy
-        return loss, {
+        figures = {
             "policy_loss": policy / count,
             "value_loss": value / count,
             "entropy": entropy / count,
             "value": ops.sum(valid * values[:, :-1]) / count,
             "approx_kl": ops.sum(valid * (ops.exp(moved) - 1.0 - moved)) / count,
         }
+        return loss, (figures, errors)
+
+    def rate(self, progress: float) -> float:
+        """The entropy's weight."""
+        return linear(self.config.entropy_weight, self.config.entropy_weight_end, progress)
+
+    def epsilons(self, lanes: np.ndarray, steps: float) -> np.ndarray:
+        """None: the policy itself explores."""
+        return np.zeros(len(lanes), np.float32)
 
     def _clipped(self, rewards: Tensor) -> Tensor:
-        limit = self.config.reward_clip
+        limit = self._reward_clip
         return ops.clip(rewards, -limit, limit) if limit else rewards
 
     def _log_ratios(self, logits: Tensor, actions: Tensor, behaviour: Tensor) -> Tensor:

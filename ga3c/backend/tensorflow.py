@@ -6,6 +6,7 @@ only call what `compiled` returned.
 
 import contextlib
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,7 +39,7 @@ with _without_noise():
     import tensorflow as tf
 
 Tensor = Any
-minimum, reshape, shape = tf.minimum, tf.reshape, tf.shape
+shape = tf.shape
 Column = tuple[tuple[int, ...], str]  # shape and dtype of one step's entry
 
 
@@ -56,7 +57,7 @@ def has_gpu() -> bool:
     return bool(tf.config.list_logical_devices("GPU"))
 
 
-class DeviceRing:
+class DeviceTable:
     """Columns of `rows` entries each on the device, written in place.
 
     `write` and `gather` are for use inside a compiled function. A gather copies only the rows
@@ -101,6 +102,23 @@ def channels_last(frames: Sequence[Tensor]) -> Tensor:
         return tf.stack(frames, axis=-1)
     oldest, second, third, newest = (tf.cast(frame, tf.int32) for frame in frames)
     return tf.bitcast(((newest * 256 + third) * 256 + second) * 256 + oldest, tf.uint8)
+
+
+def integers(shape: Tensor, seed: Tensor, total: Tensor) -> Tensor:
+    """Reproducible int32 draws from [0, total): `seed` is int32 [2]."""
+    return tf.random.stateless_uniform(shape, seed, maxval=total, minval=0, dtype=tf.int32)
+
+
+def free_bytes() -> int | None:
+    """Memory of the GPU that nothing uses yet; None where the device is the processor."""
+    if not has_gpu():
+        return None
+    asked = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    said = subprocess.run(asked, capture_output=True, text=True, timeout=30)
+    if said.returncode:
+        return None
+    used: int = tf.config.experimental.get_memory_info("GPU:0")["current"]
+    return int(said.stdout.split()[0]) * 2**20 - used
 
 
 def uniform(shape: Tensor, seed: Tensor) -> Tensor:

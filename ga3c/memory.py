@@ -1,0 +1,108 @@
+"""Where experience lives: on the device or in RAM, with one set of names for both.
+
+What is written in these names runs in either place: compiled on the device, or in numpy.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import psutil
+
+from ga3c import backend
+from ga3c.backend import Column, Tensor
+
+
+class HostTable:
+    """Columns of `rows` entries each in RAM."""
+
+    def __init__(self, columns: Mapping[str, Column], rows: int) -> None:
+        self._columns = {
+            name: np.zeros((rows, *shape), dtype) for name, (shape, dtype) in columns.items()
+        }
+
+    def write(self, rows: np.ndarray, values: Mapping[str, np.ndarray]) -> None:
+        """Put `values[name]` [n, ...] at `rows` [n]."""
+        for name, value in values.items():
+            self._columns[name][rows] = value
+
+    def gather(self, name: str, rows: np.ndarray) -> np.ndarray:
+        """The entries of a column at `rows` [...], as [..., *shape]."""
+        return self._columns[name].take(rows, axis=0)
+
+    def read(self) -> dict[str, np.ndarray]:
+        """A copy of every column."""
+        return {name: column.copy() for name, column in self._columns.items()}
+
+    def restore(self, values: Mapping[str, np.ndarray]) -> None:
+        """Take over what `read` gave. Raises KeyError or ValueError if it does not fit."""
+        for name, column in self._columns.items():
+            column[:] = values[name]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A place, and how arrays are made and worked on there."""
+
+    on_device: bool
+    ops: Any
+    """keras.ops or numpy: what both have by the same name."""
+    table: Callable[[Mapping[str, Column], int], Any]
+    """Columns of so many rows, with `write`, `gather`, `read` and `restore`."""
+    cast: Callable[[Tensor, str], Tensor]
+    channels_last: Callable[[Sequence[Tensor]], Tensor]
+    """Frames [..., pixels], oldest first, as one [..., pixels, len(frames)]."""
+    uniform: Callable[[Any, Tensor], Tensor]
+    """Draws from [tiny, 1) of a shape, by a seed int32 [2]."""
+    integers: Callable[[Any, Tensor, Tensor], Tensor]
+    """int32 draws below a total, of a shape, by a seed int32 [2]."""
+
+
+def _host_channels_last(frames: Sequence[np.ndarray]) -> np.ndarray:
+    if len(frames) != 4 or frames[0].dtype != np.uint8:
+        return np.stack(frames, axis=-1)
+    packed = frames[3].astype(np.uint32)
+    for frame in (frames[2], frames[1], frames[0]):
+        packed <<= 8
+        packed |= frame
+    return packed.astype("<u4", copy=False).view(np.uint8).reshape(*frames[0].shape, 4)
+
+
+def _generator(seed: np.ndarray) -> np.random.Generator:
+    return np.random.Generator(np.random.Philox(key=seed.astype(np.uint64)))
+
+
+def _host_uniform(shape: tuple[int, ...], seed: np.ndarray) -> np.ndarray:
+    return np.maximum(_generator(seed).random(shape, np.float32), np.float32(1e-20))
+
+
+def _host_integers(shape: tuple[int, ...], seed: np.ndarray, total: np.ndarray) -> np.ndarray:
+    return _generator(seed).integers(total, size=shape, dtype=np.int32)
+
+
+DEVICE = Memory(
+    True,
+    keras.ops,
+    backend.DeviceTable,
+    keras.ops.cast,
+    backend.channels_last,
+    backend.uniform,
+    backend.integers,
+)
+HOST = Memory(
+    False,
+    np,
+    HostTable,
+    lambda values, dtype: np.asarray(values, dtype),
+    _host_channels_last,
+    _host_uniform,
+    _host_integers,
+)
+
+
+def free_bytes(memory: Memory) -> int:
+    """How much of it nothing uses yet."""
+    left = backend.free_bytes() if memory.on_device else None
+    return psutil.virtual_memory().available if left is None else left

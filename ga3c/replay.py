@@ -1,0 +1,280 @@
+"""What is drawn from the ring: segments in the order they were played, or transitions of a replay.
+
+A transition goes from a step to that n steps later, or to the last one before a reset if that
+comes first. Draws are made where the ring is, and need nothing from the host but a rate.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from agents.environments import Spaces
+from ga3c import backend
+from ga3c.algorithms.a3c import Segments
+from ga3c.backend import Column, Tensor
+from ga3c.config import ReplayConfig, TrainConfig
+from ga3c.experience import Experience, RingShape
+from ga3c.memory import DEVICE, HOST, free_bytes
+from ga3c.priorities import Priorities
+from ga3c.schedules import linear
+
+Signature = list[tuple[tuple[int | None, ...], str]]
+USABLE = 0.95  # of what is free
+TRIES = 4  # candidates of a batch's every place: some lead to a reset, or are there already
+SMALLEST_ERROR = 1e-6  # so that no step is never drawn again (Schaul et al. 2016, section 3.3)
+
+
+def plan(config: TrainConfig, spaces: Spaces) -> str:
+    """What a replay will take and where, in words.
+
+    Raises ValueError if it does not fit there, with the largest that does.
+    """
+    lanes, capacity = config.service.max_lanes, config.replay_window + config.replay_reserve
+    ring = RingShape(lanes, capacity, spaces.shape, spaces.dtype, spaces.stack)
+    columns: dict[str, Column] = {"action": ((), "int32"), "priority": ((), "float32")}
+    on_device = config.service.experience == "device"
+    needed, free = ring.bytes(columns), free_bytes(DEVICE if on_device else HOST)
+    where = "the GPU's memory" if on_device and backend.has_gpu() else "RAM"
+    if config.replay.save_replay:
+        needed *= 2  # a checkpoint's copy
+    if needed > free * USABLE:
+        step = needed / (lanes * capacity)
+        fits = int(free * USABLE / step - lanes * config.replay_reserve) // 1000 * 1000
+        raise ValueError(
+            f"replay_steps {config.replay.replay_steps:,} take {needed / 1e9:.2f} GB > "
+            f"{free / 1e9:.2f} GB that are free in {where}: at most {max(fits, 0):,} fit"
+        )
+    return (
+        f"replay of {lanes * config.replay_window:,} steps, {needed / 1e9:.2f} GB in {where} "
+        f"({free / 1e9:.1f} GB free)"
+    )
+
+
+class Source(Protocol):
+    """What the model asks for batches."""
+
+    batch: Any
+    """The type of a batch: a NamedTuple."""
+    inputs: Signature
+    """What the host says about each batch, where the experience is on the device."""
+
+    def signature(self) -> Signature:
+        """Of a batch."""
+
+    def rate(self, progress: float) -> float:
+        """What `draw` is given last, at this progress of the schedules."""
+
+    def draw(self, *inputs: Any) -> Any:
+        """A batch. Args: inputs: as said, and the rate."""
+
+    def learned(self, batch: Any, errors: Any) -> None:
+        """These are the errors of a batch's parts."""
+
+
+class InOrder:
+    """Segments that the host names: each is trained once."""
+
+    batch: Any = Segments
+
+    def __init__(self, experience: Experience, t_max: int) -> None:
+        self._experience = experience
+        self._t_max = t_max
+        self.inputs: Signature = [((None,), "int32"), ((None, t_max + 1), "int32")]
+
+    def signature(self) -> Signature:
+        """Of a batch."""
+        ring = self._experience.ring
+        steps = [((None, self._t_max), dtype) for dtype in ("int32", *["float32"] * 4)]
+        return [((None, *ring.observation_shape), ring.dtype), *steps]
+
+    def rate(self, progress: float) -> float:
+        """Nothing changes as time goes by."""
+        return 0.0
+
+    def draw(self, *inputs: Any) -> Segments:
+        """The segments of lanes [B] at slots [B, T + 1]."""
+        lanes, slots, _ = inputs
+        experience = self._experience
+        rows = experience.ring.rows(lanes[:, None], slots)
+        before, after = rows[:, :-1], rows[:, 1:]
+        return Segments(
+            observations=experience.stacks(lanes[:, None], slots, experience.gather("age", rows)),
+            actions=experience.gather("action", before),
+            log_probs=experience.gather("log_prob", before),
+            rewards=experience.gather("reward", after),
+            discounts=experience.gather("discount", after),
+            firsts=experience.gather("first", after),
+        )
+
+    def learned(self, batch: Segments, errors: Any) -> None:
+        """Nothing depends on what was learned."""
+
+
+class Transitions(NamedTuple):
+    """A batch of B transitions of at most n steps each."""
+
+    rows: Tensor  # [B] int32, of the ring
+    weights: Tensor  # [B] float32, of the losses; 0 where there was nothing to draw
+    observations: Tensor  # [B, ...] stacked
+    actions: Tensor  # [B] int32, the action taken there
+    rewards: Tensor  # [B, n] float32, unclipped, of the n steps that follow
+    discounts: Tensor  # [B, n] float32, of the same
+    valid: Tensor  # [B, n] float32, 1 until a reset comes
+    next_observations: Tensor  # [B, ...] stacked, after the last valid step
+
+
+class Replay:
+    """Draws from the newest `window` steps of every lane, evenly or by priority.
+
+    Not safe: one thread at a time draws, learns or makes visible.
+    """
+
+    batch: Any = Transitions
+
+    def __init__(
+        self,
+        experience: Experience,
+        config: ReplayConfig,
+        window: int,
+        n_step: int,
+        batch_size: int,
+        seed: int,
+    ) -> None:
+        """Args: window: visible steps of a lane; the ring has more (`lanes.ReplayLanes`)."""
+        self.inputs: Signature = []
+        memory, ring = experience.memory, experience.ring
+        self._experience, self._config = experience, config
+        self._memory, self._ops, self._ring = memory, memory.ops, ring
+        self._window, self._n_step, self._batch_size = window, n_step, batch_size
+        self._seed = seed
+        self._lanes = memory.table({"head": ((), "int32")}, ring.lanes)
+        one: dict[str, Column] = {"draws": ((), "int32"), "largest": ((), "float32")}
+        self._state = memory.table(one, 1)
+        self._first = np.zeros(1, np.int32)
+        prioritised = config.replay_draws == "prioritised"
+        self._priorities = Priorities(memory, ring.lanes * ring.capacity) if prioritised else None
+
+    def signature(self) -> Signature:
+        """Of a batch."""
+        observation = ((None, *self._ring.observation_shape), self._ring.dtype)
+        steps: Signature = [((None, self._n_step), "float32")] * 3
+        one: Signature = [((None,), "int32"), ((None,), "float32")]
+        return [*one, observation, ((None,), "int32"), *steps, observation]
+
+    def rate(self, progress: float) -> float:
+        """The importance exponent."""
+        config = self._config
+        return linear(config.importance_exponent, config.importance_exponent_end, progress)
+
+    def publish(self, heads: Tensor, entering: Tensor, leaving: Tensor) -> None:
+        """Make visible what `lanes.Block` says."""
+        ops, ring = self._ops, self._ring
+        self._lanes.write(np.arange(ring.lanes, dtype=np.int32), {"head": heads})
+        if self._priorities is None:
+            return
+        largest = ops.maximum(self._state.gather("largest", self._first), SMALLEST_ERROR)
+        largest = ops.where(largest > SMALLEST_ERROR, largest, 1.0)
+        firsts = self._experience.gather("first", self._after(entering, 1))
+        self._priorities.set(entering, largest**self._config.priority_exponent * (1.0 - firsts))
+        self._priorities.set(leaving, self._memory.cast(ops.zeros_like(leaving), "float32"))
+
+    def draw(self, *inputs: Any) -> Transitions:
+        """A batch. Args: inputs: the importance exponent."""
+        rows, weights = self._rows(*inputs)
+        return self.transitions(rows, weights)
+
+    def learned(self, batch: Transitions, errors: Tensor) -> None:
+        """Errors [B] of the batch's transitions: their next priorities."""
+        if self._priorities is None:
+            return
+        ops = self._ops
+        errors = ops.abs(errors) + SMALLEST_ERROR
+        self._priorities.set(batch.rows, errors**self._config.priority_exponent)
+        largest = ops.maximum(self._state.gather("largest", self._first), ops.max(errors))
+        self._state.write(self._first, {"largest": largest})
+
+    def transitions(self, rows: Tensor, weights: Tensor) -> Transitions:
+        """What begins at `rows` [B]."""
+        ops, experience = self._ops, self._experience
+        after = self._after(rows[:, None], np.arange(1, self._n_step + 1, dtype=np.int32))
+        valid = ops.cumprod(1.0 - experience.gather("first", after), axis=1)
+        last = self._after(rows, self._memory.cast(ops.sum(valid, axis=1), "int32"))
+        return Transitions(
+            rows=rows,
+            weights=weights,
+            observations=self._observations(rows),
+            actions=experience.gather("action", rows),
+            rewards=experience.gather("reward", after),
+            discounts=experience.gather("discount", after),
+            valid=valid,
+            next_observations=self._observations(last),
+        )
+
+    def _observations(self, rows: Tensor) -> Tensor:
+        capacity = self._ring.capacity
+        ages = self._experience.gather("age", rows)
+        return self._experience.stacks(rows // capacity, rows % capacity, ages)
+
+    def _after(self, rows: Tensor, steps: Any) -> Tensor:
+        """Rows of the same lane, so many steps later."""
+        capacity = self._ring.capacity
+        return rows // capacity * capacity + (rows % capacity + steps) % capacity
+
+    def _rows(self, rate: Any) -> tuple[Tensor, Tensor]:
+        """Rows int32 [B] and weights [B] of a batch."""
+        ops, size = self._ops, self._batch_size
+        draws = self._state.gather("draws", self._first)
+        self._state.write(self._first, {"draws": draws + 1})
+        seed = ops.concatenate([ops.zeros_like(draws) + np.int32(self._seed), draws], axis=0)
+        if self._priorities is None:
+            rows, good = self._evenly(size * TRIES, seed)
+        else:
+            count = size if self._config.replay_repeats else size * TRIES
+            rows = self._priorities.draw(self._memory.uniform((count,), seed))
+            good = self._priorities.of(rows) > 0
+        order = np.arange(rows.shape[0], dtype=np.int32)
+        if not self._config.replay_repeats:
+            twice = (rows[:, None] == rows[None, :]) & good[None, :] & (order[:, None] > order)
+            good = good & ~ops.any(twice, axis=1)
+        if rows.shape[0] > size:
+            chosen = ops.argsort(ops.where(good, order, order + len(order)))[:size]
+            rows, good = ops.take(rows, chosen), ops.take(good, chosen)
+        return rows, self._weights(rows, good, rate)
+
+    def _evenly(self, count: int, seed: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows int32 [count] out of all that can be drawn, and which do not lead to a reset."""
+        ops, capacity, window = self._ops, self._ring.capacity, self._window
+        heads = self._lanes.gather("head", np.arange(self._ring.lanes, dtype=np.int32))
+        first = ops.where(heads > window, heads - window + (self._ring.stack - 1), 0)
+        counts = ops.maximum(heads - self._n_step - first, 0)
+        ends = self._memory.cast(ops.cumsum(counts), "int32")
+        draws = self._memory.integers((count,), seed, ends[-1])
+        lanes = self._memory.cast(ops.searchsorted(ends, draws, side="right"), "int32")
+        before = ops.take(ends - counts, lanes)
+        slots = (ops.take(first, lanes) + draws - before) % capacity
+        rows = self._memory.cast(lanes * capacity + slots, "int32")
+        return rows, self._experience.gather("first", self._after(rows, 1)) == 0
+
+    def _weights(self, rows: Tensor, good: Tensor, rate: Any) -> Tensor:
+        """(N P)^-beta over the batch's largest (Schaul et al. 2016, section 3.4); 0 if not good."""
+        ops, good = self._ops, self._memory.cast(good, "float32")
+        if self._priorities is None:
+            return good
+        priorities = self._priorities.of(rows)
+        smallest = ops.min(ops.where(priorities > 0, priorities, np.float32(np.inf)))
+        return good * (ops.maximum(priorities, SMALLEST_ERROR) / smallest) ** -rate
+
+    def read(self) -> dict[str, np.ndarray]:
+        """All but the ring itself; outside of compiled functions."""
+        found = {**self._lanes.read(), **self._state.read()}
+        if self._priorities is not None:
+            found["priorities"] = self._priorities.read()
+        return found
+
+    def restore(self, values: Mapping[str, np.ndarray]) -> None:
+        """Take over what `read` gave. Raises KeyError or ValueError if it does not fit."""
+        self._lanes.restore(values)
+        self._state.restore(values)
+        if self._priorities is not None:
+            self._priorities.restore(values["priorities"])

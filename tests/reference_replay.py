@@ -1,0 +1,102 @@
+"""What a replay and Q-learning should do, written slowly: the twins of `ga3c/replay.py` and
+`ga3c/algorithms/dqn.py`."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tests.reference import Array, NaiveStacker
+
+
+class NaiveStep(NamedTuple):
+    """One record of a lane, as long as it is remembered."""
+
+    observation: Array
+    reward: float
+    discount: float
+    first: bool
+    action: int
+
+
+class NaiveTransition(NamedTuple):
+    """What should be learned from one drawn step."""
+
+    observation: Array
+    action: int
+    rewards: list[float]  # of the steps that count: at most n
+    discounts: list[float]
+    next_observation: Array
+
+
+class NaiveReplay:
+    """All steps of all lanes in lists, and which of them may be drawn."""
+
+    def __init__(self, lanes: int, stack: int, window: int, n_step: int) -> None:
+        self._stacker = NaiveStacker(lanes, stack)
+        self._stack, self._window, self._n_step = stack, window, n_step
+        self.lanes: list[list[NaiveStep]] = [[] for _ in range(lanes)]
+        self._visible = [0] * lanes
+
+    def add(self, lane: int, frame: Array, outcome: Array, action: int) -> None:
+        """A step: outcome is reward, discount, first."""
+        observation = self._stacker.push(lane, frame, bool(outcome[2]))
+        reward, discount, first = (float(each) for each in outcome)
+        self.lanes[lane].append(NaiveStep(observation, reward, discount, bool(first), action))
+
+    def flush(self) -> None:
+        """All so far is visible."""
+        self._visible = [len(steps) for steps in self.lanes]
+
+    def drawable(self) -> set[tuple[int, int]]:
+        """(lane, step) of all that may be drawn now."""
+        found = set()
+        for lane, steps in enumerate(self.lanes):
+            visible = self._visible[lane]
+            for step in range(visible - self._n_step):
+                oldest_frame = step - (self._stack - 1) if visible > self._window else step
+                in_window = oldest_frame >= visible - self._window
+                if in_window and not steps[step + 1].first:
+                    found.add((lane, step))
+        return found
+
+    def transition(self, lane: int, step: int) -> NaiveTransition:
+        """From that step, n steps on or to the last one before a reset."""
+        steps = self.lanes[lane]
+        rewards, discounts, last = [], [], step
+        for following in range(step + 1, step + 1 + self._n_step):
+            if steps[following].first:
+                break
+            rewards.append(steps[following].reward)
+            discounts.append(steps[following].discount)
+            last = following
+        return NaiveTransition(
+            steps[step].observation,
+            steps[step].action,
+            rewards,
+            discounts,
+            steps[last].observation,
+        )
+
+
+def q_target(
+    rewards: list[float],
+    discounts: list[float],
+    clip: float,
+    next_q: Array,
+    next_q_target: Array,
+    double: bool,
+) -> float:
+    """The target of one transition, from the action values [actions] where it ends."""
+    chooser = next_q if double else next_q_target
+    value = float(next_q_target[int(np.argmax(chooser))])
+    for reward, discount in zip(reversed(rewards), reversed(discounts), strict=True):
+        clipped = min(max(reward, -clip), clip) if clip else reward
+        value = clipped + discount * value
+    return value
+
+
+def huber(error: float, delta: float) -> float:
+    """Quadratic within delta, linear beyond; delta 0: quadratic everywhere."""
+    if not delta or abs(error) <= delta:
+        return error**2 / 2
+    return delta * (abs(error) - delta / 2)

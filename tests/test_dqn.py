@@ -1,0 +1,186 @@
+"""Q-learning: targets, losses and gradients against slow twins; networks; actions."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from ga3c import backend
+from ga3c.algorithms.dqn import DQN, huber, n_step
+from ga3c.config import DQNConfig, NetworkConfig
+from tests import reference_replay as reference
+from tests.reference import Array
+
+ACTIONS = 4
+N = 3
+
+
+def batch_of(rng: np.random.Generator, size: int = 32) -> SimpleNamespace:
+    """Random transitions in float64: some cut short, some with a terminal step."""
+    lengths = rng.integers(1, N + 1, size)
+    return SimpleNamespace(
+        weights=rng.uniform(0.1, 1.0, size),
+        observations=rng.integers(0, size, size),  # rows of a table of values
+        actions=rng.integers(ACTIONS, size=size).astype(np.int32),
+        rewards=3 * rng.normal(size=(size, N)),
+        discounts=rng.choice([0.0, 0.9], (size, N), p=[0.2, 0.8]),
+        valid=(np.arange(N) < lengths[:, None]).astype(np.float64),
+        next_observations=rng.integers(0, size, size),
+    )
+
+
+def table(values: Any) -> Any:
+    """A network whose answers are rows of `values`."""
+    count = values.shape[0]
+    return lambda rows: keras.ops.matmul(keras.ops.one_hot(rows, count, dtype="float64"), values)
+
+
+def expected_targets(batch: SimpleNamespace, q: Array, q_target: Array, **how: Any) -> Array:
+    targets = []
+    for b, after in enumerate(batch.next_observations):
+        count = int(batch.valid[b].sum())
+        rewards, discounts = batch.rewards[b, :count].tolist(), batch.discounts[b, :count].tolist()
+        targets.append(
+            reference.q_target(
+                rewards, discounts, next_q=q[after], next_q_target=q_target[after], **how
+            )
+        )
+    return np.array(targets)
+
+
+@pytest.mark.parametrize("double", [True, False])
+@pytest.mark.parametrize("clip", [0.0, 1.0])
+def test_targets_are_the_slow_twins(double: bool, clip: float) -> None:
+    rng = np.random.default_rng(0)
+    batch = batch_of(rng, 200)
+    q, q_target = rng.normal(size=(2, 200, ACTIONS))
+    dqn = DQN(DQNConfig(double=double), ACTIONS, clip, 0)
+    found = dqn.targets(table(q), table(q_target), batch)
+    expected = expected_targets(batch, q, q_target, clip=clip, double=double)
+    np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("delta", [0.0, 0.5, 1.0])
+def test_loss_and_gradient_are_the_slow_twins(delta: float) -> None:
+    """The gradient of a weighed sum of Huber losses by the values: none flows through targets."""
+    rng = np.random.default_rng(1)
+    batch = batch_of(rng)
+    q, q_target = rng.normal(size=(2, 32, ACTIONS))
+    targets = expected_targets(batch, q, q_target, clip=1.0, double=True)
+    variable = keras.Variable(q, dtype="float64")
+    dqn = DQN(DQNConfig(huber_delta=delta), ACTIONS, 1.0, 0)
+    loss, (_, errors), (gradient,) = backend.value_and_gradients(
+        lambda: dqn.loss(table(variable.value), table(q_target), batch, 0.0), [variable]
+    )
+
+    def slow(values: Array) -> float:
+        chosen = values[batch.observations, batch.actions]
+        pairs = zip(batch.weights, chosen - targets)
+        return sum(float(w) * reference.huber(float(e), delta) for w, e in pairs)
+
+    assert float(loss) == pytest.approx(slow(q), rel=1e-6)
+    chosen = q[batch.observations, batch.actions]
+    np.testing.assert_allclose(np.asarray(errors), chosen - targets, rtol=1e-6)
+    expected = np.zeros_like(q)
+    for index in np.ndindex(*q.shape):
+        step = np.zeros_like(q)
+        step[index] = 1e-6
+        expected[index] = (slow(q + step) - slow(q - step)) / 2e-6
+    np.testing.assert_allclose(np.asarray(gradient), expected, atol=1e-6)
+
+
+def test_a_terminal_reward_is_credited_and_nothing_after_it() -> None:
+    rewards, valid = np.array([[1.0, 2.0, 4.0]]), np.ones((1, 3))
+    returns, discounts = n_step(rewards, np.array([[0.5, 0.0, 0.5]]), valid)
+    assert np.asarray(returns).tolist() == [2.0]
+    assert np.asarray(discounts).tolist() == [0.0]
+
+
+def test_a_return_cut_short_bootstraps_where_it_ends() -> None:
+    rewards, discounts = np.array([[1.0, 2.0, 4.0]]), np.full((1, 3), 0.5)
+    returns, carried = n_step(rewards, discounts, np.array([[1.0, 1.0, 0.0]]))
+    assert np.asarray(returns).tolist() == [2.0]
+    assert np.asarray(carried).tolist() == [0.25]
+
+
+@pytest.mark.parametrize("delta", [0.0, 0.7])
+def test_huber_is_the_slow_twins(delta: float) -> None:
+    errors = np.linspace(-3, 3, 61)
+    expected = [reference.huber(float(error), delta) for error in errors]
+    np.testing.assert_allclose(np.asarray(huber(errors, delta)), expected, atol=1e-12)
+
+
+# Networks
+
+
+def kernels(network: Any) -> list[tuple[int, ...]]:
+    return sorted(tuple(w.shape) for w in network.weights if w.path.endswith("kernel"))
+
+
+def network_of(dueling: bool, name: Any, shape: tuple[int, ...]) -> Any:
+    picture = len(shape) == 3
+    config = NetworkConfig(name, center=False)
+    dqn = DQN(DQNConfig(dueling=dueling), ACTIONS, 1.0, 0)
+    return dqn.network(config, shape, "uint8" if picture else "float32", picture)
+
+
+def test_nature_network_is_the_published_one() -> None:
+    convolutions = [(3, 3, 64, 64), (4, 4, 32, 64), (8, 8, 4, 32)]
+    plain = [*convolutions, (512, ACTIONS), (3136, 512)]
+    assert kernels(network_of(False, "nature", (84, 84, 4))) == sorted(plain)
+    dueling = [*convolutions, (512, 1), (512, ACTIONS), (3136, 512), (3136, 512)]
+    assert kernels(network_of(True, "nature", (84, 84, 4))) == sorted(dueling)
+
+
+def test_parrs_network_is_the_published_one() -> None:
+    """27 to 128 shared; value 512 to 1; advantage 512 to the actions (Parr 2018)."""
+    expected = [(27, 128), (128, 512), (128, 512), (512, 1), (512, ACTIONS)]
+    assert kernels(network_of(True, "parr", (27,))) == sorted(expected)
+
+
+def test_dueling_subtracts_the_mean_advantage_of_each_state() -> None:
+    network = network_of(True, "mlp", (3,))
+    rng = np.random.default_rng(2)
+    for weight in network.weights:
+        weight.assign(rng.normal(size=weight.shape))
+    layers = {layer.name: layer for layer in network.layers}
+    inner = keras.Model(network.input, [layers["value"].output, layers["advantage"].output])
+    observations = rng.normal(size=(5, 3)).astype(np.float32)
+    value, advantage = (np.asarray(each) for each in inner(observations))
+    for b in range(5):
+        expected = value[b] + advantage[b] - advantage[b].mean()
+        np.testing.assert_allclose(np.asarray(network(observations))[b], expected, rtol=1e-4)
+
+
+# Actions
+
+
+def test_epsilon_is_the_share_of_even_actions() -> None:
+    rng = np.random.default_rng(3)
+    count = 20_000
+    values = np.tile(np.array([0.0, 2.0, 1.0, -1.0], np.float32), (count, 1))
+    noise = rng.uniform(0.001, 0.999, (count, ACTIONS + 1)).astype(np.float32)
+    for epsilon in (0.0, 0.3, 1.0):
+        dqn = DQN(DQNConfig(), ACTIONS, 1.0, 0)
+        epsilons = np.full(count, epsilon, np.float32)
+        actions = np.asarray(dqn.act(lambda x: x, values, noise, epsilons)["action"])
+        shares = np.bincount(actions, minlength=ACTIONS) / count
+        expected = np.full(ACTIONS, epsilon / ACTIONS) + np.eye(ACTIONS)[1] * (1 - epsilon)
+        np.testing.assert_allclose(shares, expected, atol=0.02)
+
+
+def test_epsilon_falls_once_learning_begins() -> None:
+    config = DQNConfig(epsilon_start=1.0, epsilon_end=0.1, epsilon_steps=1000)
+    dqn = DQN(config, ACTIONS, 1.0, random_steps=500)
+    lanes = np.arange(2)
+    found = [dqn.epsilons(lanes, steps).tolist() for steps in (0, 500, 1000, 1500, 9000)]
+    np.testing.assert_allclose(found, np.outer([1.0, 1.0, 0.55, 0.1, 0.1], [1, 1]), rtol=1e-6)
+
+
+def test_judgement_is_the_best_action_and_its_value() -> None:
+    values = np.array([[0.0, 3.0, 1.0, 2.0], [5.0, 3.0, 1.0, 2.0]], np.float32)
+    probabilities, best = DQN(DQNConfig(), ACTIONS, 1.0, 0).judge(lambda x: x, values)
+    assert np.asarray(probabilities).tolist() == [[0, 1, 0, 0], [1, 0, 0, 0]]
+    assert np.asarray(best).tolist() == [3.0, 5.0]

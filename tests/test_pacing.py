@@ -1,0 +1,232 @@
+"""Who waits for whom: bounds, meetings, and that nobody waits forever."""
+
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ga3c.config import DQNConfig, PacingConfig, ReplayConfig, ServiceConfig, TrainConfig
+from ga3c.pacing import Pacing, Ratio, TargetPeriod, Turn
+
+
+def turns(pacing: Pacing, most: int = 100) -> list[Turn]:
+    """What a trainer does until there is nothing more to do."""
+    made = []
+    while (turn := pacing.turn(0.0)) and len(made) < most:
+        made.append(turn)
+        if turn is Turn.LEARN:
+            pacing.learned()
+        else:
+            pacing.flushed(pacing._acted)
+    return made
+
+
+def play(pacing: Pacing, steps: int) -> bool:
+    if not pacing.admit(steps, 0.0):
+        return False
+    pacing.acted(steps)
+    return True
+
+
+def test_ratio_learns_once_every_so_many_steps_after_the_first() -> None:
+    pacing = Ratio(4.0, 16, largest_batch=2, update_size=2, min_steps=10)
+    learned = []
+    for _ in range(25):
+        assert play(pacing, 2)
+        learned.append(turns(pacing).count(Turn.LEARN))
+    steps = 2 * np.arange(1, 26)
+    assert np.cumsum(learned).tolist() == np.maximum((steps - 10) // 4, 0).tolist()
+
+
+def test_ratio_lets_acting_be_ahead_by_the_slack_and_no_more() -> None:
+    pacing = Ratio(4.0, 16, largest_batch=1, update_size=1, min_steps=10)
+    assert sum(play(pacing, 1) for _ in range(100)) == 10 + 16
+    assert turns(pacing).count(Turn.LEARN) == 4  # never ahead of the steps
+    assert sum(play(pacing, 1) for _ in range(100)) == 16
+
+
+def test_ratio_may_be_more_than_one_update_a_step() -> None:
+    pacing = Ratio(0.25, 4, largest_batch=1, update_size=1, min_steps=1)
+    assert play(pacing, 1)
+    assert play(pacing, 1)
+    assert turns(pacing).count(Turn.LEARN) == 4
+
+
+def test_ratio_flushes_blocks() -> None:
+    pacing = Ratio(1.0, 100, largest_batch=1, update_size=5, min_steps=5)
+    flushes = []
+    for _ in range(20):
+        play(pacing, 1)
+        flushes.append(turns(pacing).count(Turn.FLUSH))
+    assert flushes == [0, 0, 0, 0, 1] * 4
+
+
+def test_a_bound_that_would_stop_both_for_good_is_refused_and_named() -> None:
+    with pytest.raises(ValueError, match="wait for each other forever"):
+        Ratio(4.0, 67, largest_batch=64, update_size=1, min_steps=1)
+    Ratio(4.0, 68, largest_batch=64, update_size=1, min_steps=1)
+
+
+def _configured(**parts: Any) -> TrainConfig:
+    return TrainConfig(algorithm="dqn", **parts)
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ({"pacing": PacingConfig(slack_steps=8)}, "forever"),
+        ({"replay": ReplayConfig(replay_min_steps=1000)}, "nothing to draw"),
+        ({"service": ServiceConfig(synchronized=True)}, "needs groups 1"),
+        ({"service": ServiceConfig(lockstep=True)}, "lockstep"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused_with_what_would_happen(
+    parts: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        _configured(**parts)
+
+
+@pytest.mark.parametrize(
+    ("part", "values", "words"),
+    [
+        (ReplayConfig, {"replay_min_steps": 9000, "replay_steps": 5000}, "never begin"),
+        (ReplayConfig, {"update_size": 20_000}, "nothing to draw when learning begins"),
+        (PacingConfig, {"steps_per_update": 0.0}, "wait forever"),
+        (PacingConfig, {"period_steps": 2}, "no period would have an update"),
+        (DQNConfig, {"n_step": 0}, "at least 1"),
+        (DQNConfig, {"epsilon_end": 1.5}, "must be in"),
+    ],
+)
+def test_impossible_settings_are_refused(part: Any, values: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        part(**values)
+
+
+@pytest.mark.parametrize("steps_per_update", [0.3, 1.0, 4.0, 7.5])
+@pytest.mark.parametrize("batch", [1, 3, 16])
+def test_ratio_with_its_smallest_slack_never_stops(steps_per_update: float, batch: int) -> None:
+    slack = int(np.ceil(batch + steps_per_update))
+    pacing = Ratio(steps_per_update, slack, batch, update_size=batch, min_steps=batch)
+    for _ in range(200):
+        assert play(pacing, batch)
+        turns(pacing)
+
+
+def test_period_acts_and_learns_at_once_and_then_both_meet() -> None:
+    pacing = TargetPeriod(8, updates=2, min_steps=4)
+    assert sum(play(pacing, 1) for _ in range(100)) == 4
+    assert pacing.turn(0.0) is Turn.MEET
+    assert not play(pacing, 1)  # while they meet
+    pacing.flushed(4)
+    assert [pacing.turn(0.0) for _ in range(3)] == [Turn.LEARN, Turn.LEARN, None]
+    assert sum(play(pacing, 1) for _ in range(100)) == 8  # while updates are on their way
+    assert pacing.turn(0.0) is None
+    pacing.learned()
+    assert pacing.turn(0.0) is None  # the other one is not done
+    pacing.learned()
+    assert pacing.turn(0.0) is Turn.MEET
+
+
+def test_period_does_not_meet_while_a_prediction_is_on_its_way() -> None:
+    pacing = TargetPeriod(4, updates=1, min_steps=4)
+    assert pacing.admit(4, 0.0)
+    assert pacing.turn(0.0) is None
+    pacing.acted(4)
+    assert pacing.turn(0.0) is Turn.MEET
+
+
+def test_a_lane_without_room_is_flushed_without_a_meeting() -> None:
+    pacing = TargetPeriod(100, updates=1, min_steps=10)
+    play(pacing, 5)
+    pacing.hurry()
+    assert pacing.turn(0.0) is Turn.FLUSH
+    pacing.flushed(5)
+    assert pacing.turn(0.0) is None
+    assert sum(play(pacing, 1) for _ in range(100)) == 5
+
+
+@pytest.mark.parametrize("kind", ["ratio", "period"])
+def test_no_step_beyond_the_limit_and_all_of_them_learned(kind: str) -> None:
+    pacing: Pacing
+    if kind == "ratio":
+        pacing = Ratio(2.0, 8, 1, 1, min_steps=4, limit_steps=20)
+    else:
+        pacing = TargetPeriod(8, updates=4, min_steps=4, limit_steps=20)
+    played = 0
+    for _ in range(50):
+        while play(pacing, 1):
+            played += 1
+        turns(pacing)
+    assert played == 20
+    assert pacing.is_settled
+    assert pacing.turn(0.0) is None
+
+
+def test_a_resumed_run_without_its_replay_fills_a_new_one_first() -> None:
+    pacing = Ratio(1.0, 8, 1, 1, min_steps=4, limit_steps=100)
+    pacing.begin_after(90)
+    played = 0
+    for _ in range(4):
+        played += play(pacing, 1)
+        assert Turn.LEARN not in turns(pacing)
+    for _ in range(50):
+        played += play(pacing, 1)
+        turns(pacing)
+    assert played == 10
+
+
+def test_counts_read_and_restored_go_on_alike() -> None:
+    one = Ratio(2.0, 8, 1, 1, min_steps=4)
+    for _ in range(11):
+        play(one, 1)
+        turns(one)
+    other = Ratio(2.0, 8, 1, 1, min_steps=4)
+    other.restore(one.read())
+    for _ in range(9):
+        assert play(one, 1) == play(other, 1)
+        assert turns(one) == turns(other)
+
+
+@pytest.mark.parametrize("kind", ["ratio", "period"])
+def test_threads_never_break_the_bounds_nor_stop(kind: str) -> None:
+    pacing: Pacing
+    if kind == "ratio":
+        pacing = Ratio(4.0, 24, 8, 8, min_steps=32)
+    else:
+        pacing = TargetPeriod(40, updates=10, min_steps=32)
+    ended, wrong = threading.Event(), []
+
+    def act(batch: int) -> None:
+        while not ended.is_set():
+            if pacing.admit(batch, 0.05):
+                pacing.acted(batch)
+                counts = pacing.read()
+                if kind == "ratio" and counts["acted"] > 32 + 24 + 4 * counts["learned"] + 4:
+                    wrong.append(counts)
+
+    def learn() -> None:
+        while not ended.is_set():
+            turn = pacing.turn(0.05)
+            if turn is Turn.LEARN:
+                pacing.learned()
+            elif turn:
+                pacing.flushed(pacing.read()["acted"])
+
+    threads = [threading.Thread(target=act, args=(batch,)) for batch in (3, 8)]
+    threads += [threading.Thread(target=learn) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    deadline_s = time.monotonic() + 30
+    while pacing.read()["learned"] < 500 and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    ended.set()
+    for thread in threads:
+        thread.join(5)
+    counts = pacing.read()
+    assert counts["learned"] >= 500
+    assert not wrong
+    ratio = (counts["acted"] - 32) / counts["learned"]
+    assert 3.5 < ratio < 4.5

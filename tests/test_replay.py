@@ -1,0 +1,403 @@
+"""Draws from the replay, against a slow twin; their distribution; priorities, against cpprb's."""
+
+from collections import Counter
+from typing import Any
+
+import keras
+import numpy as np
+import psutil
+import pytest
+from cpprb import PrioritizedReplayBuffer
+from scipy.stats import chisquare
+
+from ga3c import backend
+from ga3c.config import ReplayConfig
+from ga3c.experience import Experience, RingShape
+from ga3c.lanes import ReplayLanes
+from ga3c.memory import DEVICE, HOST, Memory
+from ga3c.pacing import Ratio
+from ga3c.priorities import Priorities
+from ga3c.replay import Replay, Transitions
+from tests.reference import Array
+from tests.reference_replay import NaiveReplay
+
+MEMORIES = pytest.mark.parametrize("memory", [DEVICE, HOST], ids=["device", "host"])
+NEVER = 1e-4  # a chance that no fixed seed here comes near
+
+
+class Filled:
+    """A ring written as predictors write it, its draws compiled, and the naive twin beside it."""
+
+    def __init__(
+        self,
+        memory: Memory,
+        shape: tuple[int, ...] = (3,),
+        dtype: str = "float32",
+        stack: int = 1,
+        window: int = 20,
+        reserve: int = 12,
+        n_step: int = 3,
+        batch: int = 16,
+        lanes: int = 3,
+        seed: int = 0,
+        **config: Any,
+    ) -> None:
+        self.rng = np.random.default_rng(seed)
+        pacing = Ratio(1.0, 10**9, 1, 1, 0)
+        self.book = ReplayLanes(lanes, window, reserve, n_step, stack, pacing)
+        self.ring = RingShape(lanes, self.book.capacity, shape, dtype, stack)
+        self.experience = Experience(self.ring, {"action": ((), "int32")}, memory)
+        settings = ReplayConfig(**{"update_size": 1, **config})
+        self.replay = Replay(self.experience, settings, window, n_step, batch, seed)
+        self.naive = NaiveReplay(lanes, stack, window, n_step)
+        self._fresh = np.ones(lanes, bool)
+        self._compile(memory, shape, dtype)
+
+    def _compile(self, memory: Memory, shape: tuple[int, ...], dtype: str) -> None:
+        replay, index = self.replay, ((None,), "int32")
+        self._write: Any = self.experience.write
+        self._publish: Any = replay.publish
+        self._draw: Any = replay.draw
+        self._learned: Any = lambda rows, errors: replay.learned(of_rows(rows), errors)
+        if memory.on_device:
+            names = ("frame", "age", "reward", "discount", "first", "action")
+            columns = {**self.ring.columns(), "action": ((), "int32")}
+            parts = [((None, *columns[n][0]), columns[n][1]) for n in names]
+            written = backend.compiled(
+                lambda rows, *values: self.experience.write(rows, dict(zip(names, values))),
+                [index, *parts],
+            )
+            self._write = lambda rows, values: written(rows, *(values[n] for n in names))
+            heads = ((self.ring.lanes,), "int32")
+            self._publish = backend.compiled(replay.publish, [heads, index, index])
+            self._draw = backend.compiled(replay.draw, [((), "float32")])
+            errors = ((None,), "float32")
+            self._learned = backend.compiled(self._learned, [index, errors])
+
+    def play(self, lanes: Array, ends: float = 0.1, cuts: float = 0.1) -> None:
+        """One step of each of `lanes` that has room."""
+        waiting = self.book._steps[lanes] + 1 - self.book._flushed[lanes]
+        lanes = lanes[waiting < self.book._reserve]
+        if not len(lanes):
+            return
+        count = len(lanes)
+        firsts = self._fresh[lanes]
+        ended = ~firsts & (self.rng.random(count) < ends)
+        cut = ~firsts & ~ended & (self.rng.random(count) < cuts)
+        slots, ages = self.book.advance(lanes, firsts, 0)
+        frames = (255 * self.rng.random((count, *self.ring.shape))).astype(self.ring.dtype)
+        discounts = np.where(ended, 0.0, 0.9).astype(np.float32)
+        rewards = self.rng.normal(size=count).astype(np.float32)
+        actions = self.rng.integers(4, size=count).astype(np.int32)
+        values = {
+            "frame": frames.reshape(count, -1),
+            "age": ages,
+            "reward": rewards,
+            "discount": discounts,
+            "first": firsts.astype(np.float32),
+            "action": actions,
+        }
+        self._write(self.ring.rows(lanes, slots).astype(np.int32), values)
+        self.book.complete(lanes)
+        self._fresh[lanes] = ended | cut
+        for i, lane in enumerate(lanes):
+            outcome = np.array([rewards[i], discounts[i], firsts[i]], np.float32)
+            self.naive.add(int(lane), frames[i], outcome, int(actions[i]))
+
+    def another_agent(self, lane: int) -> None:
+        """The lane's game is lost in its middle: a new one begins."""
+        self._fresh[lane] = True
+
+    def flush(self) -> None:
+        block = self.book.flush()
+        self._publish(*block)
+        self.book.flushed(block)
+        self.naive.flush()
+
+    def draw(self, beta: float = 0.0) -> Transitions:
+        return Transitions(*(np.asarray(part) for part in self._draw(np.float32(beta))))
+
+    def learned(self, rows: Array, errors: Array) -> None:
+        self._learned(rows, errors)
+
+    def where(self, row: int) -> tuple[int, int]:
+        """Lane and step of a row: the only step in the window that can be there."""
+        lane, slot = divmod(row, self.ring.capacity)
+        newest = len(self.naive.lanes[lane]) - 1
+        return lane, newest - (newest - slot) % self.ring.capacity
+
+    def check(self, drawn: Transitions) -> None:
+        """Every drawn transition is the naive one of its step, and may be drawn."""
+        allowed = self.naive.drawable()
+        for b, row in enumerate(drawn.rows.tolist()):
+            if not drawn.weights[b]:
+                continue
+            lane, step = self.where(row)
+            assert (lane, step) in allowed
+            expected = self.naive.transition(lane, step)
+            count = len(expected.rewards)
+            shape = self.ring.observation_shape
+            np.testing.assert_array_equal(
+                drawn.observations[b], expected.observation.reshape(shape)
+            )
+            np.testing.assert_array_equal(
+                drawn.next_observations[b], expected.next_observation.reshape(shape)
+            )
+            assert drawn.actions[b] == expected.action
+            assert drawn.valid[b].tolist() == [1.0] * count + [0.0] * (len(drawn.valid[b]) - count)
+            np.testing.assert_array_equal(drawn.rewards[b, :count], np.float32(expected.rewards))
+            np.testing.assert_array_equal(
+                drawn.discounts[b, :count], np.float32(expected.discounts)
+            )
+
+
+def of_rows(rows: Any) -> Transitions:
+    return Transitions(rows, *[None] * 7)
+
+
+def everyone(filled: Filled, rounds: int) -> None:
+    for _ in range(rounds):
+        filled.play(np.arange(filled.ring.lanes, dtype=np.int32))
+        if filled.rng.random() < 0.3:
+            filled.flush()
+    filled.flush()
+
+
+# What is drawn
+
+
+@MEMORIES
+@pytest.mark.parametrize("draws", ["uniform", "prioritised"])
+@pytest.mark.parametrize(
+    ("shape", "dtype", "stack", "n_step"),
+    [
+        ((4, 5), "uint8", 4, 1),
+        ((4, 5), "uint8", 4, 3),
+        ((3,), "float32", 1, 3),
+        ((3,), "float32", 2, 5),
+    ],
+)
+def test_draws_are_the_naive_twins_through_ends_cuts_wraps_and_lost_agents(
+    memory: Memory, draws: str, shape: tuple[int, ...], dtype: str, stack: int, n_step: int
+) -> None:
+    filled = Filled(memory, shape, dtype, stack, n_step=n_step, replay_draws=draws)
+    everyone(filled, 8)
+    checked = 0
+    for turn in range(120):  # the ring wraps four times
+        lanes = filled.rng.permutation(3)[: filled.rng.integers(1, 4)].astype(np.int32)
+        filled.play(lanes)
+        if filled.rng.random() < 0.05:
+            filled.another_agent(int(lanes[0]))
+        if filled.rng.random() < 0.3:
+            filled.flush()
+        if turn % 2:
+            drawn = filled.draw()
+            filled.check(drawn)
+            checked += int((drawn.weights > 0).sum())
+    assert checked > 800
+
+
+@MEMORIES
+@pytest.mark.parametrize("draws", ["uniform", "prioritised"])
+def test_everything_that_may_be_drawn_is_drawn_at_times(memory: Memory, draws: str) -> None:
+    filled = Filled(memory, stack=2, n_step=2, batch=64, replay_draws=draws)
+    everyone(filled, 60)
+    seen = {filled.where(row) for _ in range(30) for row in filled.draw().rows.tolist()}
+    assert seen == filled.naive.drawable()
+
+
+@MEMORIES
+def test_what_has_not_been_flushed_is_not_drawn(memory: Memory) -> None:
+    filled = Filled(memory, batch=64)
+    everyone(filled, 10)
+    before = filled.naive.drawable()
+    for _ in range(5):
+        filled.play(np.arange(3, dtype=np.int32))
+    drawn = {filled.where(row) for _ in range(10) for row in filled.draw().rows.tolist()}
+    assert drawn <= before
+
+
+@MEMORIES
+def test_uniform_draws_are_uniform(memory: Memory) -> None:
+    filled = Filled(memory, batch=500, seed=3)
+    everyone(filled, 50)
+    counts = Counter({where: 0 for where in filled.naive.drawable()})
+    for _ in range(40):
+        drawn = filled.draw()
+        assert drawn.weights.all()
+        counts.update(filled.where(row) for row in drawn.rows.tolist())
+    assert set(counts) == filled.naive.drawable()
+    assert chisquare(list(counts.values())).pvalue > NEVER
+
+
+@MEMORIES
+def test_prioritised_draws_are_in_proportion_to_the_errors_powers(memory: Memory) -> None:
+    filled = Filled(memory, batch=500, seed=4, replay_draws="prioritised", priority_exponent=0.6)
+    everyone(filled, 50)
+    rows = np.array(sorted({int(r) for _ in range(20) for r in filled.draw().rows}), np.int32)
+    assert len(rows) == len(filled.naive.drawable())
+    errors = (0.05 + filled.rng.gamma(1.0, size=len(rows))).astype(np.float32)
+    filled.learned(rows, -errors)  # their size counts
+    counts = Counter({int(row): 0 for row in rows})
+    for _ in range(60):
+        counts.update(int(row) for row in filled.draw().rows)
+    shares = (errors.astype(np.float64) + 1e-6) ** 0.6
+    expected = shares / shares.sum() * sum(counts.values())
+    found = np.array([counts[int(row)] for row in rows])
+    assert expected.min() > 5
+    assert chisquare(found, expected).pvalue > NEVER
+
+
+@MEMORIES
+@pytest.mark.parametrize("draws", ["uniform", "prioritised"])
+def test_draws_without_repeats_have_none(memory: Memory, draws: str) -> None:
+    filled = Filled(memory, batch=24, replay_draws=draws, replay_repeats=False)
+    everyone(filled, 40)
+    filled_up = 0
+    for _ in range(20):
+        drawn = filled.draw()
+        rows = drawn.rows[drawn.weights > 0].tolist()
+        assert len(rows) == len(set(rows))
+        filled_up += len(rows) == 24
+    assert filled_up >= 15
+
+
+@MEMORIES
+def test_draws_with_repeats_have_some(memory: Memory) -> None:
+    filled = Filled(memory, batch=64)
+    everyone(filled, 40)
+    assert len(set(filled.draw().rows.tolist())) < 64
+
+
+@MEMORIES
+def test_the_same_seed_draws_the_same_and_another_does_not(memory: Memory) -> None:
+    rows = []
+    for seed in (1, 1, 2):
+        filled = Filled(memory, seed=seed)
+        everyone(filled, 30)
+        rows.append([filled.draw().rows.tolist() for _ in range(3)])
+    assert rows[0] == rows[1] != rows[2]
+    assert len(set(map(tuple, rows[0]))) == 3
+
+
+# Priorities
+
+
+@MEMORIES
+@pytest.mark.parametrize("fanout", [2, 4, 64])
+def test_priorities_and_weights_are_cpprbs(memory: Memory, fanout: int) -> None:
+    rng = np.random.default_rng(5)
+    size, alpha, beta = 100, 0.7, 0.5
+    tree = Priorities(memory, size, fanout)
+    other = PrioritizedReplayBuffer(size, {"x": {}}, alpha=alpha, eps=0.0)
+    other.add(x=np.arange(size), priorities=np.ones(size))
+    tree.set(np.arange(size, dtype=np.int32), np.ones(size, np.float32))
+    for _ in range(20):
+        rows = rng.choice(size, 10, replace=False).astype(np.int32)
+        errors = rng.gamma(0.5, size=10).astype(np.float32) + np.float32(1e-3)
+        tree.set(rows, errors ** np.float32(alpha))
+        other.update_priorities(rows, errors)
+    sample = other.sample(200, beta=beta)
+    rows = sample["indexes"].astype(np.int32)
+    priorities = np.asarray(tree.of(rows))
+    smallest = tree.read()[:size].min()  # cpprb's weights are over the largest of the whole buffer
+    np.testing.assert_allclose((priorities / smallest) ** -beta, sample["weights"], rtol=1e-4)
+    points = (np.cumsum(tree.read()) / tree.read().sum()).astype(np.float32)[: size - 1]
+    below = np.asarray(tree.draw(points - np.float32(1e-5)))
+    assert np.mean(below == np.arange(size - 1)) > 0.9  # each row ends where the next begins
+    assert (np.abs(below - np.arange(size - 1)) <= 1).all()
+
+
+@MEMORIES
+@pytest.mark.parametrize("rows", [1, 63, 64, 65, 4096, 4097, 300_000])
+def test_a_row_with_all_the_priority_is_always_drawn(memory: Memory, rows: int) -> None:
+    tree = Priorities(memory, rows)
+    for row in {0, rows // 2, rows - 1}:
+        only = np.array([row], np.int32)
+        tree.set(only, np.ones(1, np.float32))
+        points = np.array([0.0, 0.3, np.nextafter(np.float32(1), np.float32(0))], np.float32)
+        assert np.asarray(tree.draw(points)).tolist() == [row] * 3
+        tree.set(only, np.zeros(1, np.float32))
+
+
+def test_weights_are_the_inverse_shares_power_over_the_largest() -> None:
+    filled = Filled(HOST, batch=32, replay_draws="prioritised", priority_exponent=1.0)
+    everyone(filled, 40)
+    rows = np.unique(filled.draw().rows)
+    errors = filled.rng.gamma(1.0, size=len(rows)).astype(np.float32) + np.float32(0.1)
+    filled.learned(rows, errors)
+    for beta in (0.0, 0.4, 1.0):
+        drawn = filled.draw(beta)
+        priorities = np.asarray(filled.replay._priorities.of(drawn.rows))  # type: ignore[union-attr]
+        expected = (1 / priorities) ** beta
+        np.testing.assert_allclose(drawn.weights, expected / expected.max(), rtol=1e-4)
+
+
+@MEMORIES
+def test_new_steps_have_the_largest_priority_so_far(memory: Memory) -> None:
+    filled = Filled(memory, replay_draws="prioritised", priority_exponent=1.0)
+    everyone(filled, 10)
+    rows = np.unique(filled.draw().rows)
+    filled.learned(rows, np.full(len(rows), 7.0, np.float32))
+    filled.learned(rows, np.full(len(rows), 0.5, np.float32))
+    known = filled.replay.read()["priorities"]
+    everyone(filled, 2)
+    now = filled.replay.read()["priorities"]
+    entered = now[(known == 0) & (now > 0)]
+    assert len(entered) > 0
+    np.testing.assert_allclose(entered, 7.0, rtol=1e-5)
+
+
+@MEMORIES
+def test_what_was_read_and_restored_draws_on_alike(memory: Memory) -> None:
+    one = Filled(memory, replay_draws="prioritised")
+    everyone(one, 40)
+    drawn = one.draw()
+    one.learned(drawn.rows, one.rng.gamma(1.0, size=16).astype(np.float32))
+    other = Filled(memory, replay_draws="prioritised")
+    other.experience.restore(one.experience.read())
+    other.replay.restore(one.replay.read())
+    other.book.restore(one.book.read())
+    for _ in range(3):
+        for mine, its in zip(one.draw(0.5), other.draw(0.5), strict=True):
+            np.testing.assert_allclose(mine, its, rtol=1e-4)
+
+
+# The book
+
+
+def test_a_lane_waits_for_room_and_goes_on_after_a_flush() -> None:
+    filled = Filled(HOST, reserve=4)
+    lanes = np.arange(3, dtype=np.int32)
+    for _ in range(4):
+        assert filled.book.admit(lanes, 0.0)
+        filled.play(lanes)
+    assert not filled.book.admit(lanes, 0.01)
+    filled.flush()
+    assert filled.book.admit(lanes, 0.0)
+
+
+@MEMORIES
+def test_a_million_steps_ring_filled_three_times_over_keeps_its_memory(memory: Memory) -> None:
+    keras.backend.clear_session()
+    lanes, block = 1000, 100
+    filled = Filled(memory, (8,), lanes=lanes, window=1000, reserve=2 * block, batch=32)
+    process, used = psutil.Process(), []
+    frames = np.ones((lanes, 8), np.float32)
+    everyone_once = np.arange(lanes, dtype=np.int32)
+    flat = np.ones(lanes, np.float32)
+    for step in range(3000):
+        slots, ages = filled.book.advance(everyone_once, flat == 0, 0)
+        values = {"frame": frames, "age": ages, "reward": flat, "discount": flat}
+        values |= {"first": 0 * flat, "action": slots}
+        filled._write(filled.ring.rows(everyone_once, slots).astype(np.int32), values)
+        filled.book.complete(everyone_once)
+        if step % block == block - 1:
+            block_now = filled.book.flush()
+            filled._publish(*block_now)
+            filled.book.flushed(block_now)
+            drawn = filled.draw()
+            assert drawn.weights.all()
+            used.append(process.memory_info().rss / 2**20)
+    assert filled.book.drawable == lanes * (1000 - 3)
+    assert max(used[12:]) - used[11] < 30  # MiB; a copy of the ring would be 60
