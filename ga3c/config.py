@@ -233,7 +233,7 @@ class DQNConfig:
     double: bool = True
     """The newest weights choose the action whose value the target's weights tell (van Hasselt et
     al. 2016)."""
-    dueling: bool = True
+    dueling: bool = False
     """The value of a state and the advantages of its actions are told apart (Wang et al. 2016)."""
     huber_delta: float = 1.0
     """Errors beyond this count linearly; 0 squares them all."""

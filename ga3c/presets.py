@@ -32,7 +32,6 @@ _NATURE = TrainConfig(
     dqn=DQNConfig(
         n_step=1,
         double=False,
-        dueling=False,
         target_period=10_000,
         epsilon_end=0.1,
         epsilon_steps=1_000_000,
@@ -96,7 +95,9 @@ PRESETS: dict[str, TrainConfig] = {
         preset="in-gpu-replay",
         environment=EnvironmentConfig("CartPole-v1"),
         service=ServiceConfig(agents=1, envs_per_agent=8, prediction_batch_min=1),
-        dqn=DQNConfig(n_step=1, double=False, target_period=10_000, epsilon_steps=50_000),
+        dqn=DQNConfig(
+            n_step=1, double=False, dueling=True, target_period=10_000, epsilon_steps=50_000
+        ),
         replay=ReplayConfig(replay_steps=1_000_000, update_size=2000),
         pacing=PacingConfig(steps_per_update=1.0),
         network=NetworkConfig(network="parr"),
