@@ -114,7 +114,7 @@ def run(config: Config) -> None:
         )
         print(f"{name}: A3C {a3c}, the service {ga3c} steps/s", flush=True)
     _print(rows)
-    keep({"networks": rows}, config, config.benchmark)
+    keep({"networks": rows}, config, config.benchmark, config.run.json)
 
 
 def _plain(config: TrainConfig) -> TrainConfig:

@@ -13,7 +13,7 @@ from agents.environments import Spaces
 from benchmarks.parts import prepare
 from benchmarks.reporting import BenchmarkConfig, keep, show
 from benchmarks.serving import PREDICTION_BATCH, figures, measure_parts, measure_service
-from ga3c.config import CORES, ServiceConfig, TrainConfig
+from ga3c.config import CORES, TrainConfig
 
 WARM_UP_S = 3.0
 DEFAULT_WINDOW_S = 6.0
@@ -73,13 +73,13 @@ def run(config: Config) -> None:
         lambda batch: model.predict_only(batch, seconds),
         lambda batch: model.train_only(batch, seconds),
     )
-    remedies = sorted(_remedies(config.service, as_it_is, parts, sizes), key=lambda r: -r.gain)
+    remedies = sorted(_remedies(config, as_it_is, parts, sizes), key=lambda r: -r.gain)
     result: dict[str, Any] = {"parts": parts, "before": as_it_is, "remedy": None}
     if remedies and remedies[0].gain >= WORTH_TRYING:
         result = {**result, **_try(config, found, parts, as_it_is["pps"], remedies[0])}
     else:
         print("no setting promises more than 2%: it takes more cores, or a cheaper network")
-    keep(result, config, config.benchmark)
+    keep(result, config, config.benchmark, config.run.json)
 
 
 class Sizes(NamedTuple):
@@ -113,9 +113,10 @@ def _diagnosis(figures: dict[str, Any]) -> str:
 
 
 def _remedies(
-    service: ServiceConfig, figures: dict[str, Any], parts: dict[str, float], sizes: Sizes
+    config: TrainConfig, figures: dict[str, Any], parts: dict[str, float], sizes: Sizes
 ) -> Iterator[Remedy]:
     """Changes that may help, each with what it promises."""
+    service = config.service
     account = figures["core_seconds_per_s"]
     used = CORES - account["idle"]
     gain_of_idle = account["idle"] / used
@@ -132,17 +133,18 @@ def _remedies(
             because = "agents and predictors wait for each other: more lanes bridge that"
             more = {"envs_per_agent": 2 * service.envs_per_agent}
             yield Remedy(more, gain_of_idle, because)
-    batch, twice = service.training_batch_max, 2 * service.training_batch_max
-    saved = 1 - parts["train_only"] / sizes.training(twice)
-    yield Remedy(
-        {
-            "training_batch_max": twice,
-            "training_batch_min": twice,
-            "training_queue": max(service.training_queue, 2 * twice),
-        },
-        _gain(account["training"] * saved),
-        f"a batch of {twice} trains a sample {saved:.0%} cheaper than one of {batch}",
-    )
+    if not config.learns_from_replay:
+        batch, twice = service.training_batch_max, 2 * service.training_batch_max
+        saved = 1 - parts["train_only"] / sizes.training(twice)
+        yield Remedy(
+            {
+                "training_batch_max": twice,
+                "training_batch_min": twice,
+                "training_queue": max(service.training_queue, 2 * twice),
+            },
+            _gain(account["training"] * saved),
+            f"a batch of {twice} trains a sample {saved:.0%} cheaper than one of {batch}",
+        )
     waited = min(2 * service.prediction_min, service.prediction_max)
     if figures["prediction_batch"] < PREDICTION_BATCH and waited > service.prediction_min:
         now, then = (sizes.predictions(int(n)) for n in (service.prediction_min, waited))

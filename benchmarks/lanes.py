@@ -87,7 +87,7 @@ def run(config: Config) -> None:
             }
         )
     _print(rows)
-    keep({"lanes": rows}, config, config.benchmark)
+    keep({"lanes": rows}, config, config.benchmark, config.run.json)
 
 
 def _with_lanes(config: Config, lanes: int) -> TrainConfig:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.parts import environment_only, limit, prepare, wire_only
+from benchmarks.parts import environment_only, limit, prepare, samples_a_step, wire_only
 from benchmarks.reporting import BenchmarkConfig, Spread, keep, show, spread
 from ga3c.config import CORES, TrainConfig
 
@@ -64,6 +64,7 @@ def run(config: Config) -> None:
         "environment_only": steps,
         "predict_only": max(s.median for s in predicted.values()),
         "train_only": max(s.median for s in trained.values()),
+        "samples_a_step": samples_a_step(config),
     }
     limit_pps = limit(parts)
     by_pair = ("agents", "environments", "median (range)")
@@ -87,6 +88,7 @@ def run(config: Config) -> None:
         },
         config,
         config.benchmark,
+        config.run.json,
     )
 
 

@@ -16,14 +16,13 @@ from agents.environments import EnvironmentConfig, Spaces, spaces
 from benchmarks.peers import START_TIMEOUT_S, play_alone, rate, send_steps
 from ga3c import backend
 from ga3c.algorithms import build
-from ga3c.algorithms.a3c import Segments
 from ga3c.config import CORES, TrainConfig, WrongInput
 from ga3c.experience import RingShape
 from ga3c.frontend import Frontend, Reply, Request
 from ga3c.metrics import Metrics, Window
 from ga3c.model import Model
 from ga3c.queues import BatchQueue, Closed
-from ga3c.replay import InOrder
+from ga3c.replay import source
 
 
 def environment_only(config: EnvironmentConfig, agents: int, envs: int, seconds: float) -> float:
@@ -116,13 +115,29 @@ def _answer(requests: BatchQueue[Request], frontend: Frontend) -> None:
 def limit(parts: dict[str, float]) -> float:
     """Steps a second that no service with these parts can exceed.
 
-    On cores alone: cores / (seconds of one environment step + one prediction + one trained
-    sample). With a GPU: what all cores play, or what the GPU thinks, whichever is less.
+    On cores alone: cores / (seconds of one environment step + one prediction + the samples trained
+    a step). With a GPU: what all cores play, or what the GPU thinks, whichever is less.
     """
-    steps, *thinking = (parts[name] for name in ("environment_only", "predict_only", "train_only"))
+    thinking = 1 / parts["predict_only"] + parts["samples_a_step"] / parts["train_only"]
     if backend.has_gpu():
-        return min(CORES * steps, 1 / sum(1 / part for part in thinking))
-    return CORES / (1 / steps + sum(1 / part for part in thinking))
+        return min(CORES * parts["environment_only"], 1 / thinking)
+    return CORES / (1 / parts["environment_only"] + thinking)
+
+
+def training_batch(config: TrainConfig) -> int:
+    """Samples of one update, at most."""
+    learns_from_replay = config.learns_from_replay
+    return config.dqn.batch_size if learns_from_replay else config.service.training_batch_max
+
+
+def samples_a_step(config: TrainConfig) -> float:
+    """Samples that are trained for each step that is played."""
+    if not config.learns_from_replay:
+        return 1.0
+    pacing = config.pacing
+    if pacing.pacing == "target-period":
+        return config.dqn.batch_size * pacing.updates_per_period / pacing.period_steps
+    return config.dqn.batch_size / pacing.steps_per_update
 
 
 def prepare(config: TrainConfig) -> "tuple[Spaces, ModelAlone]":
@@ -147,7 +162,7 @@ class ModelAlone:
 
     def __init__(self, config: TrainConfig, found: Spaces) -> None:
         self._clock = time.monotonic if backend.has_gpu() else time.process_time
-        self._t_max = config.a3c.t_max
+        self._config = config
         self._dtype = found.dtype
         ring = RingShape(1, 1, found.shape, found.dtype, found.stack)
         self._shape = ring.observation_shape
@@ -159,7 +174,7 @@ class ModelAlone:
             ring,
             False,
             config.run.seed,
-            lambda experience: InOrder(experience, self._t_max),
+            lambda experience: source(config, experience),
         )
 
     def _observations(self, count: int) -> np.ndarray:
@@ -177,14 +192,21 @@ class ModelAlone:
         return rate(predict, seconds, self._clock)
 
     def train_only(self, batch: int, seconds: float) -> float:
-        """Trained samples a second in batches of `batch`, in whole segments of t_max."""
-        count = max(batch // self._t_max, 1)
-        steps = np.zeros((count, self._t_max), np.float32)
-        observations = self._observations(count * (self._t_max + 1))
-        segments = Segments(observations, steps.astype(np.int32), steps, steps, steps, steps)
+        """Trained samples a second in batches of `batch`, in whole segments or transitions."""
+        config = self._config
+        t_max = 1 if config.learns_from_replay else config.a3c.t_max
+        count = max(batch // t_max, 1)
+        parts: list[np.ndarray] = []
+        for shape, dtype in self._model.source.signature():
+            if shape[1:] == self._shape:
+                observations = count if config.learns_from_replay else count * (t_max + 1)
+                parts.append(self._observations(observations))
+            else:
+                sizes = [count if size is None else size for size in shape]
+                parts.append(np.zeros(sizes, dtype))
 
         def train() -> int:
-            self._model.update(segments, 0.0)
-            return steps.size
+            self._model.update(parts, 0.0)
+            return count * t_max
 
         return rate(train, seconds, self._clock)

@@ -48,7 +48,10 @@ class PointsConfig:
 
 
 class Point(NamedTuple):
-    """Settings to measure, as options of the command line without dashes: a `part` of the whole."""
+    """Settings to measure, as options of the command line without dashes: a `part` of the whole.
+
+    A switch has the value "".
+    """
 
     part: str
     options: dict[str, str]
@@ -56,7 +59,8 @@ class Point(NamedTuple):
     @property
     def arguments(self) -> list[str]:
         """As words of the command line."""
-        return [word for name, value in self.options.items() for word in (f"--{name}", value)]
+        words = ((f"--{name}", value) for name, value in self.options.items())
+        return [word for pair in words for word in pair if word]
 
     @property
     def value(self) -> str:

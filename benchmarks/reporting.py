@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from ga3c.config import TrainConfig, check_file
+from ga3c.config import check_file
 from ga3c.machine import machine
 
 PUBLISHED = Path(__file__).parent / "published"
@@ -74,12 +74,12 @@ def show(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     Console(soft_wrap=True).print(table)
 
 
-def keep(result: dict[str, Any], config: TrainConfig, benchmark: BenchmarkConfig) -> None:
+def keep(result: dict[str, Any], config: Any, benchmark: BenchmarkConfig, print_it: bool) -> None:
     """Write the JSON file if one is wanted, and print it as the last line with --json."""
     whole = {**plain(result), "machine": machine(), "settings": plain(asdict(config))}
     if benchmark.out is not None:
         benchmark.out.write_text(json.dumps(whole, indent=2) + "\n")
-    if config.run.json:
+    if print_it:
         print(json.dumps(whole), flush=True)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from agents.environments import Spaces
 from benchmarks.accounting import Usage, usage
-from benchmarks.parts import ModelAlone, environment_only, limit
+from benchmarks.parts import ModelAlone, environment_only, limit, samples_a_step, training_batch
 from benchmarks.reporting import spread
 from ga3c.config import TrainConfig, WrongInput
 from ga3c.metrics import Snapshot, Window
@@ -36,7 +36,8 @@ def measure_parts(config: TrainConfig, model: ModelAlone, seconds: float) -> dic
     parts = {
         "environment_only": environment_only(config.environment, 1, group, seconds),
         "predict_only": model.predict_only(PREDICTION_BATCH, seconds),
-        "train_only": model.train_only(config.service.training_batch_max, seconds),
+        "train_only": model.train_only(training_batch(config), seconds),
+        "samples_a_step": samples_a_step(config),
     }
     return {**parts, "limit_pps": limit(parts)}
 
@@ -60,7 +61,7 @@ def measure_service(
         raise WrongInput(str(error)) from error
     try:
         service.start()
-        while not service.plays():
+        while not service.plays() or not service.snapshot()["updates"]:
             _tend(service, TICK_S)
         _tend(service, warm_up_s)
         return [_window(service, window_s) for _ in range(windows)]

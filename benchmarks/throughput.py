@@ -42,7 +42,7 @@ def run(config: Config) -> None:
     parts = {name: (before[name] + after[name]) / 2 for name in before}
     result = {**figures(measured, parts), "parts_before": before, "parts_after": after}
     _print(result)
-    keep(result, config, config.benchmark)
+    keep(result, config, config.benchmark, config.run.json)
 
 
 def _print(result: dict[str, Any]) -> None:

@@ -53,7 +53,7 @@ def run(config: Config) -> None:
     rows = [("bare", str(result["bare_pps"])), ("watched", str(result["watched_pps"]))]
     rows += [("cost, mean of the pairs", f"{result['cost_mean']:.2%} +- {error:.2%}")]
     show(f"{len(costs)} pairs of {seconds:g} s", ("", "PPS, median (range)"), rows)
-    keep(result, config, config.benchmark)
+    keep(result, config, config.benchmark, config.run.json)
 
 
 def _pairs(

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-USAGE = """usage: ga3c train [--game GAME] [--preset default|paper] [options]
+USAGE = """usage: ga3c train [--game GAME] [--algorithm a3c|dqn] [--preset NAME] [options]
        ga3c train --resume RUN [options]
        ga3c runs [options]
        ga3c evaluate RUN [--protocol paper|nature|machado] [options]
@@ -43,6 +43,8 @@ benchmark   measure this machine. NAME is
             tuning      the counts tuned from 1/1/1, by our annealing and by the paper's walk
             watching    what showing, noting and keeping a run costs
             lanes       the machinery with thousands of environments, without emulator and model
+            replay      in-GPU replay: a train step's time by place, what adding and drawing cost
+            fast-dqn    Concurrent Training and Synchronized Execution, on and off
 
 `--help` after any of them shows every setting, its unit and its default.
 """
@@ -147,7 +149,12 @@ def _benchmark(arguments: list[str]) -> int:
     if not arguments or arguments[0] not in NAMES:
         given = repr(arguments[0]) if arguments else "without a name"
         raise WrongUse(f"benchmark {given}: must be {' or '.join(NAMES)}")
-    return _work(f"benchmarks.{arguments[0]}", f"benchmark {arguments[0]}", True, arguments[1:])
+    return _work(
+        f"benchmarks.{arguments[0].replace('-', '_')}",
+        f"benchmark {arguments[0]}",
+        True,
+        arguments[1:],
+    )
 
 
 def _work(module_name: str, command: str, thinks: bool, arguments: list[str]) -> int:

@@ -43,6 +43,21 @@ def _check_count(config: object, name: str) -> None:
         raise ValueError(f"{name} {getattr(config, name)}: must be at least 1")
 
 
+def check_slack(slack_steps: int, largest_batch: int, steps_per_update: float) -> None:
+    """Raises ValueError if acting and learning would wait for each other.
+
+    Acting waits where a prediction would be more than the slack ahead of what has been learned;
+    learning waits until it is a whole update's steps behind: at most ceil(x) - 1 if x is whole.
+    """
+    behind = steps_per_update - 1 if steps_per_update == int(steps_per_update) else steps_per_update
+    if slack_steps < largest_batch + behind:
+        raise ValueError(
+            f"slack_steps {slack_steps} < {largest_batch + behind:g}: a prediction of "
+            f"{largest_batch} steps would wait for an update, and the update for more steps of the "
+            f"{steps_per_update:g} that it takes, forever"
+        )
+
+
 def check_file(name: str, path: Path | None) -> None:
     """Raises ValueError if a file that is wanted could not be written."""
     if path is None:
@@ -558,13 +573,8 @@ def _check_replay(config: TrainConfig) -> None:
                 f"{name} {getattr(replay, name)} < {smallest}, twice {config.dqn.n_step + 1} steps "
                 f"of {service.max_lanes} environments: there would be nothing to draw"
             )
-    needed = service.prediction_max + pacing.steps_per_update
-    if pacing.pacing == "ratio" and pacing.slack_steps < needed:
-        raise ValueError(
-            f"slack_steps {pacing.slack_steps} < {needed:g}: a prediction of "
-            f"{service.prediction_max} steps would wait for an update, and the update for "
-            f"{pacing.steps_per_update:g} more steps, forever"
-        )
+    if pacing.pacing == "ratio":
+        check_slack(pacing.slack_steps, service.prediction_max, pacing.steps_per_update)
 
 
 def _check_synchronized(config: TrainConfig) -> None:

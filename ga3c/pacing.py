@@ -10,6 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from enum import Enum, auto
 
+from ga3c.config import check_slack
+
 COUNTS = ("before", "admitted", "acted", "flushed", "claimed", "learned", "periods")
 
 
@@ -100,6 +102,11 @@ class Pacing(ABC):
             self._changed.notify_all()
 
     @property
+    def visible_steps(self) -> int:
+        """Steps of the whole run up to the last flush: what schedules of learning go by."""
+        return self._before + self._flushed
+
+    @property
     def is_settled(self) -> bool:
         """Whether nothing is on its way, and all that can be learned has been."""
         with self._changed:
@@ -139,12 +146,7 @@ class Ratio(Pacing):
     ) -> None:
         """Args: largest_batch: most steps of one prediction; update_size: new steps of a flush."""
         super().__init__(min_steps, limit_steps)
-        if slack_steps < largest_batch + steps_per_update:
-            raise ValueError(
-                f"slack of {slack_steps} steps < {largest_batch} of a prediction + "
-                f"{steps_per_update:g} of an update: acting and learning would wait for each other "
-                "forever"
-            )
+        check_slack(slack_steps, largest_batch, steps_per_update)
         self._steps_per_update = steps_per_update
         self._slack_steps = slack_steps
         self._update_size = update_size

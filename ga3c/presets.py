@@ -37,7 +37,7 @@ _NATURE = TrainConfig(
         epsilon_steps=1_000_000,
     ),
     replay=ReplayConfig(replay_steps=1_000_000, replay_min_steps=50_000, update_size=1),
-    pacing=PacingConfig(slack_steps=5),
+    pacing=PacingConfig(slack_steps=4),
     network=NetworkConfig(network="nature", center=False, initializer="fan-in"),
     optimizer=OptimizerConfig(
         optimizer="rmsprop",

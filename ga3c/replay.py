@@ -278,3 +278,11 @@ class Replay:
         self._state.restore(values)
         if self._priorities is not None:
             self._priorities.restore(values["priorities"])
+
+
+def source(config: TrainConfig, experience: Experience) -> Source:
+    """What the configured learning draws from."""
+    if not config.learns_from_replay:
+        return InOrder(experience, config.a3c.t_max)
+    window, dqn = config.replay_window, config.dqn
+    return Replay(experience, config.replay, window, dqn.n_step, dqn.batch_size, config.run.seed)

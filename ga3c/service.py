@@ -22,7 +22,7 @@ from agents.environments import Spaces
 from ga3c.algorithms import build
 from ga3c.checkpoints import Checkpoint
 from ga3c.config import TrainConfig
-from ga3c.experience import Experience, RingShape
+from ga3c.experience import RingShape
 from ga3c.frontend import Frontend, Request
 from ga3c.lanes import Lanes, ReplayLanes, Segment
 from ga3c.lockstep import Lockstep
@@ -31,7 +31,7 @@ from ga3c.model import Model
 from ga3c.pacing import Pacing, Ratio, TargetPeriod
 from ga3c.predictor import Predictor
 from ga3c.queues import BatchQueue
-from ga3c.replay import InOrder, Replay
+from ga3c.replay import source
 from ga3c.scheduler import Counts
 from ga3c.trace import Trace
 from ga3c.trainer import ReplayTrainer, Trainer
@@ -137,21 +137,8 @@ class Service:
             ring,
             service.experience == "device",
             config.run.seed,
-            self._source,
+            lambda experience: source(config, experience),
             acts_on_target=config.learns_from_replay and config.pacing.pacing == "target-period",
-        )
-
-    def _source(self, experience: Experience) -> InOrder | Replay:
-        config = self._config
-        if not config.learns_from_replay:
-            return InOrder(experience, config.a3c.t_max)
-        return Replay(
-            experience,
-            config.replay,
-            config.replay_window,
-            config.dqn.n_step,
-            config.dqn.batch_size,
-            config.run.seed,
         )
 
     @property
@@ -299,7 +286,8 @@ class Service:
                 self._lockstep.go_on()
 
     def _progress(self) -> float:
-        return self.metrics.total("steps") / self._config.optimizer.schedule_steps
+        steps = self.pacing.visible_steps if self.pacing else self.metrics.total("steps")
+        return steps / self._config.optimizer.schedule_steps
 
     def _predictor(self, stop: threading.Event) -> Callable[[], None]:
         return Predictor(

@@ -64,9 +64,20 @@ def test_ratio_flushes_blocks() -> None:
 
 
 def test_a_bound_that_would_stop_both_for_good_is_refused_and_named() -> None:
-    with pytest.raises(ValueError, match="wait for each other forever"):
-        Ratio(4.0, 67, largest_batch=64, update_size=1, min_steps=1)
-    Ratio(4.0, 68, largest_batch=64, update_size=1, min_steps=1)
+    with pytest.raises(ValueError, match="66 < 67: a prediction of 64 steps"):
+        Ratio(4.0, 66, largest_batch=64, update_size=1, min_steps=1)
+    Ratio(4.0, 67, largest_batch=64, update_size=1, min_steps=1)
+
+
+def test_the_smallest_slack_lets_nothing_be_played_while_an_update_is_made() -> None:
+    pacing = Ratio(4.0, 4, largest_batch=1, update_size=1, min_steps=4)
+    assert sum(play(pacing, 1) for _ in range(100)) == 8
+    assert [pacing.turn(0.0)] == [Turn.FLUSH]
+    pacing.flushed(8)
+    assert pacing.turn(0.0) is Turn.LEARN
+    assert not play(pacing, 1)
+    pacing.learned()
+    assert play(pacing, 1)
 
 
 def _configured(**parts: Any) -> TrainConfig:
@@ -108,7 +119,7 @@ def test_impossible_settings_are_refused(part: Any, values: dict[str, Any], word
 @pytest.mark.parametrize("steps_per_update", [0.3, 1.0, 4.0, 7.5])
 @pytest.mark.parametrize("batch", [1, 3, 16])
 def test_ratio_with_its_smallest_slack_never_stops(steps_per_update: float, batch: int) -> None:
-    slack = int(np.ceil(batch + steps_per_update))
+    slack = int(np.ceil(batch + steps_per_update)) - (steps_per_update == int(steps_per_update))
     pacing = Ratio(steps_per_update, slack, batch, update_size=batch, min_steps=batch)
     for _ in range(200):
         assert play(pacing, batch)

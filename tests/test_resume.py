@@ -75,6 +75,64 @@ def test_in_lockstep_a_run_that_was_stopped_ends_as_one_that_was_not(
     assert games[0] == games[1], "each game is counted once"
 
 
+BOTH = ["--algorithm", "dqn", "--pacing", "target-period", "--period-steps", "400"]
+BOTH += ["--synchronized", "--groups", "1", "--agents", "2", "--envs-per-agent", "2"]
+BOTH += ["--replay-min-steps", "400", "--update-size", "100", "--replay-steps", "2000"]
+
+
+@pytest.mark.parametrize("draws", ["uniform", "prioritised"])
+def test_with_both_of_fast_dqns_ideas_the_same_seed_gives_the_same_weights(
+    draws: str, tmp_path: Path
+) -> None:
+    """To the last bit, with two agents' processes, a predictor and a trainer beside each other."""
+    found = []
+    for name, seed in (("one", "3"), ("two", "3"), ("other", "4")):
+        given = ["--name", name, "--runs-dir", str(tmp_path), "--seed", seed]
+        done = ended(
+            "train",
+            "--game",
+            "CartPole-v1",
+            *BOTH,
+            "--replay-draws",
+            draws,
+            "--steps",
+            "3000",
+            *given,
+        )
+        assert done.returncode == 0, done.stderr
+        found.append(state(tmp_path / name))
+    assert found[0].state["counts"]["updates"] >= 600
+    assert_same(found[0], found[1])
+    kernel = next(name for name in found[0].arrays if name.startswith("weights/"))
+    assert (found[0].arrays[kernel] != found[2].arrays[kernel]).any()
+
+
+@pytest.mark.parametrize("keeps", [True, False], ids=["kept", "filled anew"])
+@pytest.mark.parametrize("experience", ["device", "host"])
+def test_a_replays_run_goes_on_with_it_or_fills_a_new_one(
+    keeps: bool, experience: str, tmp_path: Path
+) -> None:
+    """Kept: what comes after is learned from at once. Else when there are min_steps of it."""
+    given = ["--algorithm", "dqn", "--replay-min-steps", "2000", "--update-size", "100"]
+    given += ["--experience", experience, "--replay-draws", "prioritised"]
+    given += ["--save-replay"] if keeps else []
+    names = ["--runs-dir", str(tmp_path), "--name", "mine"]
+    assert ended(*CORRIDOR, *given, *names, "--steps", "4000").returncode == 0
+    run = tmp_path / "mine"
+    before = state(run)
+    assert ("ring/frame" in before.arrays) == keeps
+    assert ("pacing" in before.state) == keeps
+    done = ended("train", "--resume", str(run), "--steps", "5500")
+    assert done.returncode == 0, done.stderr
+    after = state(run)
+    updates = after.state["counts"]["updates"] - before.state["counts"]["updates"]
+    assert updates == pytest.approx(1500 / 4 if keeps else 0, abs=20)
+    assert any((before.arrays[n] != after.arrays[n]).any() for n in before.arrays) or not keeps
+    for name in before.arrays:
+        if name.startswith("target/") and not keeps:
+            np.testing.assert_array_equal(before.arrays[name], after.arrays[name])
+
+
 @pytest.mark.parametrize(
     "change", [["--agents", "2"], ["--groups", "2"], ["--scheduler", "anneal"]]
 )

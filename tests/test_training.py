@@ -19,9 +19,25 @@ CARTPOLE += ["--entropy-weight", "0.003", "--entropy-weight-end", "0", "--value-
 CARTPOLE += ["--normalize-advantages"]  # its returns are large
 
 
+DQN = ["--algorithm", "dqn", "--replay-min-steps", "1000", "--update-size", "100"]
+DQN += ["--epsilon-steps", "3000", "--learning-rate", "1e-3"]
+PRIORITISED = ["--replay-draws", "prioritised", "--no-replay-repeats", "--dueling"]
+CONCURRENT = ["--pacing", "target-period", "--period-steps", "800", "--synchronized"]
+CONCURRENT += ["--groups", "1"]
+PARR = ["--preset", "in-gpu-replay", "--target-period", "200", "--epsilon-steps", "5000"]
+PARR += ["--replay-min-steps", "2000", "--optimizer", "adam", "--learning-rate", "5e-4"]
+PARR += ["--update-size", "500", "--discount", "0.98"]
+
+
 @pytest.mark.parametrize(
     ("settings", "by_chance", "score"),
     [
+        pytest.param([*CORRIDOR, *DQN], 0.0, 0.9, id="dqn"),
+        pytest.param([*CORRIDOR, *DQN, "--experience", "host"], 0.0, 0.9, id="dqn from the host"),
+        pytest.param([*CORRIDOR, *DQN, *PRIORITISED], 0.0, 0.9, id="dqn by priority"),
+        pytest.param([*CORRIDOR, *DQN, *CONCURRENT], 0.0, 0.9, id="fast-dqn"),
+        pytest.param([*CATCH, *DQN], -0.8, 0.6, id="dqn on pictures", marks=pytest.mark.slow),
+        pytest.param(PARR, 22.0, 100.0, id="in-gpu-replay", marks=pytest.mark.slow),
         pytest.param(CORRIDOR, 0.0, 0.9, id="corridor"),
         pytest.param([*CORRIDOR, "--experience", "host"], 0.0, 0.9, id="corridor from the host"),
         pytest.param(CATCH, -0.8, 0.6, id="pictures", marks=pytest.mark.slow),

@@ -1,0 +1,347 @@
+"""`ga3c benchmark replay`: what keeping the replay on the device saves, and what it costs.
+
+Parr's table (2018, Table 1): the time of a train step with the replay in RAM over that with it on
+the device, by batch size, for vectors of 27 floats and for stacked pictures, which the paper left
+open. Its Figure 3: the cost of adding one step, by how many wait for it. And the cost of adding,
+drawing and giving priorities, by the size of the replay. On a machine without a GPU both places
+are the same memory, and the result says so.
+"""
+
+import csv
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import keras
+import matplotlib
+import numpy as np
+
+matplotlib.use("Agg")
+from matplotlib import pyplot
+
+from agents.environments import Spaces
+from benchmarks.reporting import PUBLISHED, BenchmarkConfig, Spread, keep, show
+from ga3c import backend
+from ga3c.algorithms import build
+from ga3c.config import ServiceConfig, TrainConfig, WrongInput
+from ga3c.experience import RingShape
+from ga3c.lanes import ReplayLanes
+from ga3c.memory import DEVICE, HOST, free_bytes
+from ga3c.model import Model
+from ga3c.pacing import Ratio
+from ga3c.presets import PRESETS
+from ga3c.replay import Transitions, source
+
+PLACES = ("RAM", "device")
+FLOATS = Spaces((27,), "float32", 9, 1)
+PICTURES = Spaces((84, 84), "uint8", 6, 4)
+SMALL = Spaces((4,), "float32", 2, 1)
+LANES = 100
+WARM_UP = 5  # calls
+CHUNK = 20_000  # steps that are written at once to fill a replay
+DRAWN = 512  # rows of a draw by priority
+
+
+@dataclass(frozen=True)
+class Config:
+    """Measure train steps by the place of the replay, and adding, drawing and priorities."""
+
+    benchmark: BenchmarkConfig = field(default_factory=BenchmarkConfig)
+    batches: tuple[int, ...] = (16, 32, 64, 128, 256)
+    """Transitions of a train step."""
+    vector_steps: int = 1_000_000
+    """Steps of the replay of vectors."""
+    picture_steps: int = 200_000
+    """Steps of the replay of pictures, 7 kB each."""
+    update_sizes: tuple[int, ...] = (250, 500, 1000, 2000, 4000)
+    """New steps that are written at once."""
+    sizes: tuple[int, ...] = (100_000, 1_000_000, 4_000_000)
+    """Steps of the replays whose parts are measured alone."""
+    intra_op_threads: int = 1
+    """Threads of the tensor framework within one operation."""
+    picture: Path | None = None
+    """File for a picture of the tables."""
+    json: bool = False
+    """Print the result as one JSON object in the last line."""
+
+    def __post_init__(self) -> None:
+        for name in ("batches", "update_sizes", "sizes"):
+            values = getattr(self, name)
+            if not values or min(values) < 1:
+                raise ValueError(f"{name} {values}: must be numbers of at least 1")
+
+
+class Alone:
+    """A model with a replay that is full, without a service."""
+
+    def __init__(
+        self, spaces: Spaces, steps: int, batch: int, on_device: bool, draws: str = "uniform"
+    ) -> None:
+        config = _configured(spaces, steps, batch, draws)
+        window = config.replay_window
+        pacing = Ratio(1.0, 10**9, 1, 1, 0)
+        reserve = CHUNK // LANES
+        self.book = ReplayLanes(LANES, window, reserve, config.dqn.n_step, spaces.stack, pacing)
+        ring = RingShape(LANES, self.book.capacity, spaces.shape, spaces.dtype, spaces.stack)
+        needed = ring.bytes({"action": ((), "int32"), "priority": ((), "float32")})
+        if needed > (free := free_bytes(DEVICE if on_device else HOST)):
+            raise WrongInput(
+                f"a replay of {steps:,} steps takes {needed / 1e9:.1f} GB > {free / 1e9:.1f} GB "
+                "that are free: choose fewer"
+            )
+        self.model = Model(
+            build(config, spaces.num_actions),
+            config.network,
+            config.optimizer,
+            spaces,
+            ring,
+            on_device,
+            0,
+            lambda experience: source(config, experience),
+        )
+        self._ring = ring
+        self._names = ("frame", "age", "reward", "discount", "first", "action")
+        self._write = self._writer(on_device)
+        self._fill(window)
+
+    def _writer(self, on_device: bool) -> Callable[..., Any]:
+        experience, names = self.model.experience, self._names
+
+        def write(rows: Any, *values: Any) -> None:
+            experience.write(rows, dict(zip(names, values, strict=True)))
+
+        if not on_device:
+            return write
+        columns = {**self._ring.columns(), "action": ((), "int32")}
+        parts = [((None, *columns[name][0]), columns[name][1]) for name in names]
+        return backend.compiled(write, [((None,), "int32"), *parts])
+
+    def _fill(self, window: int) -> None:
+        size = CHUNK // LANES
+        self.block(size * LANES)
+        for _ in range(-(-window // size)):
+            self.add(CHUNK)
+
+    def block(self, steps: int) -> None:
+        """Make so many steps that `add` will write: real ones, as zeros might not be stored."""
+        random = np.random.default_rng(0)
+        shape, dtype = self._ring.columns()["frame"]
+        values = random.integers(0, 255, (steps, *shape)).astype(dtype)
+        ones = np.ones(steps, np.float32)
+        ages = np.full(steps, self._ring.stack - 1, np.int32)
+        actions = np.zeros(steps, np.int32)
+        self._values = (values, ages, ones, ones, 0 * ones, actions)
+
+    def add(self, steps: int) -> None:
+        """Write the block's first `steps`, spread over all lanes, and let them be drawn."""
+        lanes = np.arange(LANES, dtype=np.int32)
+        slots = [self.book.advance(lanes, lanes < 0, 0)[0] for _ in range(steps // LANES)]
+        rows = self._ring.rows(lanes, np.concatenate(slots).reshape(-1, LANES)).ravel()
+        count = len(rows)
+        self._write(rows.astype(np.int32), *(value[:count] for value in self._values))
+        self.book.complete(lanes)
+        block = self.book.flush()
+        self.model.publish(block)
+        self.book.flushed(block)
+
+    def train(self) -> None:
+        """One update."""
+        self.model.learn(progress=0.0)
+
+
+def _configured(spaces: Spaces, steps: int, batch: int, draws: Any) -> TrainConfig:
+    """Parr's settings; for pictures the small network."""
+    config = PRESETS["in-gpu-replay"]
+    config = replace(
+        config,
+        service=ServiceConfig(agents=1, max_agents=1, envs_per_agent=LANES, groups=1),
+        dqn=replace(config.dqn, batch_size=batch),
+        replay=replace(config.replay, replay_steps=steps, replay_draws=draws),
+    )
+    if spaces.is_picture:
+        return replace(config, network=replace(config.network, network="small"))
+    return config
+
+
+def run(config: Config) -> None:
+    """Measure, print, keep. Raises WrongInput if memory does not suffice."""
+    backend.configure(config.intra_op_threads, 0)
+    result = {
+        "places_are_one_memory": not backend.has_gpu(),
+        "vectors": _train_steps(config, FLOATS, config.vector_steps),
+        "pictures": _train_steps(config, PICTURES, config.picture_steps),
+        "adding": _adding(config),
+        "parts": [_parts(config, size, place) for size in config.sizes for place in PLACES],
+    }
+    _print(config, result)
+    if config.picture:
+        _draw(result, config.picture)
+    keep(result, config, config.benchmark, config.json)
+
+
+def _train_steps(config: Config, spaces: Spaces, steps: int) -> list[dict[str, Any]]:
+    """By batch: seconds of a train step in each place, measured in turn."""
+    rows = []
+    for batch in config.batches:
+        keras.backend.clear_session()
+        both = [Alone(spaces, steps, batch, place == "device") for place in PLACES]
+        times: tuple[list[float], ...] = ([], [])
+        for _ in range(config.benchmark.repeats):
+            for alone, found in zip(both, times, strict=True):
+                found.append(_seconds(alone.train, config.benchmark.part_seconds))
+        ram, device = ([1e6 * t for t in found] for found in times)
+        faster = [100 * (r / d - 1) for r, d in zip(ram, device, strict=True)]
+        rows.append(
+            {
+                "batch": batch,
+                "ram_us": _spread(ram),
+                "device_us": _spread(device),
+                "percent_speedup": _spread(faster),
+            }
+        )
+        print(f"{steps:,} x {spaces.shape}, batch {batch}: {rows[-1]['percent_speedup']}%")
+    return rows
+
+
+def _adding(config: Config) -> list[dict[str, Any]]:
+    rows = []
+    both = [Alone(FLOATS, config.vector_steps, 32, place == "device") for place in PLACES]
+    for size in config.update_sizes:
+        steps = max(size // LANES, 1) * LANES
+        row: dict[str, Any] = {"update_size": steps}
+        for place, alone in zip(PLACES, both, strict=True):
+            alone.block(steps)
+            times = [
+                1e6 * _seconds(partial(alone.add, steps), config.benchmark.part_seconds / 4) / steps
+                for _ in range(config.benchmark.repeats)
+            ]
+            row[f"{place.lower()}_us"] = _spread(times)
+        rows.append(row)
+    return rows
+
+
+def _parts(config: Config, size: int, place: str) -> dict[str, Any]:
+    """Microseconds to add a step, to draw and to give new priorities, of a prioritised replay."""
+    alone = Alone(SMALL, size, DRAWN, place == "device", "prioritised")
+    replay: Any = alone.model.source
+    draw: Any = replay.draw
+
+    def learned(rows: Any, errors: Any) -> None:
+        replay.learned(Transitions(rows, *[None] * 7), errors)
+
+    update: Any = learned
+    if place == "device":
+        draw = backend.compiled(draw, [((), "float32")])
+        update = backend.compiled(learned, [((None,), "int32"), ((None,), "float32")])
+    rows = np.asarray(draw(np.float32(0.4)).rows)
+    errors = np.random.default_rng(0).random(len(rows)).astype(np.float32)
+    alone.block(1000)
+    each = config.benchmark.part_seconds / 2
+    return {
+        "steps": size,
+        "place": place,
+        "mb": alone.model.experience.ring.bytes({"action": ((), "int32")}) / 1e6,
+        "add_us": 1e6 * _seconds(lambda: alone.add(1000), each) / 1000,
+        "draw_us": 1e6 * _seconds(lambda: draw(np.float32(0.4)), each),
+        "update_us": 1e6 * _seconds(lambda: update(rows, errors), each),
+    }
+
+
+def _seconds(work: Callable[[], Any], seconds: float) -> float:
+    """Of one call: the median of all that fit."""
+    for _ in range(WARM_UP):
+        work()
+    times = []
+    until_s = time.perf_counter() + seconds
+    while time.perf_counter() < until_s or len(times) < WARM_UP:
+        started_s = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - started_s)
+    return statistics.median(times)
+
+
+def _spread(values: list[float]) -> Spread:
+    return Spread(statistics.median(values), min(values), max(values))
+
+
+def _published(name: str, key: str, value: str) -> dict[str, float]:
+    with open(PUBLISHED / name) as file:
+        return {row[key]: float(row[value]) for row in csv.DictReader(file)}
+
+
+def _print(config: Config, result: dict[str, Any]) -> None:
+    published = _published("in_gpu_replay_speedup.csv", "batch_size", "percent_speedup_over_in_ram")
+    if result["places_are_one_memory"]:
+        print("no GPU: both places are RAM; what differs is only how a batch gets to the model")
+    for name, steps in (("vectors", config.vector_steps), ("pictures", config.picture_steps)):
+        rows = [
+            (
+                str(row["batch"]),
+                str(row["ram_us"]),
+                str(row["device_us"]),
+                f"{row['percent_speedup']}%",
+                f"{published.get(str(row['batch']), float('nan')):.0f}%",
+            )
+            for row in result[name]
+        ]
+        headings = ("batch", "replay in RAM, us", "on the device, us", "faster", "published")
+        show(f"a train step, {steps:,} {name}", headings, rows)
+    known = _published(
+        "in_gpu_replay_update_size.csv", "update_size", "microseconds_per_experience"
+    )
+    rows = [
+        (
+            str(row["update_size"]),
+            f"{row['ram_us'].median:.2f}",
+            f"{row['device_us'].median:.2f}",
+            f"{known.get(str(row['update_size']), float('nan')):.1f}",
+        )
+        for row in result["adding"]
+    ]
+    show("adding one step, us", ("steps at once", "in RAM", "on the device", "published"), rows)
+    parts = [
+        (
+            f"{row['steps']:,}, {row['place']}",
+            f"{row['mb']:,.0f}",
+            f"{row['add_us']:.2f}",
+            f"{row['draw_us']:,.0f}",
+            f"{row['update_us']:,.0f}",
+        )
+        for row in result["parts"]
+    ]
+    headings = ("steps, place", "MB", "add one, us", f"draw {DRAWN}, us", f"set {DRAWN}, us")
+    show("a prioritised replay", headings, parts)
+
+
+def _draw(result: dict[str, Any], output: Path) -> None:
+    figure, (faster, adding) = pyplot.subplots(1, 2, figsize=(10, 4), constrained_layout=True)
+    published = _published("in_gpu_replay_speedup.csv", "batch_size", "percent_speedup_over_in_ram")
+    faster.plot([int(b) for b in published], published.values(), "k--", label="published: a GPU")
+    for name in ("vectors", "pictures"):
+        rows = result[name]
+        medians = [row["percent_speedup"].median for row in rows]
+        faster.plot([row["batch"] for row in rows], medians, "o-", label=f"here: {name}")
+    faster.set_xscale("log", base=2)
+    faster.set_xlabel("batch")
+    faster.set_ylabel("train step faster than from RAM, percent")
+    known = _published(
+        "in_gpu_replay_update_size.csv", "update_size", "microseconds_per_experience"
+    )
+    known.pop("in RAM")
+    adding.plot([int(size) for size in known], known.values(), "k--", label="published: a GPU")
+    for place in PLACES:
+        medians = [row[f"{place.lower()}_us"].median for row in result["adding"]]
+        sizes = [row["update_size"] for row in result["adding"]]
+        adding.plot(sizes, medians, "o-", label=f"here: {place}")
+    adding.set_yscale("log")
+    adding.set_xlabel("steps written at once")
+    adding.set_ylabel("adding one step, microseconds")
+    for axes in (faster, adding):
+        axes.legend()
+        axes.grid(alpha=0.3)
+    figure.savefig(output, dpi=110)
+    pyplot.close(figure)
