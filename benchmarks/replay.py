@@ -34,16 +34,18 @@ from ga3c.memory import DEVICE, HOST, free_bytes
 from ga3c.model import Model
 from ga3c.pacing import Ratio
 from ga3c.presets import PRESETS
+from ga3c.priorities import Priorities
 from ga3c.replay import Transitions, source
 
 PLACES = ("RAM", "device")
 FLOATS = Spaces((27,), "float32", 9, 1)
 PICTURES = Spaces((84, 84), "uint8", 6, 4)
 SMALL = Spaces((4,), "float32", 2, 1)
-LANES = 100
+LANES = 50
 WARM_UP = 5  # calls
 CHUNK = 20_000  # steps that are written at once to fill a replay
 DRAWN = 512  # rows of a draw by priority
+TREE_ROWS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class Config:
     """New steps that are written at once."""
     sizes: tuple[int, ...] = (100_000, 1_000_000, 4_000_000)
     """Steps of the replays whose parts are measured alone."""
+    fanouts: tuple[int, ...] = (4, 16, 64, 256, 1000)
+    """Sums of a priority tree's node, for a million rows: 1,000 are two levels."""
     intra_op_threads: int = 1
     """Threads of the tensor framework within one operation."""
     picture: Path | None = None
@@ -69,9 +73,9 @@ class Config:
     """Print the result as one JSON object in the last line."""
 
     def __post_init__(self) -> None:
-        for name in ("batches", "update_sizes", "sizes"):
+        for name in ("batches", "update_sizes", "sizes", "fanouts"):
             values = getattr(self, name)
-            if not values or min(values) < 1:
+            if not values or min(values) < 1 + (name == "fanouts"):
                 raise ValueError(f"{name} {values}: must be numbers of at least 1")
 
 
@@ -87,12 +91,6 @@ class Alone:
         reserve = CHUNK // LANES
         self.book = ReplayLanes(LANES, window, reserve, config.dqn.n_step, spaces.stack, pacing)
         ring = RingShape(LANES, self.book.capacity, spaces.shape, spaces.dtype, spaces.stack)
-        needed = ring.bytes({"action": ((), "int32"), "priority": ((), "float32")})
-        if needed > (free := free_bytes(DEVICE if on_device else HOST)):
-            raise WrongInput(
-                f"a replay of {steps:,} steps takes {needed / 1e9:.1f} GB > {free / 1e9:.1f} GB "
-                "that are free: choose fewer"
-            )
         self.model = Model(
             build(config, spaces.num_actions),
             config.network,
@@ -160,7 +158,13 @@ def _configured(spaces: Spaces, steps: int, batch: int, draws: Any) -> TrainConf
         config,
         service=ServiceConfig(agents=1, max_agents=1, envs_per_agent=LANES, groups=1),
         dqn=replace(config.dqn, batch_size=batch),
-        replay=replace(config.replay, replay_steps=steps, replay_draws=draws),
+        replay=replace(
+            config.replay,
+            replay_steps=steps,
+            replay_min_steps=min(config.replay.replay_min_steps, steps),
+            update_size=1,
+            replay_draws=draws,
+        ),
     )
     if spaces.is_picture:
         return replace(config, network=replace(config.network, network="small"))
@@ -170,17 +174,33 @@ def _configured(spaces: Spaces, steps: int, batch: int, draws: Any) -> TrainConf
 def run(config: Config) -> None:
     """Measure, print, keep. Raises WrongInput if memory does not suffice."""
     backend.configure(config.intra_op_threads, 0)
+    for spaces, steps in ((FLOATS, config.vector_steps), (PICTURES, config.picture_steps)):
+        _check(spaces, steps)
     result = {
         "places_are_one_memory": not backend.has_gpu(),
         "vectors": _train_steps(config, FLOATS, config.vector_steps),
         "pictures": _train_steps(config, PICTURES, config.picture_steps),
         "adding": _adding(config),
         "parts": [_parts(config, size, place) for size in config.sizes for place in PLACES],
+        "trees": [_tree(config, fanout, place) for fanout in config.fanouts for place in PLACES],
     }
     _print(config, result)
     if config.picture:
         _draw(result, config.picture)
     keep(result, config, config.benchmark, config.json)
+
+
+def _check(spaces: Spaces, steps: int) -> None:
+    """Raises WrongInput if replays of so many steps, one in each place, do not fit."""
+    ring = RingShape(1, steps, spaces.shape, spaces.dtype, spaces.stack)
+    one = ring.bytes({"action": ((), "int32")})
+    for memory in (DEVICE, HOST):
+        needed = one if backend.has_gpu() else 2 * one
+        if needed > (free := free_bytes(memory)):
+            raise WrongInput(
+                f"replays of {steps:,} steps take {needed / 1e9:.1f} GB > {free / 1e9:.1f} GB that "
+                "are free: choose fewer"
+            )
 
 
 def _train_steps(config: Config, spaces: Spaces, steps: int) -> list[dict[str, Any]]:
@@ -251,6 +271,28 @@ def _parts(config: Config, size: int, place: str) -> dict[str, Any]:
     }
 
 
+def _tree(config: Config, fanout: int, place: str) -> dict[str, Any]:
+    """Microseconds to draw and to set rows of a tree of a million, by its fan-out."""
+    tree = Priorities(DEVICE if place == "device" else HOST, TREE_ROWS, fanout)
+    draw: Any = tree.draw
+    update: Any = tree.set
+    if place == "device":
+        draw = backend.compiled(draw, [((None,), "float32")])
+        update = backend.compiled(update, [((None,), "int32"), ((None,), "float32")])
+    random = np.random.default_rng(0)
+    rows = np.arange(TREE_ROWS, dtype=np.int32)
+    update(rows, random.random(TREE_ROWS).astype(np.float32))
+    points = random.random(DRAWN).astype(np.float32)
+    some = random.integers(TREE_ROWS, size=DRAWN).astype(np.int32)
+    each = config.benchmark.part_seconds / 2
+    return {
+        "fanout": fanout,
+        "place": place,
+        "draw_us": 1e6 * _seconds(lambda: draw(points), each),
+        "update_us": 1e6 * _seconds(lambda: update(some, points), each),
+    }
+
+
 def _seconds(work: Callable[[], Any], seconds: float) -> float:
     """Of one call: the median of all that fit."""
     for _ in range(WARM_UP):
@@ -315,6 +357,12 @@ def _print(config: Config, result: dict[str, Any]) -> None:
     ]
     headings = ("steps, place", "MB", "add one, us", f"draw {DRAWN}, us", f"set {DRAWN}, us")
     show("a prioritised replay", headings, parts)
+    trees = [
+        (f"{row['fanout']}, {row['place']}", f"{row['draw_us']:,.0f}", f"{row['update_us']:,.0f}")
+        for row in result["trees"]
+    ]
+    headings = ("fan-out, place", f"draw {DRAWN}, us", f"set {DRAWN}, us")
+    show(f"a tree of {TREE_ROWS:,} priorities", headings, trees)
 
 
 def _draw(result: dict[str, Any], output: Path) -> None:

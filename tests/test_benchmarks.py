@@ -60,6 +60,7 @@ def test_limits_are_those_of_the_best_sizes() -> None:
     assert parts["predict_only"] == max(each["median"] for each in result["predict_only"])
     assert parts["train_only"] == max(each["median"] for each in result["train_only"])
     assert all(each["low"] > 0 for each in result["wire_only"])
+    assert parts.pop("samples_a_step") == 1
     assert result["limit_pps"] == pytest.approx(CORES / sum(1 / part for part in parts.values()))
 
 
@@ -141,6 +142,34 @@ def test_a3c_is_measured_beside_the_service() -> None:
     assert row["speedup"] == pytest.approx(row["ga3c"]["median"] / row["a3c"]["median"])
 
 
+@pytest.mark.slow
+def test_train_steps_are_compared_by_the_place_of_the_replay(tmp_path: Path) -> None:
+    small = ["--batches", "8", "--vector-steps", "4000", "--picture-steps", "4000"]
+    small += ["--update-sizes", "100", "200", "--sizes", "5000", "--fanouts", "8", "64"]
+    measures = ["--repeats", "1", "--part-seconds", "0.1", "--picture", str(tmp_path / "a.png")]
+    result = measured("replay", *small, *measures, "--json")
+    for name in ("vectors", "pictures"):
+        (row,) = result[name]
+        ram, device = row["ram_us"]["median"], row["device_us"]["median"]
+        assert row["percent_speedup"]["median"] == pytest.approx(100 * (ram / device - 1), abs=0.1)
+    assert [row["update_size"] for row in result["adding"]] == [100, 200]
+    assert {row["place"] for row in result["parts"]} == {"RAM", "device"}
+    assert {row["fanout"] for row in result["trees"]} == {8, 64}
+    assert (tmp_path / "a.png").stat().st_size > 0
+
+
+@pytest.mark.slow
+def test_fast_dqns_ideas_are_measured_on_and_off(tmp_path: Path) -> None:
+    arguments = ["fast-dqn", "--out-dir", str(tmp_path), "--seconds", "1", "--samplers", "1"]
+    result = measured(*arguments, "--period-steps", "100", "--json")
+    assert [point["part"] for point in result["points"]] == ["standard", "concurrent"]
+    for point in result["points"]:
+        assert point["figures"]["prediction_batch"] == 1
+        trained, played = (point["figures"][n] for n in ("trained_samples_per_s", "pps"))
+        assert trained == pytest.approx(32 / 4 * played, rel=0.5)
+    assert (tmp_path / "fast-dqn.png").stat().st_size > 0
+
+
 LEARN = """
 import time
 from agents.environments import spaces
@@ -193,6 +222,9 @@ def test_the_baseline_learns(tmp_path: Path) -> None:
         (["a3c", "--networks", "huge"], ["huge", "small", "large-1"]),
         (["lanes", "--lanes", "0"], ["lanes (0,)", "at least 1"]),
         (["a3c", "--game", "CartPole-v1"], ["small", "vectors"]),
+        (["replay", "--batches", "0"], ["batches (0,)", "at least 1"]),
+        (["replay", "--picture-steps", "900000000"], ["GB", "that are free"]),
+        (["fast-dqn", "--out-dir", "x", "--samplers", "0"], ["samplers (0,)", "at least 1"]),
     ],
 )
 def test_wrong_use_is_one_line_and_code_2(arguments: list[str], words: list[str]) -> None:
