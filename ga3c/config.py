@@ -1,16 +1,48 @@
 """Every setting of a run: checked once, here, and handed on in parts."""
 
-import math
 import os
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal
 
 from agents.environments import EnvironmentConfig
+from ga3c.checks import (
+    WrongInput,
+    check_file,
+    check_finite,
+    check_queue,
+    check_seed,
+    check_slack,
+)
 from ga3c.scheduler import Counts, SchedulerConfig
+from ga3c.settings import (
+    A3CConfig,
+    DQNConfig,
+    LearningConfig,
+    NetworkConfig,
+    NetworkName,
+    OptimizerConfig,
+    PacingConfig,
+    ReplayConfig,
+)
 
-NetworkName = Literal[
-    "auto", "small", "large-4", "large-3", "large-2", "large-1", "nature", "mlp", "parr"
+__all__ = [
+    "A3CConfig",
+    "CheckpointConfig",
+    "DQNConfig",
+    "EvaluationConfig",
+    "LearningConfig",
+    "NetworkConfig",
+    "NetworkName",
+    "OptimizerConfig",
+    "PacingConfig",
+    "ReplayConfig",
+    "RunConfig",
+    "ServiceConfig",
+    "TrainConfig",
+    "WrongInput",
+    "check_file",
+    "check_seed",
 ]
 
 AlgorithmName = Literal["a3c", "dqn"]
@@ -20,58 +52,6 @@ PresetName = Literal["default", "paper", "dqn", "dueling", "in-gpu-replay", "fas
 ProtocolName = Literal["paper", "nature", "machado"]
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-class WrongInput(ValueError):
-    """What the user asked for cannot be done; the message says why in one line."""
-
-
-def _not_negative(config: object, *names: str) -> None:
-    for name in names:
-        if getattr(config, name) < 0:
-            raise ValueError(f"{name} {getattr(config, name)}: must be at least 0")
-
-
-def _check_share(config: object, *names: str) -> None:
-    for name in names:
-        if not 0 <= getattr(config, name) <= 1:
-            raise ValueError(f"{name} {getattr(config, name)}: must be in [0, 1]")
-
-
-def _check_count(config: object, name: str) -> None:
-    if getattr(config, name) < 1:
-        raise ValueError(f"{name} {getattr(config, name)}: must be at least 1")
-
-
-def check_slack(slack_steps: int, largest_batch: int, steps_per_update: float) -> None:
-    """Raises ValueError if acting and learning would wait for each other.
-
-    Acting waits where a prediction would be more than the slack ahead of what has been learned;
-    learning waits until it is a whole update's steps behind: at most ceil(x) - 1 if x is whole.
-    """
-    behind = steps_per_update - 1 if steps_per_update == int(steps_per_update) else steps_per_update
-    if slack_steps < largest_batch + behind:
-        raise ValueError(
-            f"slack_steps {slack_steps} < {largest_batch + behind:g}: a prediction of "
-            f"{largest_batch} steps would wait for an update, and the update for more steps of the "
-            f"{steps_per_update:g} that it takes, forever"
-        )
-
-
-def check_file(name: str, path: Path | None) -> None:
-    """Raises ValueError if a file that is wanted could not be written."""
-    if path is None:
-        return
-    file = path.absolute()
-    fits = os.access(file, os.W_OK) if file.is_file() else file.parent.is_dir()
-    if file.is_dir() or not fits or not os.access(file.parent, os.W_OK):
-        raise ValueError(f"{name} {path}: must be a file in a directory to write to")
-
-
-def check_seed(seed: int) -> None:
-    """Raises ValueError if random draws would not take it."""
-    if not 0 <= seed < 2**31:
-        raise ValueError(f"seed {seed}: must be in [0, 2**31), as random draws take it")
 
 
 @dataclass(frozen=True)
@@ -149,8 +129,8 @@ class ServiceConfig:
                 f"prediction_batch_min {self.prediction_batch_min} > prediction_batch_max "
                 f"{self.prediction_batch_max}: no batch would ever be complete"
             )
-        _check_queue("prediction", self.max_lanes, self.prediction_min, self.prediction_max)
-        _check_queue(
+        check_queue("prediction", self.max_lanes, self.prediction_min, self.prediction_max)
+        check_queue(
             "training", self.training_queue, self.training_batch_min, self.training_batch_max
         )
 
@@ -185,224 +165,6 @@ class ServiceConfig:
         if self.synchronized:
             return self.prediction_min
         return min(self.prediction_batch_max, self.max_lanes)
-
-
-def _check_queue(name: str, capacity: int, smallest: int, largest: int) -> None:
-    if not 0 <= smallest <= largest <= capacity or largest < 1:
-        raise ValueError(
-            f"{name} queue of {capacity}, batches of at least {smallest} and at most {largest}: "
-            "must be 0 <= min <= max <= queue, or no batch would ever be complete"
-        )
-
-
-@dataclass(frozen=True)
-class LearningConfig:
-    """What is learned, whatever the algorithm: the discounted sum of clipped rewards."""
-
-    discount: float = 0.99
-    """Discount per step (gamma)."""
-    reward_clip: float = 1.0
-    """Rewards are clipped to [-x, x] for learning; 0 leaves them as they are."""
-
-    def __post_init__(self) -> None:
-        _check_share(self, "discount")
-        _not_negative(self, "reward_clip")
-
-
-@dataclass(frozen=True)
-class A3CConfig:
-    """Advantage actor-critic (Mnih et al. 2016; Babaeizadeh et al. 2017)."""
-
-    t_max: int = 20
-    """Steps in a segment: the longest n-step return."""
-    entropy_weight: float = 0.01
-    """Weight of the policy's entropy in the loss (beta) at the start."""
-    entropy_weight_end: float = 0.01
-    """The same at the end of the schedule."""
-    value_weight: float = 0.5
-    """Weight of the squared error of the value in the loss."""
-    trace_decay: float = 0.95
-    """Lambda of the returns: 1 is the paper's n-step return, below it GAE's mixture."""
-    correction: Literal["none", "vtrace"] = "vtrace"
-    """Correction of policy lag: none (the paper) or V-trace (Espeholt et al. 2018)."""
-    normalize_advantages: bool = False
-    """Give each batch's advantages mean 0 and deviation 1, as PPO does (Schulman et al. 2017).
-    Small batches without a reward then teach their noise as loudly as the others their signal."""
-    log_epsilon: float = 1e-6
-    """Added to probabilities within logarithms (GA3C, section 5.4)."""
-
-    def __post_init__(self) -> None:
-        weights = ("entropy_weight", "entropy_weight_end", "value_weight")
-        _not_negative(self, *weights, "log_epsilon")
-        if self.t_max < 1:
-            raise ValueError(f"t_max {self.t_max}: must be at least 1, or nothing is learned")
-        _check_share(self, "trace_decay")
-
-
-@dataclass(frozen=True)
-class DQNConfig:
-    """Q-learning from a replay (Mnih et al. 2015) and what has been added to it since."""
-
-    n_step: int = 3
-    """Steps of a return before it bootstraps (Sutton 1988): 1 is the original."""
-    double: bool = True
-    """The newest weights choose the action whose value the target's weights tell (van Hasselt et
-    al. 2016)."""
-    dueling: bool = False
-    """The value of a state and the advantages of its actions are told apart (Wang et al. 2016)."""
-    huber_delta: float = 1.0
-    """Errors beyond this count linearly; 0 squares them all."""
-    batch_size: int = 32
-    """Transitions of an update."""
-    target_period: int = 500
-    """Updates between copies of the weights to the target's. --pacing target-period copies them
-    where acting and learning meet, and not by this."""
-    epsilon_start: float = 1.0
-    """Share of actions drawn evenly until learning begins."""
-    epsilon_end: float = 0.01
-    """The same after epsilon_steps more, reached linearly."""
-    epsilon_steps: int = 100_000
-    """Environment steps from the one to the other."""
-
-    def __post_init__(self) -> None:
-        for name in ("n_step", "batch_size", "target_period", "epsilon_steps"):
-            _check_count(self, name)
-        _not_negative(self, "huber_delta")
-        _check_share(self, "epsilon_start", "epsilon_end")
-
-
-@dataclass(frozen=True)
-class ReplayConfig:
-    """What learning draws from. It lives where --experience says."""
-
-    replay_steps: int = 200_000
-    """Newest steps of all environments that are kept and drawn from."""
-    replay_min_steps: int = 10_000
-    """Steps that are played before learning begins."""
-    replay_draws: Literal["uniform", "prioritised"] = "uniform"
-    """prioritised draws a step in proportion to its last error (Schaul et al. 2016)."""
-    replay_repeats: bool = True
-    """A batch may hold a step more than once."""
-    priority_exponent: float = 0.6
-    """Alpha: how much the error counts; 0 draws uniformly."""
-    importance_exponent: float = 0.4
-    """Beta: how far weights make up for that at the start."""
-    importance_exponent_end: float = 1.0
-    """The same at the end of the schedule."""
-    update_size: int = 1000
-    """New steps wait until they are so many, and can then be drawn."""
-    save_replay: bool = False
-    """Keep the replay in every checkpoint. Else a resumed run plays replay_min_steps first, as it
-    has learned to, before it learns on."""
-
-    def __post_init__(self) -> None:
-        for name in ("replay_steps", "replay_min_steps", "update_size"):
-            _check_count(self, name)
-        _not_negative(self, "priority_exponent", "importance_exponent", "importance_exponent_end")
-        if self.replay_min_steps > self.replay_steps:
-            raise ValueError(
-                f"replay_min_steps {self.replay_min_steps} > replay_steps {self.replay_steps}: "
-                "learning would never begin"
-            )
-        if self.update_size > self.replay_min_steps:
-            raise ValueError(
-                f"update_size {self.update_size} > replay_min_steps {self.replay_min_steps}: "
-                "there would be nothing to draw when learning begins"
-            )
-
-
-@dataclass(frozen=True)
-class PacingConfig:
-    """Who waits for whom, where learning draws from a replay."""
-
-    pacing: Literal["ratio", "target-period"] = "ratio"
-    """ratio: an update every steps_per_update steps, either side waits. target-period: acting uses
-    the target's weights, which change each period_steps steps, while learning makes that period's
-    updates; then they meet (Concurrent Training, Daley and Amato 2021)."""
-    steps_per_update: float = 4.0
-    """Environment steps for each update."""
-    slack_steps: int = 256
-    """Steps that acting may be ahead of learning, with --pacing ratio."""
-    period_steps: int = 10_000
-    """Steps between two meetings, with --pacing target-period."""
-
-    def __post_init__(self) -> None:
-        for name in ("slack_steps", "period_steps"):
-            _check_count(self, name)
-        if self.steps_per_update <= 0:
-            raise ValueError(
-                f"steps_per_update {self.steps_per_update}: must be above 0, or acting would wait "
-                "forever"
-            )
-        if self.period_steps < self.steps_per_update:
-            raise ValueError(
-                f"period_steps {self.period_steps} < steps_per_update {self.steps_per_update:g}: "
-                "no period would have an update"
-            )
-
-    @property
-    def updates_per_period(self) -> int:
-        """Updates between two meetings."""
-        return int(self.period_steps / self.steps_per_update)
-
-
-@dataclass(frozen=True)
-class NetworkConfig:
-    """What lies between the observation and the heads."""
-
-    network: NetworkName = "auto"
-    """Torso: auto is small for pictures and mlp for vectors; parr is for vectors as well."""
-    padding: Literal["same", "valid"] = "valid"
-    """Edges of convolutions: same is the published code's, valid costs less."""
-    center: bool = True
-    """Subtract a picture's mean from it. An even background is then nothing, and not something
-    that moves all units together: Adam's first steps would leave few that are ever active."""
-    initializer: Literal["orthogonal", "fan-in"] = "orthogonal"
-    """First weights: fan-in is the published code's uniform distribution."""
-
-    def __post_init__(self) -> None:
-        if self.network not in get_args(NetworkName):
-            raise ValueError(
-                f"network {self.network!r}: must be one of {', '.join(get_args(NetworkName))}"
-            )
-
-
-@dataclass(frozen=True)
-class OptimizerConfig:
-    """How gradients become steps."""
-
-    optimizer: Literal["rmsprop", "adam"] = "adam"
-    """Optimizer: rmsprop is the paper's, not centred, epsilon within the root."""
-    learning_rate: float = 7e-4
-    """Step size at the start."""
-    learning_rate_end: float = 0.0
-    """Step size at the end of the schedule, reached linearly."""
-    schedule_steps: int = 10_000_000
-    """Environment steps over which schedules run; afterwards their end holds."""
-    rms_decay: float = 0.99
-    """RMSProp's decay of the mean square."""
-    rms_centered: bool = False
-    """RMSProp divides by the deviation of gradients, not by their mean square."""
-    momentum: float = 0.0
-    """RMSProp's momentum."""
-    rms_start: float = 0.0
-    """RMSProp's mean square before the first update: 1 is TensorFlow 1's, which GA3C used."""
-    optimizer_epsilon: float = 1e-5
-    """Added to the mean square (rmsprop) or to its root (adam)."""
-    clip_norm: float = 40.0
-    """Largest global norm of a batch's summed gradient; 0 does not clip."""
-
-    def __post_init__(self) -> None:
-        if self.learning_rate <= 0:
-            raise ValueError(f"learning_rate {self.learning_rate}: must be above 0 to learn")
-        _not_negative(self, "learning_rate_end", "rms_start", "optimizer_epsilon", "clip_norm")
-        for name in ("rms_decay", "momentum"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(
-                    f"{name} {getattr(self, name)}: must be in [0, 1), or it never adapts"
-                )
-        if self.schedule_steps < 1:
-            raise ValueError(f"schedule_steps {self.schedule_steps}: must be at least 1")
 
 
 @dataclass(frozen=True)
@@ -514,7 +276,7 @@ class TrainConfig:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
 
     def __post_init__(self) -> None:
-        _check_finite(self)
+        check_finite(self)
         if self.service.lockstep:
             _check_lockstep(self)
         if self.service.synchronized:
@@ -615,12 +377,3 @@ def _check_lockstep(config: TrainConfig) -> None:
             f"lockstep with training batches of {smallest} to {largest}: must be of one size, a "
             f"multiple of t_max {t_max}, or they would depend on time"
         )
-
-
-def _check_finite(part: Any) -> None:
-    for each in fields(part):
-        value = getattr(part, each.name)
-        if is_dataclass(value):
-            _check_finite(value)
-        elif isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(f"{each.name} {value}: must be a finite number")

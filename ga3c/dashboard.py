@@ -61,10 +61,33 @@ def line(values: Values) -> str:
         f"[Episode {values['episodes']} Score {_number(values['score'])}] "
         f"[RScore {_number(values['score_mean_100'])} Steps {values['steps']:,}] "
         f"[PPS {values['pps']:.0f} TPS {values['tps']:.0f}] "
-        f"[PQ {values['prediction_queue']} TQ {values['training_queue']} "
-        f"Lag {values['policy_lag']:.1f}] "
+        f"{_queued(values)} "
         f"[NT {values['trainers']} NP {values['predictors']} NA {values['agents']}]"
     )
+
+
+def _learning(values: Values) -> list[tuple[str, str]]:
+    """What lies between playing and learning."""
+    queued = values["prediction_queue"]
+    if (replay := values.get("replay_steps")) is None:
+        both = f"{queued}, {values['training_queue']}"
+        lag = f"{values['policy_lag']:.1f}"
+        return [("policy lag, updates", lag), ("queued predictions, samples", both)]
+    epsilon = f"{values.get('epsilon') or 0.0:.2f}"
+    return [
+        ("replay, steps to draw from", f"{replay:,.0f}"),
+        ("epsilon", epsilon),
+        ("queued predictions", f"{queued}"),
+    ]
+
+
+def _queued(values: Values) -> str:
+    replay = values.get("replay_steps")
+    if replay is None:
+        queued = f"PQ {values['prediction_queue']} TQ {values['training_queue']}"
+        return f"[{queued} Lag {values['policy_lag']:.1f}]"
+    epsilon = values.get("epsilon") or 0.0
+    return f"[PQ {values['prediction_queue']} Replay {replay:,.0f} Epsilon {epsilon:.2f}]"
 
 
 class View(Protocol):
@@ -152,11 +175,7 @@ class LiveView:
         for name, text in (
             ("PPS, predictions/s", f"{values['pps']:,.0f}"),
             ("TPS, trained samples/s", f"{values['tps']:,.0f}"),
-            ("policy lag, updates", f"{values['policy_lag']:.1f}"),
-            (
-                "queued predictions, samples",
-                f"{values['prediction_queue']}, {values['training_queue']}",
-            ),
+            *_learning(values),
             *(
                 (f"{role}: {values[role]}", f"wait {values[f'{role}_waiting'] or 0:.0%}")
                 for role in ROLES

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from enum import Enum, auto
 
-from ga3c.config import check_slack
+from ga3c.checks import check_slack
 
 COUNTS = ("before", "admitted", "acted", "flushed", "claimed", "learned", "periods")
 

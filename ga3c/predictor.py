@@ -115,6 +115,9 @@ class Predictor:
         firsts = outcomes["first"] == 1
         slots, ages = self._lanes.advance(lanes, firsts, self._model.updates)
         discounts = np.where(outcomes["terminated"] == 1, 0.0, self._discount)
+        epsilons = self._epsilons(lanes, self._metrics.total("steps"))
+        if epsilons.any():
+            self._metrics.set(epsilon=float(epsilons.mean()))
         return Arrivals(
             lanes,
             slots,
@@ -123,5 +126,5 @@ class Predictor:
             batch[0].step.frames
             if len(batch) == 1
             else np.concatenate([request.step.frames for request in batch]),
-            self._epsilons(lanes, self._metrics.total("steps")),
+            epsilons,
         )

@@ -20,6 +20,8 @@ from ga3c import records
 from ga3c.metrics import Snapshot, Window
 
 COLDEST = 1e-6
+SURE = 0.1  # of their time: who waits less is not made fewer, who works less not more
+HOPELESS = 0.15  # less of a rate in a third of a window: the rest of it would be lost time
 NAMES = ("agents", "predictors", "trainers")
 
 
@@ -122,10 +124,11 @@ class Annealer:
     """Simulated annealing over the three counts by steps of +-1. Knows neither clock nor threads.
 
     `propose` gives a neighbour of the kept setting: first one more of those who wait least, or one
-    fewer of those who wait most. It wins if it gains at least the margin, or else with probability
-    exp(-relative lack / temperature); after a win it is proposed again, and `judge` accepts it
-    when it has won `wins` times in a row: noise seldom does. Beyond a cap, on policy lag or on
-    memory, nothing wins but what has less of it than the kept setting.
+    fewer of those who wait most, and never one fewer of those who hardly wait. It wins if it gains
+    at least the margin, or else with probability exp(-relative lack / temperature); after a win it
+    is proposed again, and `judge` accepts it when it has won `wins` times in a row: noise seldom
+    does. Beyond a cap, on policy lag or on memory, nothing wins but what has less of it than the
+    kept setting.
 
     As `random` it is the paper's walk: any neighbour, kept if the rate did not fall in one window.
     """
@@ -164,6 +167,7 @@ class Annealer:
         self._random.shuffle(found)
         if self._config.scheduler == "random":
             return [counts for _, counts in found[:1]]
+        found = [(promise, counts) for promise, counts in found if promise >= SURE]
         return [counts for _, counts in sorted(found, key=lambda pair: pair[0])]
 
     def judge(self, tried: Counts, kept: Figures, made: Figures, seconds: float) -> Decision:
@@ -249,13 +253,24 @@ class Scheduler:
             self._window_from_s = now
             self._first = self._service.snapshot()
             return None
-        if now < self._window_from_s + self._config.window_s:
+        if now < self._window_from_s + self._config.window_s and not self._is_hopeless(now):
             return None
         made = self._figures(Window(self._first, self._service.snapshot()))
         if self._kept_made is None or self._tried is None:
             self._try_neighbour(made)
             return None
         return self._judge(self._tried, self._kept_made, made, now)
+
+    def _is_hopeless(self, now: float) -> bool:
+        """Whether a third of the window shows already that what is tried harms."""
+        config = self._config
+        capped = config.max_policy_lag is not None or config.max_memory_mb is not None
+        if config.scheduler == "random" or capped or not self._kept_made or not self._first:
+            return False
+        if now < self._window_from_s + config.window_s / 3:
+            return False
+        rate = Window(self._first, self._service.snapshot()).rate("trained_samples")
+        return rate < (1 - HOPELESS) * self._kept_made.rate
 
     def _figures(self, window: Window) -> Figures:
         memory = self._service.memory_mb()

@@ -383,7 +383,8 @@ PERIOD_S = 2 * (5.0 + 15.0)  # of a decision: settle, measure, change, settle, m
 def test_every_window_is_of_equal_length_and_begins_when_the_change_has_settled(
     tmp_path: Path,
 ) -> None:
-    world = World(tmp_path / "journal", CONFIG, lambda c, _: smooth(c), transient_s=5.0)
+    config = dataclasses.replace(CONFIG, max_policy_lag=1e9)  # with a cap every window is whole
+    world = World(tmp_path / "journal", config, lambda c, _: smooth(c), transient_s=5.0)
     world.run(20 * PERIOD_S + 20)
     windows = list(zip(world.readings[::2], world.readings[1::2]))
     assert len(windows) >= 39
@@ -402,6 +403,37 @@ def test_rates_are_right_when_ticks_come_late(tmp_path: Path) -> None:
     for decision in world.decisions:
         assert decision.figures_kept.rate == pytest.approx(smooth(decision.kept))
         assert decision.figures_tried.rate == pytest.approx(smooth(decision.tried))
+
+
+def test_what_harms_much_is_undone_after_a_third_of_the_window(tmp_path: Path) -> None:
+    start = Counts(1, 1, 1)
+    config = SchedulerConfig(settle_s=5.0, window_s=15.0)
+    world = World(
+        tmp_path / "journal",
+        config,
+        lambda c, _: 1000.0 if c == start else 700.0,
+        start,
+        Counts(2, 1, 1),
+    )
+    world.run(60.0)
+    (changed_s, _), (undone_s, _) = world.applied[:2]
+    assert undone_s - changed_s == pytest.approx(5.0 + 15.0 / 3, abs=1.0)
+    assert world.decisions[0].figures_tried.rate == pytest.approx(700.0)
+
+
+def test_nobody_who_hardly_waits_is_made_fewer() -> None:
+    annealer = Annealer(SchedulerConfig(), Counts(2, 2, 2), Counts(2, 2, 2), seed=0)
+    waiting = (0.05, 0.2, 0.5)  # of agents, predictors, trainers
+    figures = Figures(1000.0, 0.0, 100.0, 50.0, waiting)
+    worse = figures._replace(rate=1.0)
+    tried = set()
+    for _ in range(2):
+        counts = annealer.propose(figures)
+        assert counts is not None
+        tried.add(counts)
+        annealer.judge(counts, figures, worse, 0.0)
+    assert tried == {Counts(2, 1, 2), Counts(2, 2, 1)}
+    assert annealer.calm == 1, "these are all"
 
 
 def test_a_rejected_setting_is_undone_at_once_and_an_accepted_one_left(tmp_path: Path) -> None:
@@ -484,7 +516,7 @@ def test_calm_makes_the_pauses_between_proposals_grow(tmp_path: Path) -> None:
     world = World(
         tmp_path / "journal",
         config,
-        lambda c, _: 1000.0 if c == start else 10.0,
+        lambda c, _: 1000.0 if c == start else 900.0,
         start,
         Counts(2, 1, 1),  # one neighbour: each rejection is calm
     )

@@ -113,10 +113,14 @@ class DQN:
         return {"action": ops.where(noise[:, 0] < epsilons, any_one, best)}
 
     def judge(self, network: keras.Model, observations: Tensor) -> tuple[Tensor, Tensor]:
-        """All probability on the action of the largest value, and that value."""
+        """All probability on the action of the largest value, and that value.
+
+        By comparison: what argmax becomes cannot be exported as ONNX.
+        """
         values = network(observations)
-        best = ops.argmax(values, axis=-1)
-        return ops.one_hot(best, self._num_actions, dtype="float32"), ops.max(values, axis=-1)
+        best = ops.max(values, axis=-1, keepdims=True)
+        chosen = ops.cast(values >= best, "float32")
+        return chosen / ops.sum(chosen, axis=-1, keepdims=True), best[:, 0]
 
     def targets(self, network: keras.Model, target: keras.Model, batch: Batch) -> Tensor:
         """y = R + D Q_target(x_m, a*) [B]; no gradient should flow through it: pass constants.

@@ -1,0 +1,81 @@
+"""Rules that settings must keep: each says what was given, what is allowed, what would happen."""
+
+import math
+import os
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+
+class WrongInput(ValueError):
+    """What the user asked for cannot be done; the message says why in one line."""
+
+
+def not_negative(config: object, *names: str) -> None:
+    """Raises ValueError if one of these settings is below 0."""
+    for name in names:
+        if getattr(config, name) < 0:
+            raise ValueError(f"{name} {getattr(config, name)}: must be at least 0")
+
+
+def check_share(config: object, *names: str) -> None:
+    """Raises ValueError if one of these settings is not in [0, 1]."""
+    for name in names:
+        if not 0 <= getattr(config, name) <= 1:
+            raise ValueError(f"{name} {getattr(config, name)}: must be in [0, 1]")
+
+
+def check_count(config: object, name: str) -> None:
+    """Raises ValueError if the setting is below 1."""
+    if getattr(config, name) < 1:
+        raise ValueError(f"{name} {getattr(config, name)}: must be at least 1")
+
+
+def check_slack(slack_steps: int, largest_batch: int, steps_per_update: float) -> None:
+    """Raises ValueError if acting and learning would wait for each other.
+
+    Acting waits where a prediction would be more than the slack ahead of what has been learned;
+    learning waits until it is a whole update's steps behind: at most ceil(x) - 1 if x is whole.
+    """
+    behind = steps_per_update - 1 if steps_per_update == int(steps_per_update) else steps_per_update
+    if slack_steps < largest_batch + behind:
+        raise ValueError(
+            f"slack_steps {slack_steps} < {largest_batch + behind:g}: a prediction of "
+            f"{largest_batch} steps would wait for an update, and the update for more steps of the "
+            f"{steps_per_update:g} that it takes, forever"
+        )
+
+
+def check_file(name: str, path: Path | None) -> None:
+    """Raises ValueError if a file that is wanted could not be written."""
+    if path is None:
+        return
+    file = path.absolute()
+    fits = os.access(file, os.W_OK) if file.is_file() else file.parent.is_dir()
+    if file.is_dir() or not fits or not os.access(file.parent, os.W_OK):
+        raise ValueError(f"{name} {path}: must be a file in a directory to write to")
+
+
+def check_seed(seed: int) -> None:
+    """Raises ValueError if random draws would not take it."""
+    if not 0 <= seed < 2**31:
+        raise ValueError(f"seed {seed}: must be in [0, 2**31), as random draws take it")
+
+
+def check_queue(name: str, capacity: int, smallest: int, largest: int) -> None:
+    """Raises ValueError if a queue's batch could never be complete."""
+    if not 0 <= smallest <= largest <= capacity or largest < 1:
+        raise ValueError(
+            f"{name} queue of {capacity}, batches of at least {smallest} and at most {largest}: "
+            "must be 0 <= min <= max <= queue, or no batch would ever be complete"
+        )
+
+
+def check_finite(part: Any) -> None:
+    """Raises ValueError if a number in a configuration is infinite or none."""
+    for each in fields(part):
+        value = getattr(part, each.name)
+        if is_dataclass(value):
+            check_finite(value)
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{each.name} {value}: must be a finite number")
