@@ -19,6 +19,7 @@ from typing import Any
 import keras
 import matplotlib
 import numpy as np
+import psutil
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
@@ -27,6 +28,7 @@ from agents.environments import Spaces
 from benchmarks.reporting import PUBLISHED, BenchmarkConfig, Spread, keep, show
 from ga3c import backend
 from ga3c.algorithms import build
+from ga3c.backend import Column
 from ga3c.config import ServiceConfig, TrainConfig, WrongInput
 from ga3c.experience import RingShape
 from ga3c.lanes import ReplayLanes
@@ -46,6 +48,7 @@ WARM_UP = 5  # calls
 CHUNK = 20_000  # steps that are written at once to fill a replay
 DRAWN = 512  # rows of a draw by priority
 TREE_ROWS = 1_000_000
+COLUMNS: dict[str, Column] = {"action": ((), "int32"), "priority": ((), "float32")}
 
 
 @dataclass(frozen=True)
@@ -193,7 +196,7 @@ def run(config: Config) -> None:
 def _check(spaces: Spaces, steps: int) -> None:
     """Raises WrongInput if replays of so many steps, one in each place, do not fit."""
     ring = RingShape(1, steps, spaces.shape, spaces.dtype, spaces.stack)
-    one = ring.bytes({"action": ((), "int32")})
+    one = ring.bytes(COLUMNS)
     for memory in (DEVICE, HOST):
         needed = one if backend.has_gpu() else 2 * one
         if needed > (free := free_bytes(memory)):
@@ -246,7 +249,10 @@ def _adding(config: Config) -> list[dict[str, Any]]:
 
 def _parts(config: Config, size: int, place: str) -> dict[str, Any]:
     """Microseconds to add a step, to draw and to give new priorities, of a prioritised replay."""
+    process = psutil.Process()
+    before = process.memory_info().rss
     alone = Alone(SMALL, size, DRAWN, place == "device", "prioritised")
+    grown = process.memory_info().rss - before
     replay: Any = alone.model.source
     draw: Any = replay.draw
 
@@ -264,7 +270,8 @@ def _parts(config: Config, size: int, place: str) -> dict[str, Any]:
     return {
         "steps": size,
         "place": place,
-        "mb": alone.model.experience.ring.bytes({"action": ((), "int32")}) / 1e6,
+        "stated_mb": alone.model.experience.ring.bytes(COLUMNS) / 1e6,
+        "grown_mb": grown / 1e6,
         "add_us": 1e6 * _seconds(lambda: alone.add(1000), each) / 1000,
         "draw_us": 1e6 * _seconds(lambda: draw(np.float32(0.4)), each),
         "update_us": 1e6 * _seconds(lambda: update(rows, errors), each),
@@ -348,14 +355,22 @@ def _print(config: Config, result: dict[str, Any]) -> None:
     parts = [
         (
             f"{row['steps']:,}, {row['place']}",
-            f"{row['mb']:,.0f}",
+            f"{row['stated_mb']:,.0f}",
+            f"{row['grown_mb']:,.0f}",
             f"{row['add_us']:.2f}",
             f"{row['draw_us']:,.0f}",
             f"{row['update_us']:,.0f}",
         )
         for row in result["parts"]
     ]
-    headings = ("steps, place", "MB", "add one, us", f"draw {DRAWN}, us", f"set {DRAWN}, us")
+    headings = (
+        "steps, place",
+        "MB stated",
+        "process grew",
+        "add one, us",
+        f"draw {DRAWN}, us",
+        f"set {DRAWN}, us",
+    )
     show("a prioritised replay", headings, parts)
     trees = [
         (f"{row['fanout']}, {row['place']}", f"{row['draw_us']:,.0f}", f"{row['update_us']:,.0f}")

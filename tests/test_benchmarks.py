@@ -154,6 +154,7 @@ def test_train_steps_are_compared_by_the_place_of_the_replay(tmp_path: Path) -> 
         assert row["percent_speedup"]["median"] == pytest.approx(100 * (ram / device - 1), abs=0.1)
     assert [row["update_size"] for row in result["adding"]] == [100, 200]
     assert {row["place"] for row in result["parts"]} == {"RAM", "device"}
+    assert all(row["stated_mb"] > 5000 * 36 / 1e6 for row in result["parts"])
     assert {row["fanout"] for row in result["trees"]} == {8, 64}
     assert (tmp_path / "a.png").stat().st_size > 0
 

@@ -95,6 +95,18 @@ WRONG: dict[str, tuple[list[str], list[str]]] = {  # arguments, and words that m
         ["train", "--t-max", "100", "--training-batch-max", "80"],
         ["t_max 100", "80"],
     ),
+    "replay beyond memory": (
+        ["train", "--algorithm", "dqn", "--replay-steps", "900000000"],
+        ["900,000,000", "GB", "fit"],
+    ),
+    "algorithm of another preset": (
+        ["train", "--preset", "paper", "--algorithm", "dqn"],
+        ["algorithm dqn", "paper", "a3c"],
+    ),
+    "slack that stops both": (
+        ["train", "--algorithm", "dqn", "--slack-steps", "8"],
+        ["slack_steps 8", "forever"],
+    ),
     "run that exists": (["train", "--game", "CartPole-v1", "--name", "."], ["runs"]),
     "place for runs that is a file": (
         ["train", "--game", "CartPole-v1", "--runs-dir", str(ROOT / "setup.cfg")],
