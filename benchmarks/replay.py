@@ -8,6 +8,7 @@ are the same memory, and the result says so.
 """
 
 import csv
+import gc
 import statistics
 import time
 from collections.abc import Callable
@@ -183,8 +184,10 @@ def run(config: Config) -> None:
         "places_are_one_memory": not backend.has_gpu(),
         "vectors": _train_steps(config, FLOATS, config.vector_steps),
         "pictures": _train_steps(config, PICTURES, config.picture_steps),
-        "adding": _adding(config),
-        "parts": [_parts(config, size, place) for size in config.sizes for place in PLACES],
+        "adding": _then_free(_adding, config),
+        "parts": [
+            _then_free(_parts, config, size, place) for size in config.sizes for place in PLACES
+        ],
         "trees": [_tree(config, fanout, place) for fanout in config.fanouts for place in PLACES],
     }
     _print(config, result)
@@ -208,26 +211,33 @@ def _check(spaces: Spaces, steps: int) -> None:
 
 def _train_steps(config: Config, spaces: Spaces, steps: int) -> list[dict[str, Any]]:
     """By batch: seconds of a train step in each place, measured in turn."""
-    rows = []
-    for batch in config.batches:
-        keras.backend.clear_session()
-        both = [Alone(spaces, steps, batch, place == "device") for place in PLACES]
-        times: tuple[list[float], ...] = ([], [])
-        for _ in range(config.benchmark.repeats):
-            for alone, found in zip(both, times, strict=True):
-                found.append(_seconds(alone.train, config.benchmark.part_seconds))
-        ram, device = ([1e6 * t for t in found] for found in times)
-        faster = [100 * (r / d - 1) for r, d in zip(ram, device, strict=True)]
-        rows.append(
-            {
-                "batch": batch,
-                "ram_us": _spread(ram),
-                "device_us": _spread(device),
-                "percent_speedup": _spread(faster),
-            }
-        )
-        print(f"{steps:,} x {spaces.shape}, batch {batch}: {rows[-1]['percent_speedup']}%")
-    return rows
+    return [_then_free(_train_step, config, spaces, steps, batch) for batch in config.batches]
+
+
+def _train_step(config: Config, spaces: Spaces, steps: int, batch: int) -> dict[str, Any]:
+    both = [Alone(spaces, steps, batch, place == "device") for place in PLACES]
+    times: tuple[list[float], ...] = ([], [])
+    for _ in range(config.benchmark.repeats):
+        for alone, found in zip(both, times, strict=True):
+            found.append(_seconds(alone.train, config.benchmark.part_seconds))
+    ram, device = ([1e6 * t for t in found] for found in times)
+    faster = [100 * (r / d - 1) for r, d in zip(ram, device, strict=True)]
+    row = {
+        "batch": batch,
+        "ram_us": _spread(ram),
+        "device_us": _spread(device),
+        "percent_speedup": _spread(faster),
+    }
+    print(f"{steps:,} x {spaces.shape}, batch {batch}: {row['percent_speedup']}%", flush=True)
+    return row
+
+
+def _then_free(work: Callable[..., Any], *given: Any) -> Any:
+    """What `work` finds. Its models, and compiled functions that refer to them, are freed."""
+    found = work(*given)
+    keras.backend.clear_session()
+    gc.collect()
+    return found
 
 
 def _adding(config: Config) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ga3c.config import TrainConfig
 from ga3c.pacing import Pacing
 
 BOOK = ("steps", "starts", "ages", "versions", "free")  # all that `Lanes` knows
@@ -243,3 +244,12 @@ class ReplayLanes:
         for name in REPLAY_BOOK:
             getattr(self, f"_{name}")[:] = values[name]
         self._steps[:] = self._written - 1
+
+
+def build(config: TrainConfig, stack: int, pacing: Pacing | None) -> Lanes | ReplayLanes:
+    """The book for what is configured; with a pacing it is a replay's."""
+    lanes = config.service.max_lanes
+    if pacing is None:
+        return Lanes(lanes, config.a3c.t_max, config.service.pending_segments, stack)
+    reserve, n_step = config.replay_reserve, config.dqn.n_step
+    return ReplayLanes(lanes, config.replay_window, reserve, n_step, stack, pacing)

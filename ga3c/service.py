@@ -19,6 +19,7 @@ import numpy as np
 import psutil
 
 from agents.environments import Spaces
+from ga3c import lanes, pacing
 from ga3c.algorithms import build
 from ga3c.checkpoints import Checkpoint
 from ga3c.config import TrainConfig
@@ -28,7 +29,6 @@ from ga3c.lanes import Lanes, ReplayLanes, Segment
 from ga3c.lockstep import Lockstep
 from ga3c.metrics import Metrics, Snapshot
 from ga3c.model import Model
-from ga3c.pacing import Pacing, Ratio, TargetPeriod
 from ga3c.predictor import Predictor
 from ga3c.queues import BatchQueue
 from ga3c.replay import source
@@ -62,22 +62,8 @@ class Service:
         service = config.service
         self._config = config
         self.metrics = Metrics()
-        self._lanes: Lanes | ReplayLanes
-        if config.learns_from_replay:
-            self.pacing: Pacing | None = _pacing(config)
-            self._lanes = ReplayLanes(
-                service.max_lanes,
-                config.replay_window,
-                config.replay_reserve,
-                config.dqn.n_step,
-                spaces.stack,
-                self.pacing,
-            )
-        else:
-            self.pacing = None
-            self._lanes = Lanes(
-                service.max_lanes, config.a3c.t_max, service.pending_segments, spaces.stack
-            )
+        self.pacing = pacing.build(config) if config.learns_from_replay else None
+        self._lanes = lanes.build(config, spaces.stack, self.pacing)
         self._algorithm = build(config, spaces.num_actions)
         self.model = self._configured_model(spaces) if model is None else model
         self.requests: BatchQueue[Request] = BatchQueue(
@@ -330,18 +316,3 @@ class Service:
             stop,
             self.trace,
         ).run
-
-
-def _pacing(config: TrainConfig) -> Pacing:
-    pacing, min_steps = config.pacing, config.replay.replay_min_steps
-    limit = math.inf if config.run.steps is None else config.run.steps
-    if pacing.pacing == "target-period":
-        return TargetPeriod(pacing.period_steps, pacing.updates_per_period, min_steps, limit)
-    return Ratio(
-        pacing.steps_per_update,
-        pacing.slack_steps,
-        config.service.prediction_max,
-        config.replay.update_size,
-        min_steps,
-        limit,
-    )

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from ga3c.dashboard import curve
+from ga3c.dashboard import curve, figures, line
+from ga3c.metrics import Metrics, Window
+from ga3c.presets import DEFAULTS
 from tests.commands import CORRIDOR, ROOT
 
 
@@ -70,6 +72,19 @@ def test_plain_lines_are_had_in_a_terminal_as_well(tmp_path: Path) -> None:
     said = in_a_terminal(*given)
     assert "[Time 0:00:0" in said
     assert "events" not in said
+
+
+def test_a_replays_line_tells_its_steps_and_epsilon_instead_of_lag(tmp_path: Path) -> None:
+    config = DEFAULTS["dqn"]
+    metrics = Metrics(lambda: 5.0)
+    before = metrics.snapshot()
+    metrics.add(steps=100)
+    metrics.set(replay_steps=12_345.0, epsilon=0.25)
+    window = Window(before, metrics.snapshot())
+    values = figures(window, metrics, config.service.counts, 3, 0)
+    assert "[PQ 3 Replay 12,345 Epsilon 0.25]" in line(values)
+    metrics = Metrics(lambda: 5.0)
+    assert "Lag 0.0]" in line(figures(window, metrics, config.service.counts, 3, 0))
 
 
 @pytest.mark.parametrize("count", [1, 5, 60, 61, 1000])

@@ -136,6 +136,14 @@ def value_and_gradients(
     return value, auxiliary, gradients
 
 
+def fused(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, for use inside a compiled one, in as few passes over memory as can be: by XLA.
+
+    For arithmetic by element on large arrays: an optimizer's step takes less than half the time.
+    """
+    return tf.function(function, autograph=False, jit_compile=True)
+
+
 def compiled(
     function: Callable[..., Any], signature: Sequence[tuple[tuple[int | None, ...], str]]
 ) -> Callable[..., Any]:
