@@ -2,7 +2,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install train play tensorboard test scores benchmark check clean
+.PHONY: help install train play tensorboard test scores benchmark gpu-check check clean
 
 GAME ?= Pong
 ARGS ?=
@@ -41,8 +41,9 @@ play: $(STAMP)  ## a video of the newest run of a game: make play GAME=Pong
 tensorboard: $(STAMP)  ## curves of all runs in the browser, for this machine only
 	@exec $(BIN)/tensorboard --logdir runs --host 127.0.0.1 $(ARGS)
 
-test: $(STAMP)  ## run the whole test suite: make test ARGS="-k queues"
-	@exec $(BIN)/python -m pytest $(ARGS)
+BACKEND ?= tensorflow
+test: $(STAMP)  ## run the whole test suite: make test ARGS="-k queues" BACKEND=jax
+	@KERAS_BACKEND=$(BACKEND) exec $(BIN)/python -m pytest $(ARGS)
 
 GAMES ?= Pong
 SEEDS ?= 3
@@ -61,6 +62,16 @@ benchmark: $(STAMP)  ## measure this machine in about 10 minutes, and write the 
 	$(BENCHMARK) lanes --repeats 2 --seconds 5 --out $(QUICK)/lanes.json
 	$(BENCHMARK) sweep --quick --out-dir $(QUICK)/sweep
 	$(BIN)/python -m benchmarks.readme $(QUICK)
+
+WHEELS ?= wheels
+PYTHON ?= python3
+OUT ?= benchmarks/results/gpu-check
+gpu-check:  ## measure a GPU, nothing downloaded: make gpu-check WHEELS=DIR PYTHON=python3 OUT=DIR
+	@place=$$(mktemp -d) && trap 'rm -rf "$$place"' EXIT INT TERM && \
+	$(PYTHON) -m venv --system-site-packages "$$place" && \
+	"$$place/bin/python" -m pip install -q --no-index --no-deps --find-links "$(WHEELS)" \
+	    -r requirements/gpu-check.txt && \
+	"$$place/bin/python" -m ga3c benchmark gpu-check --out-dir "$(OUT)" $(ARGS)
 
 check: $(STAMP)  ## lint, format and types
 	$(BIN)/ruff check .

@@ -11,4 +11,5 @@ NAMES = (
     "watching",
     "replay",
     "fast-dqn",
+    "gpu-check",
 )

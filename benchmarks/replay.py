@@ -8,16 +8,18 @@ are the same memory, and the result says so.
 """
 
 import csv
-import gc
+import multiprocessing
+import signal
 import statistics
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import keras
 import matplotlib
 import numpy as np
 import psutil
@@ -177,18 +179,18 @@ def _configured(spaces: Spaces, steps: int, batch: int, draws: Any) -> TrainConf
 
 def run(config: Config) -> None:
     """Measure, print, keep. Raises WrongInput if memory does not suffice."""
-    backend.configure(config.intra_op_threads, 0)
     for spaces, steps in ((FLOATS, config.vector_steps), (PICTURES, config.picture_steps)):
-        _check(spaces, steps)
+        if lacking := _alone(_lacking, config, spaces, steps):
+            raise WrongInput(lacking)
     result = {
-        "places_are_one_memory": not backend.has_gpu(),
+        "places_are_one_memory": not _alone(_has_gpu, config),
         "vectors": _train_steps(config, FLOATS, config.vector_steps),
         "pictures": _train_steps(config, PICTURES, config.picture_steps),
-        "adding": _then_free(_adding, config),
-        "parts": [
-            _then_free(_parts, config, size, place) for size in config.sizes for place in PLACES
+        "adding": _alone(_adding, config),
+        "parts": [_alone(_parts, config, size, place) for size in config.sizes for place in PLACES],
+        "trees": [
+            _alone(_tree, config, fanout, place) for fanout in config.fanouts for place in PLACES
         ],
-        "trees": [_tree(config, fanout, place) for fanout in config.fanouts for place in PLACES],
     }
     _print(config, result)
     if config.picture:
@@ -196,22 +198,23 @@ def run(config: Config) -> None:
     keep(result, config, config.benchmark, config.json)
 
 
-def _check(spaces: Spaces, steps: int) -> None:
-    """Raises WrongInput if replays of so many steps, one in each place, do not fit."""
+def _lacking(config: Config, spaces: Spaces, steps: int) -> str:
+    """Says so if replays of so many steps, one in each place, do not fit."""
     ring = RingShape(1, steps, spaces.shape, spaces.dtype, spaces.stack)
     one = ring.bytes(COLUMNS)
     for memory in (DEVICE, HOST):
         needed = one if backend.has_gpu() else 2 * one
         if needed > (free := free_bytes(memory)):
-            raise WrongInput(
+            return (
                 f"replays of {steps:,} steps take {needed / 1e9:.1f} GB > {free / 1e9:.1f} GB that "
                 "are free: choose fewer"
             )
+    return ""
 
 
 def _train_steps(config: Config, spaces: Spaces, steps: int) -> list[dict[str, Any]]:
     """By batch: seconds of a train step in each place, measured in turn."""
-    return [_then_free(_train_step, config, spaces, steps, batch) for batch in config.batches]
+    return [_alone(_train_step, config, spaces, steps, batch) for batch in config.batches]
 
 
 def _train_step(config: Config, spaces: Spaces, steps: int, batch: int) -> dict[str, Any]:
@@ -232,12 +235,26 @@ def _train_step(config: Config, spaces: Spaces, steps: int, batch: int) -> dict[
     return row
 
 
-def _then_free(work: Callable[..., Any], *given: Any) -> Any:
-    """What `work` finds. Its models, and compiled functions that refer to them, are freed."""
-    found = work(*given)
-    keras.backend.clear_session()
-    gc.collect()
-    return found
+def _alone(work: Callable[..., Any], config: Config, *given: Any) -> Any:
+    """What `work` finds in a process of its own, whose memory is given back for sure.
+
+    Raises RuntimeError if it ends without an answer.
+    """
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, context, initializer=_begin, initargs=(config,)) as pool:
+        try:
+            return pool.submit(work, config, *given).result()
+        except BrokenProcessPool as error:
+            raise RuntimeError(f"{work.__name__.strip('_')} {given}: its process died") from error
+
+
+def _begin(config: Config) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the parent
+    backend.configure(config.intra_op_threads, 0)
+
+
+def _has_gpu(config: Config) -> bool:
+    return backend.has_gpu()
 
 
 def _adding(config: Config) -> list[dict[str, Any]]:

@@ -45,6 +45,7 @@ benchmark   measure this machine. NAME is
             lanes       the machinery with thousands of environments, without emulator and model
             replay      in-GPU replay: a train step's time by place, what adding and drawing cost
             fast-dqn    Concurrent Training and Synchronized Execution, on and off
+            gpu-check   what a machine with a GPU makes of it all, in nine minutes
 
 `--help` after any of them shows every setting, its unit and its default.
 """
@@ -60,10 +61,10 @@ def main(arguments: list[str] | None = None) -> int:
         known = ", ".join(COMMANDS)
         return _complain(f"unknown command {arguments[0]!r}: must be one of {known}", 2)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _leave)
     try:
+        _choose_framework(arguments)
         return COMMANDS[arguments[0]](arguments[1:])
     except KeyboardInterrupt:
         return 130
@@ -72,9 +73,25 @@ def main(arguments: list[str] | None = None) -> int:
     except SystemExit as stop:  # --help has been printed
         return int(stop.code or 0)
     except ModuleNotFoundError as error:
-        if error.name != "tensorflow":
+        if error.name not in FRAMEWORKS:
             raise
-        return _complain("TensorFlow is missing: pip install 'ga3c[cpu]' or 'ga3c[gpu]'", 2)
+        return _complain(f"{error.name} is missing: {FRAMEWORKS[error.name]}", 2)
+
+
+FRAMEWORKS = {
+    "tensorflow": "pip install 'ga3c[cpu]' or 'ga3c[gpu]', or use another by KERAS_BACKEND=jax",
+    "jax": "pip install 'ga3c[jax]', or use another by KERAS_BACKEND=tensorflow",
+}
+
+
+def _choose_framework(arguments: list[str]) -> None:
+    """Set KERAS_BACKEND, by which Keras goes as well. Raises WrongUse."""
+    from ga3c.presets import given_value
+
+    chosen = given_value(arguments, "--backend") or os.environ.get("KERAS_BACKEND", "tensorflow")
+    if chosen not in FRAMEWORKS:
+        raise WrongUse(f"backend {chosen}: must be {' or '.join(FRAMEWORKS)}")
+    os.environ["KERAS_BACKEND"] = chosen
 
 
 def _leave(number: int, frame: Any) -> None:
@@ -123,6 +140,7 @@ def _train(arguments: list[str]) -> int:
         run_path = run_path or new_run_path(config)
     except ValueError as error:
         raise WrongUse(str(error)) from error
+    os.environ["KERAS_BACKEND"] = config.service.backend  # a resumed run's, unless it is given
     import ga3c.backend  # noqa: F401  first: it keeps the framework's greetings from the terminal
     from ga3c.training import train
 

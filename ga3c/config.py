@@ -47,6 +47,9 @@ __all__ = [
 
 AlgorithmName = Literal["a3c", "dqn"]
 
+BackendName = Literal["tensorflow", "jax"]
+BACKEND: BackendName = "jax" if os.environ.get("KERAS_BACKEND") == "jax" else "tensorflow"
+
 PresetName = Literal["default", "paper", "dqn", "dueling", "in-gpu-replay", "fast-dqn"]
 
 ProtocolName = Literal["paper", "nature", "machado"]
@@ -93,6 +96,8 @@ class ServiceConfig:
     """Segments of a lane that may be filled or await training: bounds policy lag and the ring."""
     experience: Literal["device", "host"] = "device"
     """Where observations live: on the device, or in RAM and sent anew for each use."""
+    backend: BackendName = BACKEND
+    """The tensor framework; the default is KERAS_BACKEND's, or tensorflow."""
     transport: Literal["ipc", "tcp"] = "ipc"
     """How agents reach the service: a socket in a private directory, or TCP on 127.0.0.1."""
     agent_timeout_s: float = 60.0

@@ -42,6 +42,11 @@ class Config(LearnedConfig):
 
 def run(config: Config) -> None:
     """Write, compare, tell. Raises WrongInput or RuntimeError; then nothing is kept."""
+    if backend.FRAMEWORK != "tensorflow":
+        raise WrongInput(
+            f"export with {backend.FRAMEWORK}: needs TensorFlow, which reads this run as well: "
+            "KERAS_BACKEND=tensorflow"
+        )
     trained, _, checkpoint = load(config)
     backend.configure(CORES, 0)
     policy = policy_of(trained, checkpoint)

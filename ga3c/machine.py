@@ -1,5 +1,6 @@
 """What a figure depends on besides the settings: machine, versions, revision, command."""
 
+import os
 import platform
 import subprocess
 import sys
@@ -21,6 +22,8 @@ def machine() -> dict[str, Any]:
         "cores": CORES,
         "python": platform.python_version(),
         "tensorflow": _version("tensorflow-cpu") or _version("tensorflow"),
+        "jax": _version("jax"),
+        "backend": os.environ.get("KERAS_BACKEND", "tensorflow"),
         **{name: _version(name) for name in VERSIONS},
         "git": _git_revision(),
         "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),

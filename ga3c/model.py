@@ -168,8 +168,9 @@ class Model:
 
     def publish(self, block: Block) -> None:
         """Let what the block says be drawn from now on."""
+        assert isinstance(self.source, Replay)
         with self._learning:
-            self._publish(*block)
+            self._publish(*self.source.told(block))
 
     def copy_target(self) -> None:
         """Give the target's network the weights of the other one."""
@@ -287,18 +288,13 @@ class Model:
         loss, (metrics, errors), gradients = backend.value_and_gradients(
             lambda: self._algorithm.loss(self.network, self.target, batch, rates[1]), variables
         )
-        norm = backend.fused(self._descend)(rates[0], *gradients)
-        return {**metrics, "loss": loss, "gradient_norm": norm}, errors
-
-    def _descend(self, learning_rate: backend.Tensor, *gradients: backend.Tensor) -> backend.Tensor:
-        """One step of the optimizer. Returns the gradients' norm before it is limited."""
         norm = keras.ops.sqrt(sum(keras.ops.sum(keras.ops.square(g)) for g in gradients))
         if limit := self._optimizer_config.clip_norm:
             scale = limit / keras.ops.maximum(norm, limit)
-            gradients = tuple(g * scale for g in gradients)
-        self._optimizer.learning_rate.assign(learning_rate)
-        self._optimizer.apply(list(gradients), self.network.trainable_variables)
-        return norm
+            gradients = [g * scale for g in gradients]
+        self._optimizer.learning_rate.assign(rates[0])
+        self._optimizer.apply(gradients, variables)
+        return {**metrics, "loss": loss, "gradient_norm": norm}, errors
 
     def _copy_weights(self, nothing: backend.Tensor) -> backend.Tensor:
         assert self.target is not None

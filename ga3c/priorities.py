@@ -11,7 +11,7 @@ import numpy as np
 from ga3c.backend import Tensor
 from ga3c.memory import Memory
 
-FANOUT = 64  # measured: see benchmarks/results/replay
+FANOUT = 16  # measured: benchmarks/results/replay has others
 
 
 class Priorities:

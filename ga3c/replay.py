@@ -12,14 +12,14 @@ import numpy as np
 from agents.environments import Spaces
 from ga3c import backend
 from ga3c.algorithms.a3c import Segments
-from ga3c.backend import Column, Tensor
+from ga3c.backend import Column, Signature, Tensor
 from ga3c.config import ReplayConfig, TrainConfig
 from ga3c.experience import Experience, RingShape
+from ga3c.lanes import Block
 from ga3c.memory import DEVICE, HOST, free_bytes
 from ga3c.priorities import Priorities
 from ga3c.schedules import linear
 
-Signature = list[tuple[tuple[int | None, ...], str]]
 USABLE = 0.95  # of what is free
 TRIES = 4  # candidates of a batch's every place: some lead to a reset, or are there already
 SMALLEST_ERROR = 1e-6  # so that no step is never drawn again (Schaul et al. 2016, section 3.3)
@@ -167,8 +167,19 @@ class Replay:
         config = self._config
         return linear(config.importance_exponent, config.importance_exponent_end, progress)
 
+    def told(self, block: Block) -> tuple[np.ndarray, ...]:
+        """What `publish` is to be given for a block.
+
+        Rows only where they are needed, and in few different numbers, as a function may have to be
+        compiled for each.
+        """
+        if self._priorities is None:
+            nothing = np.zeros(0, np.int32)
+            return block.heads, nothing, nothing
+        return block.heads, _padded(block.entering), _padded(block.leaving)
+
     def publish(self, heads: Tensor, entering: Tensor, leaving: Tensor) -> None:
-        """Make visible what `lanes.Block` says."""
+        """Make visible what `told` gave."""
         ops, ring = self._ops, self._ring
         self._lanes.write(np.arange(ring.lanes, dtype=np.int32), {"head": heads})
         if self._priorities is None:
@@ -278,6 +289,13 @@ class Replay:
         self._state.restore(values)
         if self._priorities is not None:
             self._priorities.restore(values["priorities"])
+
+
+def _padded(rows: np.ndarray) -> np.ndarray:
+    """To a power of two, by the last one again."""
+    if not len(rows):
+        return rows
+    return np.pad(rows, (0, (1 << (len(rows) - 1).bit_length()) - len(rows)), mode="edge")
 
 
 def source(config: TrainConfig, experience: Experience) -> Source:

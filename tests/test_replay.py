@@ -110,7 +110,7 @@ class Filled:
 
     def flush(self) -> None:
         block = self.book.flush()
-        self._publish(*block)
+        self._publish(*self.replay.told(block))
         self.book.flushed(block)
         self.naive.flush()
 
@@ -394,7 +394,7 @@ def test_a_million_steps_ring_filled_three_times_over_keeps_its_memory(memory: M
         filled.book.complete(everyone_once)
         if step % block == block - 1:
             block_now = filled.book.flush()
-            filled._publish(*block_now)
+            filled._publish(*filled.replay.told(block_now))
             filled.book.flushed(block_now)
             drawn = filled.draw()
             assert drawn.weights.all()

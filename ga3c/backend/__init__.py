@@ -1,30 +1,52 @@
-"""The tensor framework: what `keras.ops` cannot do, one module per framework."""
+"""The tensor framework: what `keras.ops` cannot do, one module per framework.
 
-from ga3c.backend.tensorflow import (
-    Column,
-    DeviceTable,
-    Tensor,
-    channels_last,
-    compiled,
-    configure,
-    free_bytes,
-    fused,
-    has_gpu,
-    integers,
-    shape,
-    uniform,
-    value_and_gradients,
-)
+KERAS_BACKEND says which, before this is imported first; Keras goes by it as well.
+"""
+
+import os
+from typing import TYPE_CHECKING
+
+from ga3c.backend.common import Column, Signature, Tensor
+
+FRAMEWORK = os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
+if TYPE_CHECKING or FRAMEWORK != "jax":
+    from ga3c.backend.tensorflow import (
+        DeviceTable,
+        channels_last,
+        compiled,
+        configure,
+        free_bytes,
+        has_gpu,
+        integers,
+        shape,
+        uniform,
+        value_and_gradients,
+    )
+else:
+    from ga3c.backend.jax import (
+        DeviceTable,
+        channels_last,
+        compiled,
+        configure,
+        free_bytes,
+        has_gpu,
+        integers,
+        shape,
+        uniform,
+        value_and_gradients,
+    )
 
 __all__ = [
+    "FRAMEWORK",
     "Column",
     "DeviceTable",
+    "Signature",
     "Tensor",
     "channels_last",
     "compiled",
     "configure",
     "free_bytes",
-    "fused",
     "has_gpu",
     "integers",
     "shape",

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from ga3c.backend.common import Column, Tensor
+
 NOISE = ("WARNING: All log messages before absl", "oneDNN custom operations", "cpu_feature_guard")
 
 
@@ -38,9 +40,7 @@ def _without_noise() -> Iterator[None]:
 with _without_noise():
     import tensorflow as tf
 
-Tensor = Any
 shape = tf.shape
-Column = tuple[tuple[int, ...], str]  # shape and dtype of one step's entry
 
 
 def configure(intra_op_threads: int, seed: int) -> None:
@@ -134,14 +134,6 @@ def value_and_gradients(
         value, auxiliary = function()
     gradients = tape.gradient(value, [v.value for v in variables])
     return value, auxiliary, gradients
-
-
-def fused(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, for use inside a compiled one, in as few passes over memory as can be: by XLA.
-
-    For arithmetic by element on large arrays: an optimizer's step takes less than half the time.
-    """
-    return tf.function(function, autograph=False, jit_compile=True)
 
 
 def compiled(

@@ -1,0 +1,158 @@
+"""`ga3c benchmark gpu-check`: what a machine with a GPU makes of all this, in under nine minutes.
+
+Each part is a command of its own, with a limit of time; one that fails or takes too long is told
+and leaves the others' results as they are. `make gpu-check` runs it where nothing can be
+downloaded. It runs on a processor as well, where it says so.
+"""
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from benchmarks.points import said_by
+from benchmarks.reporting import show
+from ga3c import backend
+from ga3c.config import CORES
+from ga3c.machine import machine
+
+Part = Literal["parity", "limits", "throughput", "replay", "pong"]
+Found = dict[str, Any]
+TOLERANCE = 1e-4
+LIMITS_S: dict[Part, float] = {
+    "parity": 60,
+    "limits": 60,
+    "throughput": 150,
+    "replay": 110,
+    "pong": 150,
+}
+NETWORKS = ("small", "large-4", "large-3", "large-2", "large-1", "nature")
+
+
+@dataclass(frozen=True)
+class Config:
+    """Check and measure this machine: parity, limits, throughput, replay, a run of Pong."""
+
+    out_dir: Path
+    """Directory of one JSON file for each part, and of gpu-check.json with all; made if need be."""
+    parts: tuple[Part, ...] = get_args(Part)
+    """Which parts, in this order."""
+    quick: bool = False
+    """A few seconds for each part: to see that all of them work."""
+
+    def __post_init__(self) -> None:
+        if not self.parts:
+            raise ValueError(f"parts: must be some of {', '.join(get_args(Part))}")
+
+
+def run(config: Config) -> int:
+    """Run all parts. Returns the exit code: 1 if one of them failed."""
+    config.out_dir.mkdir(parents=True, exist_ok=True)
+    backend.configure(1, 0)
+    where = "GPU" if backend.has_gpu() else "no GPU: the processor"
+    print(f"{backend.FRAMEWORK}, {where}, {CORES} cores", flush=True)
+    found: Found = {"machine": machine(), "device": where}
+    for part in config.parts:
+        started_s = time.monotonic()
+        try:
+            found[part] = PARTS[part](config, LIMITS_S[part])
+        except (RuntimeError, OSError, ValueError, KeyError) as error:
+            found[part] = {"failed": str(error)[-2000:]}
+        seconds = round(time.monotonic() - started_s, 1)
+        found[part]["seconds"] = seconds
+        said = found[part].get("failed", "done")
+        print(f"{part}: {said.splitlines()[-1]} after {seconds} s", flush=True)
+        (config.out_dir / f"{part}.json").write_text(json.dumps(found[part], indent=2) + "\n")
+    (config.out_dir / "gpu-check.json").write_text(json.dumps(found, indent=2) + "\n")
+    rows = [(part, "failed" if "failed" in found[part] else "done") for part in config.parts]
+    show(f"kept in {config.out_dir}", ("part", ""), rows)
+    return int(any("failed" in found[part] for part in config.parts))
+
+
+def _ga3c(limit_s: float, *arguments: str) -> Found:
+    """What a command's last line tells as JSON."""
+    said = said_by([sys.executable, "-m", "ga3c", *arguments], limit_s)
+    found: Found = json.loads(said.splitlines()[-1])
+    return found
+
+
+def _parity(config: Config, limit_s: float) -> Found:
+    """The largest relative difference between the GPU and the processor, the same framework."""
+    with tempfile.TemporaryDirectory() as directory:
+        weights = Path(directory) / "weights.npz"
+        made: list[dict[str, np.ndarray]] = []
+        for hidden in ("", "CUDA_VISIBLE_DEVICES=-1"):
+            file = Path(directory) / f"{len(made)}.npz"
+            program = [sys.executable, "-m", "benchmarks.parity", str(weights), str(file)]
+            said_by(["env", *([hidden] if hidden else []), *program], limit_s / 2)
+            made.append(dict(np.load(file)))
+    differences = {
+        name: float(np.abs(made[1][name] - ours).max() / max(np.abs(ours).max(), 1e-3))
+        for name, ours in made[0].items()
+    }
+    worst = max(differences, key=lambda name: differences[name])
+    found = {"compared": len(differences), "largest": differences[worst], "of": worst}
+    if differences[worst] > TOLERANCE:
+        raise RuntimeError(f"{worst} differs by {differences[worst]:.2g} > {TOLERANCE}")
+    return found
+
+
+def _limits(config: Config, limit_s: float) -> Found:
+    seconds = "0.2" if config.quick else "1"
+    return _ga3c(
+        limit_s, "benchmark", "limits", "--repeats", "1", "--part-seconds", seconds, "--json"
+    )
+
+
+def _throughput(config: Config, limit_s: float) -> Found:
+    """Over agents with the small network, then over networks with as many agents as cores."""
+    counts = sorted({max(CORES // 4, 1), max(CORES // 2, 1), CORES})
+    points = [(agents, "small") for agents in counts]
+    points += [(CORES, network) for network in NETWORKS[1:]]
+    points = points[-1:] if config.quick else points
+    seconds = "1" if config.quick else "4"
+    found = []
+    for agents, network in points:
+        given = ["--agents", str(agents), "--max-agents", str(agents), "--network", network]
+        given += ["--training-batch-min", "320", "--training-batch-max", "320"]
+        given += ["--training-queue", "1280", "--prediction-batch-max", "512"]
+        given += ["--seconds", seconds, "--repeats", "1", "--warm-up-seconds", "2"]
+        given += ["--part-seconds", "0.5", "--json"]
+        figures = _ga3c(limit_s / len(points) + 20, "benchmark", "throughput", *given)
+        names = ("pps", "limit_pps", "share_of_limit", "trained_samples_per_s", "policy_lag_mean")
+        found.append({"agents": agents, "network": network, **{n: figures[n] for n in names}})
+        print(f"  {agents} agents, {network}: {figures['pps']:,.0f} steps/s", flush=True)
+    return {"points": found}
+
+
+def _replay(config: Config, limit_s: float) -> Found:
+    given = ["--repeats", "1", "--part-seconds", "0.4", "--json"]
+    if config.quick:
+        given += ["--batches", "16", "--vector-steps", "20000", "--picture-steps", "10000"]
+        given += ["--sizes", "20000", "--update-sizes", "250", "--fanouts", "64"]
+    else:
+        given += ["--batches", "16", "32", "64", "128", "256", "512"]
+    return _ga3c(limit_s, "benchmark", "replay", *given)
+
+
+def _pong(config: Config, limit_s: float) -> Found:
+    """To a mean of 18, as far as the time goes."""
+    seconds = "5" if config.quick else str(limit_s - 20)
+    with tempfile.TemporaryDirectory() as runs:
+        given = ["--score", "18", "--seconds", seconds, "--runs-dir", runs, "--json"]
+        return _ga3c(limit_s, "train", "--game", "Pong", *given)
+
+
+PARTS: dict[Part, Callable[[Config, float], Found]] = {
+    "parity": _parity,
+    "limits": _limits,
+    "throughput": _throughput,
+    "replay": _replay,
+    "pong": _pong,
+}

@@ -1,0 +1,129 @@
+"""A program: what this framework makes of given weights, batches and draws, as an .npz file.
+
+    KERAS_BACKEND=... python -m benchmarks.parity WEIGHTS.npz FOUND.npz
+
+The first to run makes the weights. Everything is drawn by numpy, so only arithmetic can differ.
+"""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agents.environments import Spaces
+from ga3c import backend
+from ga3c.algorithms import build
+from ga3c.config import OptimizerConfig, TrainConfig
+from ga3c.experience import RingShape
+from ga3c.model import Model
+from ga3c.presets import PRESETS
+from ga3c.replay import source
+
+VECTORS = Spaces((27,), "float32", 4, 1)
+PICTURES = Spaces((84, 84), "uint8", 6, 4)
+BATCH = 6
+T_MAX = 3
+
+
+def cases() -> dict[str, tuple[TrainConfig, Spaces]]:
+    """Every algorithm, network, optimizer."""
+    a3c, dqn = TrainConfig(), PRESETS["dqn"]
+    a3c = replace(a3c, a3c=replace(a3c.a3c, t_max=T_MAX), service=a3c.service)
+    small = replace(dqn.replay, replay_steps=1000, replay_min_steps=100)
+    dqn = replace(dqn, replay=small, dqn=replace(dqn.dqn, batch_size=BATCH, n_step=T_MAX))
+    better = replace(dqn, dqn=replace(dqn.dqn, dueling=True, double=True))
+    found: dict[str, tuple[TrainConfig, Spaces]] = {}
+    for name in ("small", "large-4", "large-3", "large-2", "large-1", "nature"):
+        wanted: Any = name
+        found[f"a3c {name}"] = replace(a3c, network=replace(a3c.network, network=wanted)), PICTURES
+    found["a3c mlp"] = a3c, VECTORS
+    found["a3c paper"] = (
+        replace(PRESETS["paper"], a3c=replace(PRESETS["paper"].a3c, t_max=T_MAX)),
+        PICTURES,
+    )
+    found["dqn nature"] = dqn, PICTURES
+    found["dqn dueling"] = better, PICTURES
+    parr = PRESETS["in-gpu-replay"]
+    parr = replace(parr, dqn=better.dqn, replay=small)
+    found["dqn parr"] = replace(parr, service=dqn.service, pacing=dqn.pacing), VECTORS
+    found["dqn mlp"] = replace(better, network=replace(a3c.network, network="mlp")), VECTORS
+    adam = OptimizerConfig(optimizer="adam", clip_norm=0.5)
+    found["dqn adam"] = replace(found["dqn mlp"][0], optimizer=adam), VECTORS
+    return found
+
+
+def made(config: TrainConfig, spaces: Spaces) -> Model:
+    """The model, with experience in RAM: its batches are ours."""
+    ring = RingShape(1, 1, spaces.shape, spaces.dtype, spaces.stack)
+    algorithm = build(config, spaces.num_actions)
+    return Model(
+        algorithm,
+        config.network,
+        config.optimizer,
+        spaces,
+        ring,
+        False,
+        0,
+        lambda experience: source(config, experience),
+    )
+
+
+def batch_of(model: Model, spaces: Spaces, random: np.random.Generator) -> list[np.ndarray]:
+    """Random entries for all parts of a batch of the model's source."""
+    observation = (None, *model.experience.ring.observation_shape)
+    parts = []
+    for shape, dtype in model.source.signature():
+        is_observation = shape == observation and len(shape) > 1
+        segments = model.source.batch.__name__ == "Segments"
+        count = BATCH * (T_MAX + 1) if is_observation and segments else BATCH
+        size = [count if each is None else each for each in shape]
+        if dtype == "int32":
+            parts.append(random.integers(spaces.num_actions, size=size).astype(dtype))
+        elif dtype == "uint8":
+            parts.append(random.integers(256, size=size).astype(dtype))
+        elif is_observation:
+            parts.append(random.normal(size=size).astype(dtype))
+        else:
+            parts.append((random.random(size) < 0.5).astype(dtype))
+    return parts
+
+
+def main() -> None:
+    """Write what is found."""
+    weights_file, found_file = (Path(each) for each in sys.argv[1:])
+    backend.configure(1, 0)
+    given = dict(np.load(weights_file)) if weights_file.exists() else {}
+    found: dict[str, np.ndarray] = {}
+    kept: dict[str, np.ndarray] = {}
+    for name, (config, spaces) in cases().items():
+        model, random = made(config, spaces), np.random.default_rng(0)
+        first = model.read()
+        mine = {k.removeprefix(f"{name}:"): v for k, v in given.items() if k.startswith(f"{name}:")}
+        model.restore(mine or first)
+        kept |= {f"{name}:{path}": array for path, array in model.read().items()}
+        batch = batch_of(model, spaces, random)
+        observations = next(part for part in batch if part.ndim > 1 and len(part) >= BATCH)
+        shape = model.experience.ring.observation_shape
+        judge = backend.compiled(
+            lambda x, model=model: model._algorithm.judge(model.network, x),
+            [((None, *shape), spaces.dtype)],
+        )
+        observations = next(part for part in batch if part.shape[1:] == shape)
+        probabilities, values = judge(observations)
+        found[f"{name}:probabilities"] = np.asarray(probabilities)
+        found[f"{name}:values"] = np.asarray(values)
+        for update in range(3):
+            learned = model.update(batch, progress=0.1)
+            for figure, value in learned.means.items():
+                found[f"{name}:{update}:{figure}"] = np.array(value)
+        found |= {f"{name}:{path}": a for path, a in model.read().items() if "weights/" in path}
+    np.savez(found_file, **found)
+    if not given:
+        np.savez(weights_file, **kept)
+    print(*sorted({"tensorflow", "jax"} & sys.modules.keys()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""Two tensor frameworks, one system: the same arithmetic, the same checkpoints, either alone."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.commands import ROOT
+
+FRAMEWORKS = ("tensorflow", "jax")
+CORRIDOR = ["--game", "tests.tiny:Corridor-v0", "--agents", "2", "--envs-per-agent", "8"]
+
+
+def under(framework: str, *program: str) -> subprocess.CompletedProcess[str]:
+    """Python with KERAS_BACKEND set."""
+    return subprocess.run(
+        [sys.executable, *program],
+        cwd=ROOT,
+        env={**os.environ, "KERAS_BACKEND": framework, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+
+
+@pytest.mark.slow
+def test_both_make_the_same_of_the_same_weights_batches_and_draws(tmp_path: Path) -> None:
+    """Probabilities, losses, gradients' norms, updated weights: all algorithms and networks."""
+    found = []
+    for framework in FRAMEWORKS:
+        file = tmp_path / f"{framework}.npz"
+        done = under(framework, "-m", "benchmarks.parity", str(tmp_path / "weights.npz"), str(file))
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.split() == [framework], "neither imports the other"
+        found.append(dict(np.load(file)))
+    assert set(found[0]) == set(found[1])
+    assert len(found[0]) > 100
+    for name, ours in found[0].items():
+        scale = max(np.abs(ours).max(), 1e-3)
+        np.testing.assert_allclose(found[1][name] / scale, ours / scale, atol=1e-4, err_msg=name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["a3c", "dqn"])
+def test_a_run_learns_under_one_and_goes_on_under_the_other(algorithm: str, tmp_path: Path) -> None:
+    given = [*CORRIDOR, "--algorithm", algorithm, "--scheduler", "off", "--seed", "1"]
+    if algorithm == "dqn":
+        given += ["--replay-min-steps", "1000", "--update-size", "100", "--epsilon-steps", "3000"]
+    names = ["--runs-dir", str(tmp_path), "--name", "mine", "--json"]
+    ends = ["--score", "0.9", "--seconds", "60"]
+    done = under("tensorflow", "-m", "ga3c", "train", *given, *names, *ends, "--backend", "jax")
+    assert done.returncode == 0, done.stderr
+    first = json.loads(done.stdout.splitlines()[-1])
+    assert first["score_mean_100"] >= 0.9
+    assert json.loads((tmp_path / "mine" / "meta.json").read_text())["backend"] == "jax"
+    more = ["--resume", str(tmp_path / "mine"), "--backend", "tensorflow", "--score", "2"]
+    more += ["--steps", str(first["steps"] + 3000)]
+    done = under("jax", "-m", "ga3c", "train", *more)
+    assert done.returncode == 0, done.stderr
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert last["updates"] > first["updates"] or algorithm == "dqn"
+    assert last["score_mean_100"] >= 0.8, "what was learned is still there"
+    evaluated = under("jax", "-m", "ga3c", "evaluate", str(tmp_path / "mine"), "--episodes", "10")
+    assert evaluated.returncode == 0, evaluated.stderr
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_missing_framework_is_one_clear_line(framework: str) -> None:
+    program = f"import sys; sys.modules[{framework!r}] = None; "
+    program += "from ga3c.__main__ import main; sys.exit(main())"
+    done = under(framework, "-c", program, "train", *CORRIDOR, "--steps", "1")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert f"{framework} is missing: pip install" in line
+
+
+def test_an_unknown_framework_is_refused() -> None:
+    done = under("torch", "-m", "ga3c", "runs")
+    assert done.returncode == 2
+    assert "backend torch: must be tensorflow or jax" in done.stderr
