@@ -1,12 +1,13 @@
 """A program: what this framework makes of given weights, batches and draws, as an .npz file.
 
-    KERAS_BACKEND=... python -m benchmarks.parity WEIGHTS.npz FOUND.npz
+    KERAS_BACKEND=... python -m benchmarks.parity WEIGHTS.npz FOUND.npz [CASE...]
 
 The first to run makes the weights. Everything is drawn by numpy, so only arithmetic can differ.
 """
 
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ def cases() -> dict[str, tuple[TrainConfig, Spaces]]:
     """Every algorithm, network, optimizer."""
     a3c, dqn = TrainConfig(), PRESETS["dqn"]
     a3c = replace(a3c, a3c=replace(a3c.a3c, t_max=T_MAX), service=a3c.service)
-    small = replace(dqn.replay, replay_steps=1000, replay_min_steps=100)
+    small = replace(dqn.replay, replay_steps=1000, replay_min_steps=500)
     dqn = replace(dqn, replay=small, dqn=replace(dqn.dqn, batch_size=BATCH, n_step=T_MAX))
     better = replace(dqn, dqn=replace(dqn.dqn, dueling=True, double=True))
     found: dict[str, tuple[TrainConfig, Spaces]] = {}
@@ -92,23 +93,24 @@ def batch_of(model: Model, spaces: Spaces, random: np.random.Generator) -> list[
 
 def main() -> None:
     """Write what is found."""
-    weights_file, found_file = (Path(each) for each in sys.argv[1:])
+    weights_file, found_file = (Path(each) for each in sys.argv[1:3])
+    wanted = sys.argv[3:] or list(cases())
     backend.configure(1, 0)
     given = dict(np.load(weights_file)) if weights_file.exists() else {}
     found: dict[str, np.ndarray] = {}
     kept: dict[str, np.ndarray] = {}
-    for name, (config, spaces) in cases().items():
+    for name in wanted:
+        config, spaces = cases()[name]
         model, random = made(config, spaces), np.random.default_rng(0)
         first = model.read()
         mine = {k.removeprefix(f"{name}:"): v for k, v in given.items() if k.startswith(f"{name}:")}
         model.restore(mine or first)
         kept |= {f"{name}:{path}": array for path, array in model.read().items()}
         batch = batch_of(model, spaces, random)
-        observations = next(part for part in batch if part.ndim > 1 and len(part) >= BATCH)
         shape = model.experience.ring.observation_shape
+        algorithm = build(config, spaces.num_actions)
         judge = backend.compiled(
-            lambda x, model=model: model._algorithm.judge(model.network, x),
-            [((None, *shape), spaces.dtype)],
+            partial(algorithm.judge, model.network), [((None, *shape), spaces.dtype)]
         )
         observations = next(part for part in batch if part.shape[1:] == shape)
         probabilities, values = judge(observations)
@@ -122,7 +124,6 @@ def main() -> None:
     np.savez(found_file, **found)
     if not given:
         np.savez(weights_file, **kept)
-    print(*sorted({"tensorflow", "jax"} & sys.modules.keys()))
 
 
 if __name__ == "__main__":

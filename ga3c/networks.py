@@ -76,7 +76,7 @@ def body(config: NetworkConfig, observation: Tensor, is_picture: bool) -> Tensor
     name = _name(config, is_picture)
     x = observation
     if keras.backend.standardize_dtype(x.dtype) == "uint8":
-        x = keras.layers.Rescaling(1 / 255, name="rescale")(x)
+        x = keras.ops.cast(x, "float32") * (1 / 255)
     if not is_picture:
         units, _, activation = _VECTORS[name]
         return dense(config, x, units, HIDDEN_GAIN, activation=activation, name="dense_0")

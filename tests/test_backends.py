@@ -12,6 +12,8 @@ import pytest
 from tests.commands import ROOT
 
 FRAMEWORKS = ("tensorflow", "jax")
+OTHER = {"tensorflow": "jax", "jax": "tensorflow"}
+CASES = ["a3c small", "a3c mlp", "a3c paper", "dqn dueling", "dqn parr", "dqn adam"]
 CORRIDOR = ["--game", "tests.tiny:Corridor-v0", "--agents", "2", "--envs-per-agent", "8"]
 
 
@@ -29,16 +31,20 @@ def under(framework: str, *program: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_both_make_the_same_of_the_same_weights_batches_and_draws(tmp_path: Path) -> None:
-    """Probabilities, losses, gradients' norms, updated weights: all algorithms and networks."""
+    """Probabilities, losses, gradients' norms, updated weights; the other one is not there.
+
+    `ga3c benchmark gpu-check` compares all networks.
+    """
     found = []
     for framework in FRAMEWORKS:
         file = tmp_path / f"{framework}.npz"
-        done = under(framework, "-m", "benchmarks.parity", str(tmp_path / "weights.npz"), str(file))
+        program = f"import runpy, sys; sys.modules[{OTHER[framework]!r}] = None; "
+        program += "runpy.run_module('benchmarks.parity', run_name='__main__')"
+        done = under(framework, "-c", program, str(tmp_path / "weights.npz"), str(file), *CASES)
         assert done.returncode == 0, done.stderr
-        assert done.stdout.split() == [framework], "neither imports the other"
         found.append(dict(np.load(file)))
     assert set(found[0]) == set(found[1])
-    assert len(found[0]) > 100
+    assert len(found[0]) > 60
     for name, ours in found[0].items():
         scale = max(np.abs(ours).max(), 1e-3)
         np.testing.assert_allclose(found[1][name] / scale, ours / scale, atol=1e-4, err_msg=name)

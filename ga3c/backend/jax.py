@@ -9,7 +9,6 @@ the execution: so any thread may call, and sees the state as it is when its turn
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import jax
@@ -20,7 +19,6 @@ import numpy as np
 from ga3c.backend.common import Column, Tensor
 
 _DISPATCH = threading.RLock()
-SOME = 2  # entries where there may be any number, while it is found out what a function does
 
 
 def configure(intra_op_threads: int, seed: int) -> None:
@@ -145,38 +143,45 @@ def value_and_gradients(
 def compiled(
     function: Callable[..., Any], signature: Sequence[tuple[tuple[int | None, ...], str]]
 ) -> Callable[..., Any]:
-    """`function` compiled for inputs of these shapes and dtypes: arrays or tensors.
-
-    Traced once now, so that it fails now if it fails, and compiled for each size when it comes.
-    """
-    noted = _Trace({}, None)
-
-    def noting(*inputs: Tensor) -> Any:
-        with noted:
-            return function(*inputs)
-
-    specs = [
-        jax.ShapeDtypeStruct([SOME if size is None else size for size in shape], dtype)
-        for shape, dtype in signature
-    ]
-    jax.eval_shape(noting, *specs)
-    noted.state_mapping.clear()
-    changed = list(noted.changed.values())
-    asked = [variable for key, variable in noted.asked.items() if key not in noted.changed]
-    keys = [id(variable) for variable in (*changed, *asked)]
-
-    @partial(jax.jit, donate_argnums=0)
-    def pure(old: list[Tensor], kept: list[Tensor], *inputs: Tensor) -> tuple[Any, list[Tensor]]:
-        with _Trace(dict(zip(keys, (*old, *kept), strict=True)), None) as scope:
-            found = function(*inputs)
-            return found, [scope.state_mapping[id(variable)] for variable in changed]
+    """`function` compiled for such inputs, for each size when it first comes."""
+    programs: list[_Program] = []
 
     def call(*inputs: Any) -> Any:
         with _DISPATCH:
-            old = [variable.value for variable in changed]
-            found, new = pure(old, [variable.value for variable in asked], *inputs)
-            for variable, value in zip(changed, new, strict=True):
-                variable.assign(value)
-        return found
+            if not programs:
+                programs.append(_Program(function, inputs))
+            return programs[0].run(inputs)
 
     return call
+
+
+class _Program:
+    """A function with the state that it reads and sets, as found by tracing it."""
+
+    def __init__(self, function: Callable[..., Any], inputs: Sequence[Any]) -> None:
+        noted = _Trace({}, None)
+
+        def noting(*inputs: Tensor) -> Any:
+            with noted:
+                return function(*inputs)
+
+        jax.eval_shape(noting, *inputs)
+        self._changed = list(noted.changed.values())
+        self._asked = [v for key, v in noted.asked.items() if key not in noted.changed]
+        keys = [id(variable) for variable in (*self._changed, *self._asked)]
+        changed = keys[: len(self._changed)]
+
+        def pure(old: list[Tensor], kept: list[Tensor], *inputs: Tensor) -> tuple[Any, Any]:
+            with _Trace(dict(zip(keys, (*old, *kept), strict=True)), None) as scope:
+                found = function(*inputs)
+                return found, [scope.state_mapping[key] for key in changed]
+
+        self._pure = jax.jit(pure, donate_argnums=0)
+
+    def run(self, inputs: Sequence[Any]) -> Any:
+        """Start it; the state is then what it will have set."""
+        old = [variable.value for variable in self._changed]
+        found, new = self._pure(old, [variable.value for variable in self._asked], *inputs)
+        for variable, value in zip(self._changed, new, strict=True):
+            variable.assign(value)
+        return found

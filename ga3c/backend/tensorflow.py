@@ -37,7 +37,20 @@ def _without_noise() -> Iterator[None]:
                     print(line, file=sys.stderr)
 
 
-with _without_noise():
+@contextlib.contextmanager
+def _without(name: str) -> Iterator[None]:
+    """As if that were not installed: TensorFlow imports JAX where it finds it, for a second."""
+    known: Any = sys.modules.get(name)
+    absent: Any = None
+    sys.modules[name] = known or absent
+    try:
+        yield
+    finally:
+        if not known:
+            del sys.modules[name]
+
+
+with _without_noise(), _without("jax"):
     import tensorflow as tf
 
 shape = tf.shape
