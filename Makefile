@@ -27,7 +27,7 @@ STAMP := .venv/.installed-$(DEVICE)-$(PINS_SUM)
 
 help:  ## say what there is
 	@echo "usage: make TARGET [DEVICE=cpu|gpu]   (DEVICE here: $(DEVICE))"
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-12s%s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s%s\n", $$1, $$2}' Makefile
 
 install: $(STAMP)  ## make .venv with the pinned versions, again only when they change
 	@echo ".venv is ready ($(DEVICE))"
@@ -42,8 +42,9 @@ tensorboard: $(STAMP)  ## curves of all runs in the browser, for this machine on
 	@exec $(BIN)/tensorboard --logdir runs --host 127.0.0.1 $(ARGS)
 
 BACKEND ?= tensorflow
+FOR_jax := JAX_ENABLE_X64=1
 test: $(STAMP)  ## run the whole test suite: make test ARGS="-k queues" BACKEND=jax
-	@KERAS_BACKEND=$(BACKEND) exec $(BIN)/python -m pytest $(ARGS)
+	@$(FOR_$(BACKEND)) KERAS_BACKEND=$(BACKEND) exec $(BIN)/python -m pytest -n 2 $(ARGS)
 
 GAMES ?= Pong
 SEEDS ?= 3

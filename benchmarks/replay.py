@@ -179,18 +179,16 @@ def _configured(spaces: Spaces, steps: int, batch: int, draws: Any) -> TrainConf
 
 def run(config: Config) -> None:
     """Measure, print, keep. Raises WrongInput if memory does not suffice."""
-    for spaces, steps in ((FLOATS, config.vector_steps), (PICTURES, config.picture_steps)):
-        if lacking := _alone(_lacking, config, spaces, steps):
-            raise WrongInput(lacking)
+    has_gpu, lacking = _alone(_place, config)
+    if lacking:
+        raise WrongInput(lacking)
     result = {
-        "places_are_one_memory": not _alone(_has_gpu, config),
+        "places_are_one_memory": not has_gpu,
         "vectors": _train_steps(config, FLOATS, config.vector_steps),
         "pictures": _train_steps(config, PICTURES, config.picture_steps),
         "adding": _alone(_adding, config),
-        "parts": [_alone(_parts, config, size, place) for size in config.sizes for place in PLACES],
-        "trees": [
-            _alone(_tree, config, fanout, place) for fanout in config.fanouts for place in PLACES
-        ],
+        "parts": [row for size in config.sizes for row in _alone(_parts, config, size)],
+        "trees": _alone(_trees, config),
     }
     _print(config, result)
     if config.picture:
@@ -198,7 +196,13 @@ def run(config: Config) -> None:
     keep(result, config, config.benchmark, config.json)
 
 
-def _lacking(config: Config, spaces: Spaces, steps: int) -> str:
+def _place(config: Config) -> tuple[bool, str]:
+    """Whether there is a GPU, and what does not fit, if anything."""
+    wanted = ((FLOATS, config.vector_steps), (PICTURES, config.picture_steps))
+    return backend.has_gpu(), "; ".join(filter(None, (_lacking(*each) for each in wanted)))
+
+
+def _lacking(spaces: Spaces, steps: int) -> str:
     """Says so if replays of so many steps, one in each place, do not fit."""
     ring = RingShape(1, steps, spaces.shape, spaces.dtype, spaces.stack)
     one = ring.bytes(COLUMNS)
@@ -253,10 +257,6 @@ def _begin(config: Config) -> None:
     backend.configure(config.intra_op_threads, 0)
 
 
-def _has_gpu(config: Config) -> bool:
-    return backend.has_gpu()
-
-
 def _adding(config: Config) -> list[dict[str, Any]]:
     rows = []
     both = [Alone(FLOATS, config.vector_steps, 32, place == "device") for place in PLACES]
@@ -274,7 +274,15 @@ def _adding(config: Config) -> list[dict[str, Any]]:
     return rows
 
 
-def _parts(config: Config, size: int, place: str) -> dict[str, Any]:
+def _parts(config: Config, size: int) -> list[dict[str, Any]]:
+    return [_part(config, size, place) for place in PLACES]
+
+
+def _trees(config: Config) -> list[dict[str, Any]]:
+    return [_tree(config, fanout, place) for fanout in config.fanouts for place in PLACES]
+
+
+def _part(config: Config, size: int, place: str) -> dict[str, Any]:
     """Microseconds to add a step, to draw and to give new priorities, of a prioritised replay."""
     process = psutil.Process()
     before = process.memory_info().rss

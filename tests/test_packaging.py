@@ -60,7 +60,7 @@ def run_make(
 
 
 def helped_targets() -> list[str]:
-    return re.findall(r"^  ([a-z]+) ", run_make("help").stdout, re.MULTILINE)
+    return re.findall(r"^  ([a-z-]+) ", run_make("help").stdout, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
@@ -68,6 +68,7 @@ def helped_targets() -> list[str]:
     [
         ("options", "install_requires", ["lock.txt"]),
         ("options.extras_require", "dev", ["lock.txt"]),
+        ("options.extras_require", "jax", ["lock.txt"]),
         ("options.extras_require", "cpu", ["cpu.txt"]),
         ("options.extras_require", "gpu", ["gpu.txt"]),
     ],

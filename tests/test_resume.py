@@ -250,7 +250,7 @@ def test_a_run_is_not_resumed_as_another(tmp_path: Path) -> None:
         done = ended("train", *arguments, "--steps", "900")
         assert done.returncode == 2, done.stdout
         assert words in done.stderr.splitlines()[-1]
-    (run / "config.json").write_text('{"a3c": {"discount": 7}}')
+    (run / "config.json").write_text('{"learning": {"discount": 7}}')
     done = ended("train", "--resume", str(run))
     assert done.returncode == 2
     assert "discount 7" in done.stderr

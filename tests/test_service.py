@@ -403,7 +403,7 @@ def test_a_failing_service_thread_fails_the_run_with_its_traceback(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Failing(Model):
-        def _fail(self, *_: Any) -> Any:
+        def _fail(self, *_: Any, **__: Any) -> Any:
             raise ArithmeticError("no such number")
 
     setattr(Failing, method, Failing._fail)
