@@ -52,7 +52,7 @@ class NullModel(Model):
         """Zeros, int32 [n]."""
         return np.zeros(len(arrivals.lanes), np.int32)
 
-    def learn(self, lanes: np.ndarray, slots: np.ndarray, *, progress: float) -> Learned:
+    def learn(self, *inputs: np.ndarray, progress: float) -> Learned:
         """Count an update."""
         self._updates += 1
         return Learned(self._updates, {})

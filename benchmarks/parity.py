@@ -121,9 +121,9 @@ def main() -> None:
             for figure, value in learned.means.items():
                 found[f"{name}:{update}:{figure}"] = np.array(value)
         found |= {f"{name}:{path}": a for path, a in model.read().items() if "weights/" in path}
-    np.savez(found_file, **found)
+    np.savez(found_file, allow_pickle=False, **found)
     if not given:
-        np.savez(weights_file, **kept)
+        np.savez(weights_file, allow_pickle=False, **kept)
 
 
 if __name__ == "__main__":

@@ -339,7 +339,7 @@ def _seconds(work: Callable[[], Any], seconds: float) -> float:
     """Of one call: the median of all that fit."""
     for _ in range(WARM_UP):
         work()
-    times = []
+    times: list[float] = []
     until_s = time.perf_counter() + seconds
     while time.perf_counter() < until_s or len(times) < WARM_UP:
         started_s = time.perf_counter()
@@ -358,6 +358,8 @@ def _published(name: str, key: str, value: str) -> dict[str, float]:
 
 
 def _print(config: Config, result: dict[str, Any]) -> None:
+    rows: list[tuple[str, ...]]
+    headings: tuple[str, ...]
     published = _published("in_gpu_replay_speedup.csv", "batch_size", "percent_speedup_over_in_ram")
     if result["places_are_one_memory"]:
         print("no GPU: both places are RAM; what differs is only how a batch gets to the model")
