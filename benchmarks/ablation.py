@@ -8,7 +8,6 @@ of the data: the forward pass is made anew, so learning is the same). Resumable,
 benchmarks/points.py says.
 """
 
-import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +18,8 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 
 from benchmarks.points import Figures, Point, PointsConfig, conclude, measure
-from benchmarks.reporting import PUBLISHED, show
+from benchmarks.reporting import published_rows, show
 from ga3c.config import CORES
-
-PUBLISHED_TABLE = PUBLISHED / "multiverse_pps.csv"
 
 
 @dataclass(frozen=True)
@@ -82,8 +79,7 @@ def _print(measured: list[tuple[Point, Figures]]) -> None:
         for point, figures in measured
     ]
     show("here", ("change", "PPS", "times", "agents wait", "predicted at once", "lag"), rows)
-    with open(PUBLISHED_TABLE) as file:
-        published = list(csv.DictReader(file))
+    published = published_rows("multiverse_pps.csv")
     start = float(published[0]["pps"])
     table = [
         (

@@ -6,7 +6,6 @@ all of the work of a step on all cores, without a wait and without the machinery
 benchmarks/points.py says.
 """
 
-import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,10 +15,9 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 
 from benchmarks.points import Figures, Point, PointsConfig, conclude, measure
-from benchmarks.reporting import PUBLISHED, show
+from benchmarks.reporting import published_rows, show
 from ga3c.config import CORES
 
-PUBLISHED_TABLE = PUBLISHED / "fast_dqn_runtime_percent.csv"
 VARIANTS = ("standard", "concurrent", "synchronized", "both")
 Percent = dict[tuple[str, int], float]  # by variant and samplers
 
@@ -83,11 +81,9 @@ def _key(point: Point) -> tuple[str, int]:
 
 
 def _published() -> Percent:
-    with open(PUBLISHED_TABLE) as file:
-        rows = list(csv.DictReader(file))
     return {
         (variant, int(row["threads"])): float(row[variant])
-        for row in rows
+        for row in published_rows("fast_dqn_runtime_percent.csv")
         for variant in VARIANTS
         if row[variant]
     }

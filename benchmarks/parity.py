@@ -20,7 +20,7 @@ from ga3c.config import OptimizerConfig, TrainConfig
 from ga3c.experience import RingShape
 from ga3c.model import Model
 from ga3c.presets import PRESETS
-from ga3c.replay import source
+from ga3c.replay import blank
 
 VECTORS = Spaces((27,), "float32", 4, 1)
 PICTURES = Spaces((84, 84), "uint8", 6, 4)
@@ -58,36 +58,24 @@ def cases() -> dict[str, tuple[TrainConfig, Spaces]]:
 def made(config: TrainConfig, spaces: Spaces) -> Model:
     """The model, with experience in RAM: its batches are ours."""
     ring = RingShape(1, 1, spaces.shape, spaces.dtype, spaces.stack)
-    algorithm = build(config, spaces.num_actions)
-    return Model(
-        algorithm,
-        config.network,
-        config.optimizer,
-        spaces,
-        ring,
-        False,
-        0,
-        lambda experience: source(config, experience),
-    )
+    return Model.configured(config, spaces, ring, on_device=False)
 
 
 def batch_of(model: Model, spaces: Spaces, random: np.random.Generator) -> list[np.ndarray]:
     """Random entries for all parts of a batch of the model's source."""
-    observation = (None, *model.experience.ring.observation_shape)
+    shape = model.experience.ring.observation_shape
     parts = []
-    for shape, dtype in model.source.signature():
-        is_observation = shape == observation and len(shape) > 1
-        segments = model.source.batch.__name__ == "Segments"
-        count = BATCH * (T_MAX + 1) if is_observation and segments else BATCH
-        size = [count if each is None else each for each in shape]
-        if dtype == "int32":
-            parts.append(random.integers(spaces.num_actions, size=size).astype(dtype))
-        elif dtype == "uint8":
-            parts.append(random.integers(256, size=size).astype(dtype))
-        elif is_observation:
-            parts.append(random.normal(size=size).astype(dtype))
+    for part in blank(model.source, BATCH):
+        drawn: np.ndarray
+        if part.dtype == np.int32:
+            drawn = random.integers(spaces.num_actions, size=part.shape)
+        elif part.dtype == np.uint8:
+            drawn = random.integers(256, size=part.shape)
+        elif part.shape[1:] == shape:
+            drawn = random.normal(size=part.shape)
         else:
-            parts.append((random.random(size) < 0.5).astype(dtype))
+            drawn = random.random(part.shape) < 0.5
+        parts.append(drawn.astype(part.dtype))
     return parts
 
 

@@ -15,14 +15,13 @@ import numpy as np
 from agents.environments import EnvironmentConfig, Spaces, spaces
 from benchmarks.peers import START_TIMEOUT_S, play_alone, rate, send_steps
 from ga3c import backend
-from ga3c.algorithms import build
 from ga3c.config import CORES, TrainConfig, WrongInput
 from ga3c.experience import RingShape
 from ga3c.frontend import Frontend, Reply, Request
 from ga3c.metrics import Metrics, Window
 from ga3c.model import Model
 from ga3c.queues import BatchQueue, Closed
-from ga3c.replay import source
+from ga3c.replay import blank
 
 
 def environment_only(config: EnvironmentConfig, agents: int, envs: int, seconds: float) -> float:
@@ -166,16 +165,7 @@ class ModelAlone:
         self._dtype = found.dtype
         ring = RingShape(1, 1, found.shape, found.dtype, found.stack)
         self._shape = ring.observation_shape
-        self._model = Model(
-            build(config, found.num_actions),
-            config.network,
-            config.optimizer,
-            found,
-            ring,
-            False,
-            config.run.seed,
-            lambda experience: source(config, experience),
-        )
+        self._model = Model.configured(config, found, ring, on_device=False)
 
     def _observations(self, count: int) -> np.ndarray:
         random = np.random.default_rng(0)
@@ -196,14 +186,10 @@ class ModelAlone:
         config = self._config
         t_max = 1 if config.learns_from_replay else config.a3c.t_max
         count = max(batch // t_max, 1)
-        parts: list[np.ndarray] = []
-        for shape, dtype in self._model.source.signature():
-            if shape[1:] == self._shape:
-                observations = count if config.learns_from_replay else count * (t_max + 1)
-                parts.append(self._observations(observations))
-            else:
-                sizes = [count if size is None else size for size in shape]
-                parts.append(np.zeros(sizes, dtype))
+        parts = [
+            self._observations(len(part)) if part.shape[1:] == self._shape else part
+            for part in blank(self._model.source, count)
+        ]
 
         def train() -> int:
             self._model.update(parts, 0.0)

@@ -7,7 +7,6 @@ drawing and giving priorities, by the size of the replay. On a machine without a
 are the same memory, and the result says so.
 """
 
-import csv
 import multiprocessing
 import signal
 import statistics
@@ -28,9 +27,8 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 
 from agents.environments import Spaces
-from benchmarks.reporting import PUBLISHED, BenchmarkConfig, Spread, keep, show
+from benchmarks.reporting import BenchmarkConfig, keep, published_rows, show, spread
 from ga3c import backend
-from ga3c.algorithms import build
 from ga3c.backend import Column
 from ga3c.config import ServiceConfig, TrainConfig, WrongInput
 from ga3c.experience import RingShape
@@ -40,7 +38,7 @@ from ga3c.model import Model
 from ga3c.pacing import Ratio
 from ga3c.presets import PRESETS
 from ga3c.priorities import Priorities
-from ga3c.replay import Transitions, source
+from ga3c.replay import Transitions
 
 PLACES = ("RAM", "device")
 FLOATS = Spaces((27,), "float32", 9, 1)
@@ -97,16 +95,7 @@ class Alone:
         reserve = CHUNK // LANES
         self.book = ReplayLanes(LANES, window, reserve, config.dqn.n_step, spaces.stack, pacing)
         ring = RingShape(LANES, self.book.capacity, spaces.shape, spaces.dtype, spaces.stack)
-        self.model = Model(
-            build(config, spaces.num_actions),
-            config.network,
-            config.optimizer,
-            spaces,
-            ring,
-            on_device,
-            0,
-            lambda experience: source(config, experience),
-        )
+        self.model = Model.configured(config, spaces, ring, on_device)
         self._ring = ring
         self._names = ("frame", "age", "reward", "discount", "first", "action")
         self._write = self._writer(on_device)
@@ -231,9 +220,9 @@ def _train_step(config: Config, spaces: Spaces, steps: int, batch: int) -> dict[
     faster = [100 * (r / d - 1) for r, d in zip(ram, device, strict=True)]
     row = {
         "batch": batch,
-        "ram_us": _spread(ram),
-        "device_us": _spread(device),
-        "percent_speedup": _spread(faster),
+        "ram_us": spread(ram),
+        "device_us": spread(device),
+        "percent_speedup": spread(faster),
     }
     print(f"{steps:,} x {spaces.shape}, batch {batch}: {row['percent_speedup']}%", flush=True)
     return row
@@ -269,7 +258,7 @@ def _adding(config: Config) -> list[dict[str, Any]]:
                 1e6 * _seconds(partial(alone.add, steps), config.benchmark.part_seconds / 4) / steps
                 for _ in range(config.benchmark.repeats)
             ]
-            row[f"{place.lower()}_us"] = _spread(times)
+            row[f"{place.lower()}_us"] = spread(times)
         rows.append(row)
     return rows
 
@@ -348,13 +337,8 @@ def _seconds(work: Callable[[], Any], seconds: float) -> float:
     return statistics.median(times)
 
 
-def _spread(values: list[float]) -> Spread:
-    return Spread(statistics.median(values), min(values), max(values))
-
-
 def _published(name: str, key: str, value: str) -> dict[str, float]:
-    with open(PUBLISHED / name) as file:
-        return {row[key]: float(row[value]) for row in csv.DictReader(file)}
+    return {row[key]: float(row[value]) for row in published_rows(name)}
 
 
 def _print(config: Config, result: dict[str, Any]) -> None:

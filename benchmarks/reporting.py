@@ -52,10 +52,15 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(statistics.median(values), min(values), max(values))
 
 
+def published_rows(name: str) -> list[dict[str, str]]:
+    """What a work published, by column."""
+    with open(PUBLISHED / name) as file:
+        return list(csv.DictReader(file))
+
+
 def published_pps() -> dict[str, dict[str, float]]:
     """A3C's and GA3C's predictions a second by network: GA3C's Table 2, 16 cores and a Titan X."""
-    with open(PUBLISHED / "ga3c_pps.csv") as file:
-        rows = [row for row in csv.DictReader(file) if row["system"] == "I"]
+    rows = [row for row in published_rows("ga3c_pps.csv") if row["system"] == "I"]
     return {
         row["network"].replace("large, stride ", "large-"): {
             name: float(row[name]) for name in ("a3c_pps", "ga3c_pps")

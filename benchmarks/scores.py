@@ -4,7 +4,6 @@ Each game and seed has a run of its own in `out_dir`. The command, given again, 
 finished stays, what was begun is resumed.
 """
 
-import csv
 import os
 import shlex
 import shutil
@@ -19,7 +18,7 @@ from typing import NamedTuple
 
 from agents.games import check
 from benchmarks.points import end
-from benchmarks.reporting import PUBLISHED, show
+from benchmarks.reporting import published_rows, show
 from ga3c import checkpoints, history, reports, tables
 from ga3c.config import ProtocolName, WrongInput
 from ga3c.runs import CONFIG, is_running
@@ -126,8 +125,7 @@ def _jobs(config: Config) -> list[Job]:
     games: list[str] = []
     for each in config.games:
         if each in LISTS:
-            with open(PUBLISHED / LISTS[each]) as file:
-                games += [row["game"] for row in csv.DictReader(file)]
+            games += [row["game"] for row in published_rows(LISTS[each])]
         else:
             games.append(each)
     try:

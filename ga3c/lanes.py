@@ -5,7 +5,7 @@
 
 import threading
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,24 @@ class Segment(NamedTuple):
     start: int  # the lane's step count at its first observation
 
 
-class Lanes:
+class _Book:
+    """The newest step of each lane, and how old its episode is."""
+
+    def __init__(self, lanes: int, capacity: int, stack: int) -> None:
+        self.capacity = capacity
+        self._stack = stack
+        self._steps = np.full(lanes, -1, np.int64)  # of the newest record
+        self._ages = np.zeros(lanes, np.int32)
+
+    def _next(self, lanes: np.ndarray, firsts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Slots and ages, int32 [n], of the next step of `lanes` [n]; firsts [n] bool."""
+        self._steps[lanes] += 1
+        ages = np.where(firsts, 0, np.minimum(self._ages[lanes] + 1, self._stack - 1))
+        self._ages[lanes] = ages
+        return (self._steps[lanes] % self.capacity).astype(np.int32), ages.astype(np.int32)
+
+
+class Lanes(_Book):
     """Which slot of its ring each lane fills next, and which segments await training.
 
     Segment k of a lane holds its steps k T .. (k + 1) T. At most `pending` segments of a lane
@@ -34,12 +51,9 @@ class Lanes:
     """
 
     def __init__(self, lanes: int, t_max: int, pending: int, stack: int) -> None:
-        self.capacity = pending * t_max + stack
+        super().__init__(lanes, pending * t_max + stack, stack)
         self.t_max = t_max
-        self._stack = stack
-        self._steps = np.full(lanes, -1, np.int64)  # of the newest record
         self._starts = np.zeros(lanes, np.int64)  # the first record of who plays the lane now
-        self._ages = np.zeros(lanes, np.int32)
         self._versions = np.zeros((lanes, self.capacity), np.int64)
         self._free = np.ones((lanes, pending), bool)  # of segment k at k % pending
         self._trained = threading.Condition()
@@ -70,13 +84,9 @@ class Lanes:
 
         Args: lanes [n]; firsts [n] bool; version: updates done by the weights that act.
         """
-        steps = self._steps[lanes] + 1
-        self._steps[lanes] = steps
-        ages = np.where(firsts, 0, np.minimum(self._ages[lanes] + 1, self._stack - 1))
-        self._ages[lanes] = ages
-        slots = steps % self.capacity
+        slots, ages = self._next(lanes, firsts)
         self._versions[lanes, slots] = version
-        return slots.astype(np.int32), ages.astype(np.int32)
+        return slots, ages
 
     def newest(self, lanes: np.ndarray) -> np.ndarray:
         """The newest step of each lane: int64 [n], below its first segment's start at first."""
@@ -137,7 +147,16 @@ class Block(NamedTuple):
     leaving: np.ndarray  # [m] int32, rows that can be drawn no more
 
 
-class ReplayLanes:
+def drawable(ops: Any, heads: Any, window: int, n_step: int, stack: int) -> tuple[Any, Any]:
+    """The first step of each lane that can be drawn, and the one after the last: int [lanes] both.
+
+    Args: ops: numpy or keras.ops; heads: int [lanes], visible steps of each.
+    """
+    first = ops.where(heads > window, heads - window + (stack - 1), 0)
+    return first, ops.maximum(heads - n_step, first)
+
+
+class ReplayLanes(_Book):
     """Which slot of its ring each lane fills next, and which steps can be drawn.
 
     New steps wait until `flush` makes them visible. Visible are the newest `window` steps of a
@@ -151,16 +170,13 @@ class ReplayLanes:
     def __init__(
         self, lanes: int, window: int, reserve: int, n_step: int, stack: int, pacing: Pacing
     ) -> None:
-        self.capacity = window + reserve
+        super().__init__(lanes, window + reserve, stack)
         self.window = window
         self._reserve = reserve
         self._n_step = n_step
-        self._stack = stack
         self._pacing = pacing
-        self._steps = np.full(lanes, -1, np.int64)  # of the newest record
         self._written = np.zeros(lanes, np.int64)  # records that are in the ring for sure
         self._flushed = np.zeros(lanes, np.int64)
-        self._ages = np.zeros(lanes, np.int32)
         self._room = threading.Condition()
 
     def begin(self, lanes: np.ndarray) -> None:
@@ -183,11 +199,7 @@ class ReplayLanes:
         self, lanes: np.ndarray, firsts: np.ndarray, version: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Slots and ages, int32 [n], of the next step of each lane, as `Lanes.advance`."""
-        steps = self._steps[lanes] + 1
-        self._steps[lanes] = steps
-        ages = np.where(firsts, 0, np.minimum(self._ages[lanes] + 1, self._stack - 1))
-        self._ages[lanes] = ages
-        return (steps % self.capacity).astype(np.int32), ages.astype(np.int32)
+        return self._next(lanes, firsts)
 
     def newest(self, lanes: np.ndarray) -> np.ndarray:
         """None that begins a segment: int64 [n] of -1."""
@@ -224,9 +236,7 @@ class ReplayLanes:
         return int((last - first).sum())
 
     def _drawable(self, heads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The first step of each lane that can be drawn, and the one after the last."""
-        first = np.where(heads > self.window, heads - self.window + self._stack - 1, 0)
-        return first, np.maximum(heads - self._n_step, first)
+        return drawable(np, heads, self.window, self._n_step, self._stack)
 
     def _rows(self, first: np.ndarray, last: np.ndarray) -> np.ndarray:
         counts = np.maximum(last - first, 0)

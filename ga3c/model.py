@@ -6,6 +6,7 @@ made one at a time; predictions run beside them and see weights as they are.
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import keras
@@ -13,12 +14,12 @@ import numpy as np
 
 from agents.environments import Spaces
 from ga3c import backend
-from ga3c.algorithms import Algorithm
-from ga3c.config import NetworkConfig, OptimizerConfig
+from ga3c.algorithms import Algorithm, build
+from ga3c.config import NetworkConfig, OptimizerConfig, TrainConfig
 from ga3c.experience import Arrivals, Experience, RingShape
 from ga3c.lanes import Block
 from ga3c.memory import DEVICE, HOST
-from ga3c.replay import Replay, Source
+from ga3c.replay import Replay, Source, source
 from ga3c.schedules import linear
 
 
@@ -114,6 +115,23 @@ class Model:
         prepare(self._optimizer, self.network.trainable_variables, optimizer.rms_start)
         self._trace()
 
+    @classmethod
+    def configured(
+        cls, config: TrainConfig, spaces: Spaces, ring: RingShape, on_device: bool
+    ) -> "Model":
+        """The model of a run's settings. Raises ValueError as the class does."""
+        return cls(
+            build(config, spaces.num_actions),
+            config.network,
+            config.optimizer,
+            spaces,
+            ring,
+            on_device,
+            config.run.seed,
+            partial(source, config),
+            acts_on_target=config.learns_from_replay and config.pacing.pacing == "target-period",
+        )
+
     @property
     def updates(self) -> int:
         """Updates done."""
@@ -175,7 +193,7 @@ class Model:
     def copy_target(self) -> None:
         """Give the target's network the weights of the other one."""
         with self._learning:
-            self._copy(np.zeros(1, np.int32))
+            self._copy()
 
     def _learned(self, metrics: Mapping[str, Any]) -> Learned:
         self._updates += 1
@@ -212,23 +230,21 @@ class Model:
             restore(self._parts, values)
             self._acts, self._updates = map(int, values["counters"])
 
-    def read_replay(self) -> dict[str, np.ndarray]:
+    def read_experience(self) -> dict[str, np.ndarray]:
         """The ring as `ring/COLUMN` and what draws know as `replay/NAME`."""
-        assert isinstance(self.source, Replay)
         with self._learning:
             parts = {"ring": self.experience.read(), "replay": self.source.read()}
         return {f"{part}/{name}": a for part, found in parts.items() for name, a in found.items()}
 
-    def restore_replay(
+    def restore_experience(
         self, ring: Mapping[str, np.ndarray], replay: Mapping[str, np.ndarray]
     ) -> None:
-        """Take over what `read_replay` gave. Raises ValueError if it does not fit."""
-        assert isinstance(self.source, Replay)
+        """Take over what `read_experience` gave. Raises ValueError if it does not fit."""
         try:
             self.experience.restore(ring)
             self.source.restore(replay)
         except KeyError as error:
-            raise ValueError(f"the replay has no {error}") from error
+            raise ValueError(f"the experience has no {error}") from error
 
     @property
     def _parts(self) -> dict[str, list]:
@@ -236,24 +252,24 @@ class Model:
         return {**parts, "target": self.target.weights} if self.target else parts
 
     def _trace(self) -> None:
-        ring, source = self.experience.ring, self.source
+        ring, drawn = self.experience.ring, self.source
         shape, dtype = ring.columns()["frame"]
         frame = ((None, *shape), dtype)
         seed, rates, epsilons = ((2,), "int32"), ((3,), "float32"), ((None,), "float32")
         if self.experience.on_device:
             arrivals = [((None, 3), "int32"), ((None, 3), "float32"), frame]
             self._act = backend.compiled(self._act_on_device, [*arrivals, epsilons, seed])
-            self._learn = backend.compiled(self._learn_on_device, [*source.inputs, rates])
+            self._learn = backend.compiled(self._learn_on_device, [*drawn.inputs, rates])
         else:
             observation = ((None, *ring.observation_shape), ring.dtype)
             self._act = backend.compiled(self._decide, [observation, epsilons, seed])
-            self._learn = backend.compiled(self._update, [*source.signature(), rates])
-        if isinstance(source, Replay):
+            self._learn = backend.compiled(self._update, [*drawn.signature(), rates])
+        if isinstance(drawn, Replay):
             block = [((ring.lanes,), "int32"), ((None,), "int32"), ((None,), "int32")]
             on_device = self.experience.on_device
-            self._publish = backend.compiled(source.publish, block) if on_device else source.publish
+            self._publish = backend.compiled(drawn.publish, block) if on_device else drawn.publish
         if self.target:
-            self._copy = backend.compiled(self._copy_weights, [((1,), "int32")])
+            self._copy = backend.compiled(self._copy_weights, [])
 
     def _act_on_device(
         self, index: Any, outcomes: Any, frames: Any, epsilons: Any, seed: Any
@@ -296,11 +312,10 @@ class Model:
         self._optimizer.apply(gradients, variables)
         return {**metrics, "loss": loss, "gradient_norm": norm}, errors
 
-    def _copy_weights(self, nothing: backend.Tensor) -> backend.Tensor:
+    def _copy_weights(self) -> None:
         assert self.target is not None
         for to, weight in zip(self.target.weights, self.network.weights, strict=True):
             to.assign(weight)
-        return nothing
 
 
 def _record(index: Any, outcomes: Any, frames: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from ga3c.algorithms.a3c import Segments
 from ga3c.backend import Column, Signature, Tensor
 from ga3c.config import ReplayConfig, TrainConfig
 from ga3c.experience import Experience, RingShape
-from ga3c.lanes import Block
+from ga3c.lanes import Block, drawable
 from ga3c.memory import DEVICE, HOST, free_bytes
 from ga3c.priorities import Priorities
 from ga3c.schedules import linear
@@ -59,8 +59,8 @@ class Source(Protocol):
     inputs: Signature
     """What the host says about each batch, where the experience is on the device."""
 
-    def signature(self) -> Signature:
-        """Of a batch."""
+    def signature(self, count: int | None = None) -> Signature:
+        """Of a batch of so many segments or transitions; None: of any number."""
 
     def rate(self, progress: float) -> float:
         """What `draw` is given last, at this progress of the schedules."""
@@ -70,6 +70,12 @@ class Source(Protocol):
 
     def learned(self, batch: Any, errors: Any) -> None:
         """These are the errors of a batch's parts."""
+
+    def read(self) -> dict[str, np.ndarray]:
+        """What draws depend on, but the ring itself; outside of compiled functions."""
+
+    def restore(self, values: Mapping[str, np.ndarray]) -> None:
+        """Take over what `read` gave. Raises KeyError or ValueError if it does not fit."""
 
 
 class InOrder:
@@ -82,11 +88,12 @@ class InOrder:
         self._t_max = t_max
         self.inputs: Signature = [((None,), "int32"), ((None, t_max + 1), "int32")]
 
-    def signature(self) -> Signature:
-        """Of a batch."""
+    def signature(self, count: int | None = None) -> Signature:
+        """Of a batch of so many segments."""
         ring = self._experience.ring
-        steps = [((None, self._t_max), dtype) for dtype in ("int32", *["float32"] * 4)]
-        return [((None, *ring.observation_shape), ring.dtype), *steps]
+        steps = [((count, self._t_max), dtype) for dtype in ("int32", *["float32"] * 4)]
+        observations = None if count is None else count * (self._t_max + 1)
+        return [((observations, *ring.observation_shape), ring.dtype), *steps]
 
     def rate(self, progress: float) -> float:
         """Nothing changes as time goes by."""
@@ -109,6 +116,13 @@ class InOrder:
 
     def learned(self, batch: Segments, errors: Any) -> None:
         """Nothing depends on what was learned."""
+
+    def read(self) -> dict[str, np.ndarray]:
+        """Nothing: the host names what is drawn."""
+        return {}
+
+    def restore(self, values: Mapping[str, np.ndarray]) -> None:
+        """Nothing."""
 
 
 class Transitions(NamedTuple):
@@ -155,12 +169,12 @@ class Replay:
         prioritised = config.replay_draws == "prioritised"
         self._priorities = Priorities(memory, ring.lanes * ring.capacity) if prioritised else None
 
-    def signature(self) -> Signature:
-        """Of a batch."""
-        observation = ((None, *self._ring.observation_shape), self._ring.dtype)
-        steps: Signature = [((None, self._n_step), "float32")] * 3
-        one: Signature = [((None,), "int32"), ((None,), "float32")]
-        return [*one, observation, ((None,), "int32"), *steps, observation]
+    def signature(self, count: int | None = None) -> Signature:
+        """Of a batch of so many transitions."""
+        observation = ((count, *self._ring.observation_shape), self._ring.dtype)
+        steps: Signature = [((count, self._n_step), "float32")] * 3
+        one: Signature = [((count,), "int32"), ((count,), "float32")]
+        return [*one, observation, ((count,), "int32"), *steps, observation]
 
     def rate(self, progress: float) -> float:
         """The importance exponent."""
@@ -255,10 +269,10 @@ class Replay:
 
     def _evenly(self, count: int, seed: Tensor) -> tuple[Tensor, Tensor]:
         """Rows int32 [count] out of all that can be drawn, and which do not lead to a reset."""
-        ops, capacity, window = self._ops, self._ring.capacity, self._window
+        ops, capacity = self._ops, self._ring.capacity
         heads = self._lanes.gather("head", np.arange(self._ring.lanes, dtype=np.int32))
-        first = ops.where(heads > window, heads - window + (self._ring.stack - 1), 0)
-        counts = ops.maximum(heads - self._n_step - first, 0)
+        first, last = drawable(ops, heads, self._window, self._n_step, self._ring.stack)
+        counts = last - first
         ends = self._memory.cast(ops.cumsum(counts), "int32")
         draws = self._memory.integers((count,), seed, ends[-1])
         lanes = self._memory.cast(ops.searchsorted(ends, draws, side="right"), "int32")
@@ -289,6 +303,13 @@ class Replay:
         self._state.restore(values)
         if self._priorities is not None:
             self._priorities.restore(values["priorities"])
+
+
+def blank(drawn: Source, count: int) -> list[np.ndarray]:
+    """Zeros for all parts of a batch of so many segments or transitions."""
+    return [
+        np.zeros([size or 0 for size in shape], dtype) for shape, dtype in drawn.signature(count)
+    ]
 
 
 def _padded(rows: np.ndarray) -> np.ndarray:

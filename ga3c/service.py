@@ -31,7 +31,6 @@ from ga3c.metrics import Metrics, Snapshot
 from ga3c.model import Model
 from ga3c.predictor import Predictor
 from ga3c.queues import BatchQueue
-from ga3c.replay import source
 from ga3c.scheduler import Counts
 from ga3c.trace import Trace
 from ga3c.trainer import ReplayTrainer, Trainer
@@ -115,17 +114,7 @@ class Service:
         ring = RingShape(
             service.max_lanes, self._lanes.capacity, spaces.shape, spaces.dtype, spaces.stack
         )
-        return Model(
-            self._algorithm,
-            config.network,
-            config.optimizer,
-            spaces,
-            ring,
-            service.experience == "device",
-            config.run.seed,
-            lambda experience: source(config, experience),
-            acts_on_target=config.learns_from_replay and config.pacing.pacing == "target-period",
-        )
+        return Model.configured(config, spaces, ring, service.experience == "device")
 
     @property
     def is_settled(self) -> bool:
@@ -216,13 +205,12 @@ class Service:
             if not arrays:
                 return None
             if self._lockstep:
-                arrays |= {f"ring/{k}": v for k, v in self.model.experience.read().items()}
-                arrays |= {f"lanes/{k}": v for k, v in self._lanes.read().items()}
+                arrays |= self._read_experience()
                 arrays["queue"] = np.array(self.segments.waiting, np.int64).reshape(-1, 2)
                 arrays["actions"] = self._lockstep.actions
             state = {**self.metrics.read(), "agents_started": self.agents.started}
             if self.pacing and self._config.replay.save_replay:
-                arrays |= self._read_replay()
+                arrays |= self._read_experience()
                 state["pacing"] = self.pacing.read()
             return arrays, state
 
@@ -237,16 +225,20 @@ class Service:
             return
         if "actions" not in checkpoint.arrays:
             raise ValueError("lockstep: the run was not, so it cannot be repeated: leave it out")
-        self.model.experience.restore(checkpoint.part("ring"))
-        self._lanes.restore(checkpoint.part("lanes"))
+        self._restore_experience(checkpoint)
         queue = [Segment(*map(int, pair)) for pair in checkpoint.arrays["queue"]]
         self.segments.put(queue, [self._config.a3c.t_max] * len(queue), timeout_s=0.0)
         self.agents.played = checkpoint.arrays["actions"]
         self._lockstep.restore(self.agents.played)
 
-    def _read_replay(self) -> dict[str, np.ndarray]:
+    def _read_experience(self) -> dict[str, np.ndarray]:
         book = {f"lanes/{k}": v for k, v in self._lanes.read().items()}
-        return {**book, **self.model.read_replay()}  # in this order: what is newer is overwritten
+        # in this order: what is newer than the book is overwritten
+        return {**book, **self.model.read_experience()}
+
+    def _restore_experience(self, checkpoint: Checkpoint) -> None:
+        self.model.restore_experience(checkpoint.part("ring"), checkpoint.part("replay"))
+        self._lanes.restore(checkpoint.part("lanes"))
 
     def _restore_replay(self, checkpoint: Checkpoint) -> None:
         """Go on with the replay that was kept, or fill a new one."""
@@ -254,8 +246,7 @@ class Service:
         if not self._config.replay.save_replay or "pacing" not in checkpoint.state:
             self.pacing.begin_after(int(checkpoint.state["steps"]))
             return
-        self.model.restore_replay(checkpoint.part("ring"), checkpoint.part("replay"))
-        self._lanes.restore(checkpoint.part("lanes"))
+        self._restore_experience(checkpoint)
         self.pacing.restore(checkpoint.state["pacing"])
 
     @contextlib.contextmanager

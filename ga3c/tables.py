@@ -20,7 +20,7 @@ import tyro
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
-from benchmarks.reporting import PUBLISHED
+from benchmarks.reporting import published_rows
 from ga3c import history
 from ga3c.config import WrongInput, check_file
 from ga3c.history import History
@@ -145,11 +145,10 @@ def _table(protocol: dict, groups: dict[str, Evaluated]) -> ScoreTable:
 
 
 def _published(file: str) -> dict[str, dict[str, float]]:
-    with open(PUBLISHED / file) as rows:
-        return {
-            row["game"]: {k: float(v) for k, v in row.items() if k != "game" and v}
-            for row in csv.DictReader(rows)
-        }
+    return {
+        row["game"]: {k: float(v) for k, v in row.items() if k != "game" and v}
+        for row in published_rows(file)
+    }
 
 
 def median(scores: Scores) -> float:

@@ -116,7 +116,7 @@ class ReplayTrainer:
             self._model.copy_target()
         self._pacing.learned()
         self._metrics.add(updates=1, trained_samples=self._batch_size)
-        self._metrics.set(**learned.means, replay_steps=float(self._lanes.drawable))
+        self._metrics.set(**learned.means)
         if self._trace:
             self._trace.here("learn", started_s, time.monotonic(), samples=self._batch_size)
 
@@ -128,5 +128,6 @@ class ReplayTrainer:
         if turn is Turn.MEET:
             self._model.copy_target()
         self._pacing.flushed(int(block.heads.sum()))
+        self._metrics.set(replay_steps=float(self._lanes.drawable))
         if self._trace:
             self._trace.here("flush", started_s, time.monotonic(), steps=len(block.entering))
