@@ -68,11 +68,14 @@ WHEELS ?= wheels
 PYTHON ?= python3
 OUT ?= benchmarks/results/gpu-check
 gpu-check:  ## measure a GPU, nothing downloaded: make gpu-check WHEELS=DIR PYTHON=python3 OUT=DIR
+	@if ! ls "$(WHEELS)"/*.whl >/dev/null 2>&1; then \
+	    echo "no wheels in $(WHEELS): pip download --no-deps -r requirements/gpu-check.txt -d $(WHEELS)" >&2; \
+	    exit 2; \
+	fi
 	@place=$$(mktemp -d) && trap 'rm -rf "$$place"' EXIT INT TERM && \
-	$(PYTHON) -m venv --system-site-packages "$$place" && \
-	"$$place/bin/python" -m pip install -q --no-index --no-deps --find-links "$(WHEELS)" \
-	    -r requirements/gpu-check.txt && \
-	"$$place/bin/python" -m ga3c benchmark gpu-check --out-dir "$(OUT)" $(ARGS)
+	$(PYTHON) -m pip install -q --disable-pip-version-check --no-index --no-deps \
+	    --find-links "$(WHEELS)" --target "$$place" -r requirements/gpu-check.txt && \
+	PYTHONPATH="$$place" $(PYTHON) -m ga3c benchmark gpu-check --out-dir "$(OUT)" $(ARGS)
 
 check: $(STAMP)  ## lint, format and types
 	$(BIN)/ruff check .

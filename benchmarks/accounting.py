@@ -1,8 +1,9 @@
 """Where every core-second of a running service goes, read from the kernel (Linux).
 
 Threads tell what they do: an agent's main thread runs Python, ZeroMQ's threads the wire, its
-others the emulator; in the service, Python's own threads run Python, the frontend's the wire,
-ZeroMQ's the wire too, and all others the tensor framework.
+others the emulator; in the service, Python's own threads run Python (and call the tensor framework:
+`*_cpu_s` of the metrics), the frontend's the wire, ZeroMQ's the wire too, and all others the tensor
+framework.
 """
 
 import os

@@ -22,22 +22,23 @@ from ga3c import backend
 from ga3c.config import CORES
 from ga3c.machine import machine
 
-Part = Literal["parity", "limits", "throughput", "replay", "pong"]
+Part = Literal["parity", "limits", "throughput", "lanes", "replay", "pong"]
 Found = dict[str, Any]
 TOLERANCE = 1e-4
 LIMITS_S: dict[Part, float] = {
     "parity": 60,
-    "limits": 60,
-    "throughput": 150,
-    "replay": 110,
-    "pong": 150,
+    "limits": 50,
+    "throughput": 140,
+    "lanes": 80,
+    "replay": 90,
+    "pong": 110,
 }
 NETWORKS = ("small", "large-4", "large-3", "large-2", "large-1", "nature")
 
 
 @dataclass(frozen=True)
 class Config:
-    """Check and measure this machine: parity, limits, throughput, replay, a run of Pong."""
+    """Check and measure this machine: parity, limits, throughput, lanes, replay, a run of Pong."""
 
     out_dir: Path
     """Directory of one JSON file for each part, and of gpu-check.json with all; made if need be."""
@@ -122,13 +123,20 @@ def _throughput(config: Config, limit_s: float) -> Found:
         given = ["--agents", str(agents), "--max-agents", str(agents), "--network", network]
         given += ["--training-batch-min", "320", "--training-batch-max", "320"]
         given += ["--training-queue", "1280", "--prediction-batch-max", "512"]
-        given += ["--seconds", seconds, "--repeats", "1", "--warm-up-seconds", "2"]
+        given += ["--seconds", seconds, "--repeats", "1", "--warm-up-seconds", "4"]
         given += ["--part-seconds", "0.5", "--json"]
         figures = _ga3c(limit_s / len(points) + 20, "benchmark", "throughput", *given)
         names = ("pps", "limit_pps", "share_of_limit", "trained_samples_per_s", "policy_lag_mean")
         found.append({"agents": agents, "network": network, **{n: figures[n] for n in names}})
         print(f"  {agents} agents, {network}: {figures['pps']:,.0f} steps/s", flush=True)
     return {"points": found}
+
+
+def _lanes(config: Config, limit_s: float) -> Found:
+    """What a step costs from 64 lanes to 4,096, without emulators."""
+    lanes, seconds = (["64", "4096"], "1") if config.quick else (["64", "256", "1024", "4096"], "4")
+    given = ["--lanes", *lanes, "--seconds", seconds, "--repeats", "1", "--json"]
+    return _ga3c(limit_s, "benchmark", "lanes", "--thinks", *given)
 
 
 def _replay(config: Config, limit_s: float) -> Found:
@@ -153,6 +161,7 @@ PARTS: dict[Part, Callable[[Config, float], Found]] = {
     "parity": _parity,
     "limits": _limits,
     "throughput": _throughput,
+    "lanes": _lanes,
     "replay": _replay,
     "pong": _pong,
 }

@@ -2,7 +2,8 @@
 
 Thousands of lanes replay a recorded stream, and a model that thinks nothing answers them: all that
 is measured is messages, queues, the book of the lanes and segments. The emulators and the device
-of a larger machine could be as fast as this before the machinery is the limit.
+of a larger machine could be as fast as this before the machinery is the limit. With `--thinks` the
+configured model acts and learns: what a step costs a device, by the number of lanes.
 """
 
 import math
@@ -29,12 +30,14 @@ GAME = "benchmarks.replayed:Replayed-v0"
 class Config(TrainConfig):
     """Measure the machinery for `repeats` windows of --seconds each (10 if not given).
 
-    The game is always the replayed stream, and the model thinks nothing.
+    The game is always the replayed stream.
     """
 
     benchmark: BenchmarkConfig = field(default_factory=BenchmarkConfig)
     lanes: tuple[int, ...] = (1000, 4000)
     """Environments of all agents together, or a few more, so that all agents have as many."""
+    thinks: bool = False
+    """The configured model acts and learns, instead of one that thinks nothing."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -71,7 +74,7 @@ def run(config: Config) -> None:
             WARM_UP_S,
             config.benchmark.repeats,
             config.run.seconds or DEFAULT_WINDOW_S,
-            NullModel(),
+            None if config.thinks else NullModel(),
         )
         pps = spread([each.window.rate("steps") for each in measured])
         cpu = {name: sum(each.cpu_s[name] for each in measured) for name in measured[0].cpu_s}
@@ -81,12 +84,13 @@ def run(config: Config) -> None:
             {
                 "lanes": lanes,
                 "pps": pps,
+                "microseconds_a_step": 1e6 / pps.median,
                 "trained_samples_per_s": trained,
                 "mb_per_s": pps.median * SIZE * SIZE / 1e6,
                 "core_seconds_per_s": {name: used / seconds for name, used in cpu.items()},
             }
         )
-    _print(rows)
+    _print(rows, config.thinks)
     keep({"lanes": rows}, config, config.benchmark, config.run.json)
 
 
@@ -109,13 +113,15 @@ def _with_lanes(config: Config, lanes: int) -> TrainConfig:
     return replace(config, service=service, environment=environment)
 
 
-def _print(rows: list[dict[str, Any]]) -> None:
+def _print(rows: list[dict[str, Any]], thinks: bool) -> None:
     table = []
     for row in rows:
         pps, used = row["pps"], row["core_seconds_per_s"]
         assert isinstance(pps, Spread)
         names = ("agents_python", "wire", "service_python", "idle")
         shares = [f"{used[name]:.2f}" for name in names]
-        table.append((f"{row['lanes']:,}", str(pps), f"{row['mb_per_s']:,.0f}", *shares))
+        cost = f"{row['microseconds_a_step']:.1f}"
+        table.append((f"{row['lanes']:,}", str(pps), cost, f"{row['mb_per_s']:,.0f}", *shares))
     cores = ("agents: cores", "wire: cores", "service: cores", "idle: cores")
-    show("the machinery alone", ("lanes", "steps/s", "MB/s", *cores), table)
+    title = "without emulator" if thinks else "the machinery alone"
+    show(title, ("lanes", "steps/s", "us a step", "MB/s", *cores), table)

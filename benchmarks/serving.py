@@ -120,21 +120,22 @@ def figures(measured: list[Measured], parts: dict[str, float]) -> dict[str, Any]
 def _account(measured: list[Measured], whole: Window, parts: dict[str, float]) -> dict[str, float]:
     """Core-seconds a second by activity. They should add up to the number of cores.
 
-    Predictions and training share the tensor framework's threads: its time is divided between
-    them as their costs alone are.
+    The tensor framework works in the threads that call it and in its own; the time of its own is
+    divided between predictions and training as their costs alone are.
     """
     seconds = sum(each.window.seconds for each in measured)
     names = measured[0].cpu_s
     used = {name: sum(each.cpu_s[name] for each in measured) / seconds for name in names}
     predicting = whole.rate("steps") / parts["predict_only"]
     training = whole.rate("trained_samples") / parts["train_only"]
-    prediction = used["tensors"] * predicting / (predicting + training)
+    shared = used["tensors"] / (predicting + training)
+    called = {role: whole.rate(f"{role}_cpu_s") for role in ("predictors", "trainers")}
     return {
         "environment": used["environment"],
         "wire": used["wire"],
-        "prediction": prediction,
-        "training": used["tensors"] - prediction,
-        "service_python": used["service_python"],
+        "prediction": shared * predicting + called["predictors"],
+        "training": shared * training + called["trainers"],
+        "service_python": max(used["service_python"] - sum(called.values()), 0.0),
         "agents_python": used["agents_python"],
         "other_processes": used["other_processes"],
         "idle": used["idle"],

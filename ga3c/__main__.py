@@ -2,7 +2,7 @@
 
 import atexit
 import contextlib
-import importlib
+import importlib.util
 import io
 import os
 import re
@@ -86,9 +86,12 @@ FRAMEWORKS = {
 
 def _choose_framework(arguments: list[str]) -> None:
     """Set KERAS_BACKEND, by which Keras goes as well. Raises WrongUse."""
+    if not os.environ.get("KERAS_BACKEND"):  # the first that there is; before settings are read
+        there = (name for name in FRAMEWORKS if importlib.util.find_spec(name))
+        os.environ["KERAS_BACKEND"] = next(there, "tensorflow")
     from ga3c.presets import given_value
 
-    chosen = given_value(arguments, "--backend") or os.environ.get("KERAS_BACKEND", "tensorflow")
+    chosen = given_value(arguments, "--backend") or os.environ["KERAS_BACKEND"]
     if chosen not in FRAMEWORKS:
         raise WrongUse(f"backend {chosen}: must be {' or '.join(FRAMEWORKS)}")
     os.environ["KERAS_BACKEND"] = chosen
@@ -219,10 +222,11 @@ def _parsed(arguments: list[str], kind: type[Any], command: str, base: Any = Non
 
 
 def _one_line(box: str) -> str:
-    """What tyro says in a box, as one line."""
-    lines = (re.sub(r"[╭╮╰╯│─━]+", " ", line).strip() for line in box.splitlines())
+    """What tyro says in a box, as one line: without its title."""
+    said = (line for line in box.splitlines() if not line.startswith("╭"))
+    lines = (re.sub(r"[╰╯│─━]+", " ", line).strip() for line in said)
     text = " ".join(line for line in lines if line)
-    return re.sub(r"\s+", " ", text.removeprefix("Parsing error"))
+    return re.sub(r"\s+", " ", text)
 
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {

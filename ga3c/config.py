@@ -97,7 +97,7 @@ class ServiceConfig:
     experience: Literal["device", "host"] = "device"
     """Where observations live: on the device, or in RAM and sent anew for each use."""
     backend: BackendName = BACKEND
-    """The tensor framework; the default is KERAS_BACKEND's, or tensorflow."""
+    """The tensor framework; the default is KERAS_BACKEND's, or tensorflow if it is installed."""
     transport: Literal["ipc", "tcp"] = "ipc"
     """How agents reach the service: a socket in a private directory, or TCP on 127.0.0.1."""
     agent_timeout_s: float = 60.0

@@ -149,7 +149,13 @@ class Model:
         if epsilons is None:
             epsilons = np.zeros(len(frames), np.float32)
         if self.experience.on_device:
-            return np.asarray(self._act(index, arrivals.outcomes, frames, epsilons, seed))
+            count = len(frames)
+            size = backend.filled(count)
+            index, outcomes, frames, epsilons = (
+                _filled(each, size) for each in (index, arrivals.outcomes, frames, epsilons)
+            )
+            index[count:, 0] = ring.lanes  # beyond the ring: nothing is written there
+            return np.asarray(self._act(index, outcomes, frames, epsilons, seed))[:count]
         rows = ring.rows(arrivals.lanes, arrivals.slots)
         self.experience.write(rows, _record(index, arrivals.outcomes, frames))
         decision = self.decide(self.experience.stacks(*index.T), epsilons, seed)
@@ -316,6 +322,12 @@ class Model:
         assert self.target is not None
         for to, weight in zip(self.target.weights, self.network.weights, strict=True):
             to.assign(weight)
+
+
+def _filled(rows: np.ndarray, size: int) -> np.ndarray:
+    """With zeros up to `size` rows."""
+    more = size - len(rows)
+    return np.concatenate([rows, np.zeros((more, *rows.shape[1:]), rows.dtype)]) if more else rows
 
 
 def _record(index: Any, outcomes: Any, frames: Any) -> dict[str, Any]:

@@ -74,7 +74,9 @@ class Predictor:
             if self._segments.closed:
                 raise Closed
         admitted_s = time.monotonic()
-        actions = self._model.act(self._arrivals(batch, lanes))
+        arrivals, cpu_s = self._arrivals(batch, lanes), time.thread_time()
+        actions = self._model.act(arrivals)
+        cpu_s = time.thread_time() - cpu_s
         self._note_episodes(batch)
         if self._lockstep:
             self._lockstep.acted(actions)
@@ -97,6 +99,7 @@ class Predictor:
             steps=len(lanes),
             prediction_batches=1,
             predictors_busy_s=ended_s - admitted_s,
+            predictors_cpu_s=cpu_s,
             predictors_blocked_s=admitted_s - started_s,
         )
         t_max = self._lanes.t_max

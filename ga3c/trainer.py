@@ -54,7 +54,9 @@ class Trainer:
         lanes = np.array([segment.lane for segment in batch], np.int32)
         slots = self._lanes.slots(batch)
         versions = self._lanes.versions(lanes, slots[:, :-1])
-        learned = self._model.learn(lanes, slots, progress=self._progress())
+        progress, cpu_s = self._progress(), time.thread_time()
+        learned = self._model.learn(lanes, slots, progress=progress)
+        cpu_s = time.thread_time() - cpu_s
         ended_s = time.monotonic()
         if self._trace:
             self._trace.here("learn", started_s, ended_s, samples=versions.size)
@@ -65,6 +67,7 @@ class Trainer:
             trained_samples=lags.size,
             lag_updates=float(lags.sum()),
             trainers_busy_s=ended_s - started_s,
+            trainers_cpu_s=cpu_s,
         )
         self._metrics.set(**learned.means, policy_lag_max=float(lags.max()))
         self._lanes.release(batch)
@@ -101,13 +104,17 @@ class ReplayTrainer:
         while not self._stop.is_set():
             started_s = time.monotonic()
             turn = self._pacing.turn(WAIT_S)
-            began_s = time.monotonic()
+            began_s, cpu_s = time.monotonic(), time.thread_time()
             if turn is Turn.LEARN:
                 self._learn()
             elif turn:
                 self._flush(turn)
             busy_s = time.monotonic() - began_s
-            self._metrics.add(trainers_waiting_s=began_s - started_s, trainers_busy_s=busy_s)
+            self._metrics.add(
+                trainers_waiting_s=began_s - started_s,
+                trainers_busy_s=busy_s,
+                trainers_cpu_s=time.thread_time() - cpu_s,
+            )
 
     def _learn(self) -> None:
         started_s = time.monotonic()

@@ -22,7 +22,7 @@ def under(framework: str, *program: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *program],
         cwd=ROOT,
-        env={**os.environ, "KERAS_BACKEND": framework, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        env=os.environ | {"KERAS_BACKEND": framework, "TF_CPP_MIN_LOG_LEVEL": "3"},
         capture_output=True,
         text=True,
         timeout=110,
@@ -72,6 +72,26 @@ def test_a_run_learns_under_one_and_goes_on_under_the_other(algorithm: str, tmp_
     assert last["score_mean_100"] >= 0.8, "what was learned is still there"
     evaluated = under("jax", "-m", "ga3c", "evaluate", str(tmp_path / "mine"), "--episodes", "10")
     assert evaluated.returncode == 0, evaluated.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_run_does_not_import_the_other_one(framework: str, tmp_path: Path) -> None:
+    program = "import sys; from ga3c.__main__ import main; code = main(); "
+    program += f"sys.exit(code or {OTHER[framework]!r} in sys.modules)"
+    given = [*CORRIDOR, "--algorithm", "dqn", "--runs-dir", str(tmp_path), "--steps", "2000"]
+    done = under(framework, "-c", program, "train", *given)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_what_there_is_is_used_where_nothing_is_chosen(tmp_path: Path) -> None:
+    program = "import sys; sys.modules['tensorflow'] = None; "
+    program += "from ga3c.__main__ import main; sys.exit(main())"
+    given = ["train", *CORRIDOR, "--runs-dir", str(tmp_path), "--name", "mine", "--steps", "500"]
+    done = under("", "-c", program, *given)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "mine" / "meta.json").read_text())["backend"] == "jax"
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

@@ -161,6 +161,15 @@ def test_the_machinery_carries_a_replayed_stream() -> None:
     assert row["trained_samples_per_s"]["median"] == pytest.approx(row["pps"]["median"], rel=0.3)
     used = row["core_seconds_per_s"]
     assert used["environment"] < 0.1 < used["agents_python"], "there is no emulator"
+    assert used["tensors"] < 0.1, "nothing thinks"
+
+
+@pytest.mark.slow
+def test_what_a_step_costs_the_model_is_told_by_lanes() -> None:
+    given = ["--repeats", "1", "--seconds", "2", "--lanes", "16", "--network", "small", "--json"]
+    (row,) = measured("lanes", "--thinks", *given)["lanes"]
+    assert row["microseconds_a_step"] == pytest.approx(1e6 / row["pps"]["median"])
+    assert row["core_seconds_per_s"]["tensors"] > 0.1, "the model learns"
 
 
 @pytest.mark.slow

@@ -376,6 +376,26 @@ def test_actions_are_drawn_from_the_softmax(on_device: bool) -> None:
     assert (actions[0] != actions[1]).any()
 
 
+@pytest.mark.parametrize("on_device", [True, False])
+def test_acting_writes_the_rows_of_its_lanes_and_no_others(on_device: bool) -> None:
+    """Three lanes of four: a framework may fill the batch up (`backend.filled`)."""
+    model = make_model(on_device=on_device)
+    ring = model.experience.ring
+    before = model.experience.read()
+    lanes, ones = np.array([0, 1, 3], np.int32), np.ones(3, np.int32)
+    outcomes = np.full((3, 3), 0.5, np.float32)
+    frames = np.full((3, *VECTORS.shape), 7, np.float32)
+    actions = model.act(Arrivals(lanes, 2 * ones, 0 * ones, outcomes, frames))
+    assert actions.shape == (3,)
+    after = model.experience.read()
+    rows = lanes * ring.capacity + 2
+    others = np.setdiff1d(np.arange(ring.lanes * ring.capacity), rows)
+    for name, column in after.items():
+        np.testing.assert_array_equal(column[others], before[name][others], err_msg=name)
+    assert (after["frame"][rows] == 7).all()
+    np.testing.assert_array_equal(after["action"][rows], actions)
+
+
 def test_equal_seeds_draw_equal_actions_and_others_do_not() -> None:
     frames = np.zeros((64, 3), np.float32)  # biases are 0 at first: even probabilities
     draws = [

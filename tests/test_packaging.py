@@ -138,6 +138,12 @@ def test_an_unknown_device_is_refused_in_one_line():
     assert 'DEVICE is "tpu", must be cpu or gpu' in refused.stderr
 
 
+def test_a_check_of_a_gpu_without_its_wheels_says_how_to_get_them(tmp_path):
+    refused = run_make("gpu-check", f"WHEELS={tmp_path}")
+    assert refused.returncode == 2
+    assert f"no wheels in {tmp_path}: pip download --no-deps -r requirements/" in refused.stderr
+
+
 def test_no_python_new_enough_is_said_in_one_line(tmp_path):
     for copied in ("Makefile", "setup.cfg"):
         shutil.copy(ROOT / copied, tmp_path)

@@ -60,17 +60,18 @@ def lambda_returns(
     Returns:
         G [B, T] and A [B, T] float32. No gradient should flow through either: pass constants.
     """
-    clipped = ops.minimum(ratios, 1.0) * valid
-    targets, advantages = [], []
+    v_tm1, v_t = values[:, :-1], values[:, 1:]
+    deltas = ops.unstack(rewards + discounts * v_t - v_tm1, axis=1)
+    decays = ops.unstack(discounts * trace_decay, axis=1)
+    weights = ops.unstack(ops.minimum(ratios, 1.0) * valid, axis=1)
+    excesses, advantages = [], []
     excess = ops.zeros_like(values[:, 0])  # G_{t+1} - v_{t+1}
-    for t in reversed(range(rewards.shape[1])):
-        v_t, v_tp1 = values[:, t], values[:, t + 1]
-        delta = rewards[:, t] + discounts[:, t] * v_tp1 - v_t
-        carried = discounts[:, t] * trace_decay * excess
-        advantages.append((delta + carried) * valid[:, t])
-        excess = clipped[:, t] * (delta + carried)
-        targets.append(v_t + excess)
-    return ops.stack(targets[::-1], axis=1), ops.stack(advantages[::-1], axis=1)
+    for delta, decay, weight in reversed(list(zip(deltas, decays, weights, strict=True))):
+        advantages.append(delta + decay * excess)
+        excess = weight * advantages[-1]
+        excesses.append(excess)
+    targets = v_tm1 + ops.stack(excesses[::-1], axis=1)
+    return targets, ops.stack(advantages[::-1], axis=1) * valid
 
 
 def normalized(advantages: Tensor, valid: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
-from ga3c.backend.common import Column, Tensor
+from ga3c.backend.common import Column, Tensor, without
 
 _DISPATCH = threading.RLock()
 
@@ -25,7 +25,8 @@ def configure(intra_op_threads: int, seed: int) -> None:
     """Set threads for one operation and the seed of initial weights. Call before all else."""
     several = str(intra_op_threads > 1).lower()
     os.environ.setdefault("XLA_FLAGS", f"--xla_cpu_multi_thread_eigen={several}")
-    keras.utils.set_random_seed(seed)
+    with without("tensorflow"):  # Keras would import it, to seed it too
+        keras.utils.set_random_seed(seed)
     jax.devices()  # starts the runtime
 
 
@@ -78,11 +79,11 @@ class DeviceTable:
         }
 
     def write(self, rows: Tensor, values: Mapping[str, Tensor]) -> None:
-        """Put `values[name]` [n, ...] at `rows` int32 [n]."""
+        """Put `values[name]` [n, ...] at `rows` int32 [n], but for rows beyond the last one."""
         for name, value in values.items():
             variable = self._variables[name]
             entries = jnp.asarray(value, variable.dtype)
-            variable.assign(variable.value.at[jnp.asarray(rows)].set(entries))
+            variable.assign(variable.value.at[jnp.asarray(rows)].set(entries, mode="drop"))
 
     def gather(self, name: str, rows: Tensor) -> Tensor:
         """The entries of a column at `rows` int32 [...], as [..., *shape]."""
@@ -123,6 +124,11 @@ def shape(tensor: Tensor) -> tuple[int, ...]:
     """Its sizes."""
     found: tuple[int, ...] = tensor.shape
     return found
+
+
+def filled(count: int) -> int:
+    """The batch that `count` rows are to be filled up to: there are few sizes to compile then."""
+    return 1 << max(count - 1, 0).bit_length()
 
 
 def value_and_gradients(

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ga3c.backend.common import Column, Tensor
+from ga3c.backend.common import Column, Tensor, without
 
 NOISE = ("WARNING: All log messages before absl", "oneDNN custom operations", "cpu_feature_guard")
 
@@ -37,20 +37,7 @@ def _without_noise() -> Iterator[None]:
                     print(line, file=sys.stderr)
 
 
-@contextlib.contextmanager
-def _without(name: str) -> Iterator[None]:
-    """As if that were not installed: TensorFlow imports JAX where it finds it, for a second."""
-    known: Any = sys.modules.get(name)
-    absent: Any = None
-    sys.modules[name] = known or absent
-    try:
-        yield
-    finally:
-        if not known:
-            del sys.modules[name]
-
-
-with _without_noise(), _without("jax"):
+with _without_noise(), without("jax"):  # it would import it, for a second
     import tensorflow as tf
 
 shape = tf.shape
@@ -137,6 +124,11 @@ def free_bytes() -> int | None:
 def uniform(shape: Tensor, seed: Tensor) -> Tensor:
     """Reproducible uniform draws from [tiny, 1): `seed` is int32 [2]."""
     return tf.random.stateless_uniform(shape, seed, minval=1e-20)
+
+
+def filled(count: int) -> int:
+    """The batch that `count` rows are to be filled up to: none, every size is one program."""
+    return count
 
 
 def value_and_gradients(

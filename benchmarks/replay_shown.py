@@ -1,0 +1,111 @@
+"""What `ga3c benchmark replay` found, as tables and as a picture, beside what was published."""
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+from matplotlib import pyplot
+
+from benchmarks.reporting import published_rows, show
+
+PLACES = ("RAM", "device")
+DRAWN = 512  # rows of a draw by priority
+TREE_ROWS = 1_000_000
+
+
+def _published(name: str, key: str, value: str) -> dict[str, float]:
+    return {row[key]: float(row[value]) for row in published_rows(name)}
+
+
+def tables(result: dict[str, Any], vectors: int, pictures: int) -> None:
+    """Print them. Args: vectors, pictures: steps of their replays."""
+    rows: list[tuple[str, ...]]
+    headings: tuple[str, ...]
+    published = _published("in_gpu_replay_speedup.csv", "batch_size", "percent_speedup_over_in_ram")
+    if result["places_are_one_memory"]:
+        print("no GPU: both places are RAM; what differs is only how a batch gets to the model")
+    for name, steps in (("vectors", vectors), ("pictures", pictures)):
+        rows = [
+            (
+                str(row["batch"]),
+                str(row["ram_us"]),
+                str(row["device_us"]),
+                f"{row['percent_speedup']}%",
+                f"{published.get(str(row['batch']), float('nan')):.0f}%",
+            )
+            for row in result[name]
+        ]
+        headings = ("batch", "replay in RAM, us", "on the device, us", "faster", "published")
+        show(f"a train step, {steps:,} {name}", headings, rows)
+    known = _published(
+        "in_gpu_replay_update_size.csv", "update_size", "microseconds_per_experience"
+    )
+    rows = [
+        (
+            str(row["update_size"]),
+            f"{row['ram_us'].median:.2f}",
+            f"{row['device_us'].median:.2f}",
+            f"{known.get(str(row['update_size']), float('nan')):.1f}",
+        )
+        for row in result["adding"]
+    ]
+    show("adding one step, us", ("steps at once", "in RAM", "on the device", "published"), rows)
+    parts = [
+        (
+            f"{row['steps']:,}, {row['place']}",
+            f"{row['stated_mb']:,.0f}",
+            f"{row['grown_mb']:,.0f}",
+            f"{row['add_us']:.2f}",
+            f"{row['draw_us']:,.0f}",
+            f"{row['update_us']:,.0f}",
+        )
+        for row in result["parts"]
+    ]
+    headings = (
+        "steps, place",
+        "MB stated",
+        "process grew",
+        "add one, us",
+        f"draw {DRAWN}, us",
+        f"set {DRAWN}, us",
+    )
+    show("a prioritised replay", headings, parts)
+    trees = [
+        (f"{row['fanout']}, {row['place']}", f"{row['draw_us']:,.0f}", f"{row['update_us']:,.0f}")
+        for row in result["trees"]
+    ]
+    headings = ("fan-out, place", f"draw {DRAWN}, us", f"set {DRAWN}, us")
+    show(f"a tree of {TREE_ROWS:,} priorities", headings, trees)
+
+
+def picture(result: dict[str, Any], output: Path) -> None:
+    """The paper's table and its Figure 3 beside ours."""
+    figure, (faster, adding) = pyplot.subplots(1, 2, figsize=(10, 4), constrained_layout=True)
+    published = _published("in_gpu_replay_speedup.csv", "batch_size", "percent_speedup_over_in_ram")
+    faster.plot([int(b) for b in published], published.values(), "k--", label="published: a GPU")
+    for name in ("vectors", "pictures"):
+        rows = result[name]
+        medians = [row["percent_speedup"].median for row in rows]
+        faster.plot([row["batch"] for row in rows], medians, "o-", label=f"here: {name}")
+    faster.set_xscale("log", base=2)
+    faster.set_xlabel("batch")
+    faster.set_ylabel("train step faster than from RAM, percent")
+    known = _published(
+        "in_gpu_replay_update_size.csv", "update_size", "microseconds_per_experience"
+    )
+    known.pop("in RAM")
+    adding.plot([int(size) for size in known], known.values(), "k--", label="published: a GPU")
+    for place in PLACES:
+        medians = [row[f"{place.lower()}_us"].median for row in result["adding"]]
+        sizes = [row["update_size"] for row in result["adding"]]
+        adding.plot(sizes, medians, "o-", label=f"here: {place}")
+    adding.set_yscale("log")
+    adding.set_xlabel("steps written at once")
+    adding.set_ylabel("adding one step, microseconds")
+    for axes in (faster, adding):
+        axes.legend()
+        axes.grid(alpha=0.3)
+    figure.savefig(output, dpi=110)
+    pyplot.close(figure)
