@@ -12,7 +12,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
-import psutil
+from ga3c.machine import cores_time
 
 ZEROMQ = ("ZMQbg", "Reaper")
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
@@ -47,11 +47,7 @@ def usage(agents: list[int]) -> Usage:
                 seconds["wire"] += used
             else:
                 seconds["agents_python" if thread == agent else "environment"] += used
-    cores = psutil.cpu_times(percpu=True)
-    times = [cores[core] for core in os.sched_getaffinity(0)]
-    idle = sum(core.idle + core.iowait for core in times)
-    whole = sum(sum(core[:8]) for core in times)  # guests' time is in the users' already
-    return Usage(seconds, whole - idle, idle)
+    return Usage(seconds, *cores_time())
 
 
 def _threads(process: int) -> list[tuple[int, str, float]]:

@@ -1,13 +1,17 @@
 """What a figure depends on besides the settings: machine, versions, revision, command."""
 
+import contextlib
 import os
 import platform
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import psutil
 
 from ga3c.config import CORES
 
@@ -28,6 +32,33 @@ def machine() -> dict[str, Any]:
         "git": _git_revision(),
         "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
     }
+
+
+class CoresTime(NamedTuple):
+    """CPU seconds of all cores that this process may use, since the machine began."""
+
+    busy: float  # with what a virtual machine's host took from them
+    idle: float
+
+
+def cores_time() -> CoresTime:
+    """Until now."""
+    cores = psutil.cpu_times(percpu=True)
+    if hasattr(os, "sched_getaffinity"):
+        cores = [cores[core] for core in os.sched_getaffinity(0)]
+    idle = sum(core.idle + getattr(core, "iowait", 0.0) for core in cores)
+    whole = sum(sum(core[:8]) for core in cores)  # guests' time is in the users' already
+    return CoresTime(whole - idle, idle)
+
+
+def cpu_s_of_others(pids: Iterable[int]) -> float:
+    """CPU seconds that all processes but these have used of our cores: for differences."""
+    ours = 0.0
+    for pid in pids:
+        with contextlib.suppress(psutil.Error):  # it has just ended
+            used = psutil.Process(pid).cpu_times()
+            ours += used.user + used.system
+    return cores_time().busy - ours
 
 
 def _version(name: str) -> str | None:

@@ -22,6 +22,8 @@ from ga3c.metrics import Snapshot, Window
 COLDEST = 1e-6
 SURE = 0.1  # of their time: who waits less is not made fewer, who works less not more
 HOPELESS = 0.15  # less of a rate in a third of a window: the rest of it would be lost time
+DISTURBED = 0.1  # of all cores: a window in which other programs took more is measured again,
+AT_MOST = 4  # times in a row: they may be there for good
 NAMES = ("agents", "predictors", "trainers")
 
 
@@ -116,6 +118,9 @@ class Tuned(Protocol):
     def memory_mb(self) -> list[float]:
         """Resident memory of its process and of each agent's, in MiB."""
 
+    def taken_s(self) -> float:
+        """Seconds of all its cores that other programs have used: for differences."""
+
     def resize(self, counts: Counts) -> None:
         """Change the counts."""
 
@@ -202,7 +207,8 @@ class Scheduler:
     that it ends with.
 
     Phases: settle, measure the kept setting, change, settle, measure the tried one, judge. Nothing
-    is measured, nor settles, while an agent has yet to make its first step.
+    is measured, nor settles, while an agent has yet to make its first step; a window in which other
+    programs took the cores is measured again.
     """
 
     def __init__(
@@ -223,6 +229,8 @@ class Scheduler:
         self._kept_made: Figures | None = None
         self._window_from_s = clock() + config.settle_s
         self._first: Snapshot | None = None
+        self._taken_s = 0.0
+        self._disturbed = 0  # windows in a row
         self._annealer = Annealer(config, start, most, seed)
         beginning = {"config": asdict(config), "start": start, "most": most, "seed": seed}
         try:
@@ -251,15 +259,24 @@ class Scheduler:
             return None
         if self._first is None:
             self._window_from_s = now
-            self._first = self._service.snapshot()
+            self._first, self._taken_s = self._service.snapshot(), self._service.taken_s()
             return None
         if now < self._window_from_s + self._config.window_s and not self._is_hopeless(now):
+            return None
+        if self._is_disturbed(now):
+            self._begin(0.0)
             return None
         made = self._figures(Window(self._first, self._service.snapshot()))
         if self._kept_made is None or self._tried is None:
             self._try_neighbour(made)
             return None
         return self._judge(self._tried, self._kept_made, made, now)
+
+    def _is_disturbed(self, now: float) -> bool:
+        """Whether other programs have spoiled the window, and it is worth another one."""
+        share = (self._service.taken_s() - self._taken_s) / (now - self._window_from_s)
+        self._disturbed = self._disturbed + 1 if share > DISTURBED else 0
+        return 0 < self._disturbed <= AT_MOST
 
     def _is_hopeless(self, now: float) -> bool:
         """Whether a third of the window shows already that what is tried harms."""

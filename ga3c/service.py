@@ -22,11 +22,12 @@ from agents.environments import Spaces
 from ga3c import lanes, pacing
 from ga3c.algorithms import build
 from ga3c.checkpoints import Checkpoint
-from ga3c.config import TrainConfig
+from ga3c.config import CORES, TrainConfig
 from ga3c.experience import RingShape
 from ga3c.frontend import Frontend, Request
 from ga3c.lanes import Lanes, ReplayLanes, Segment
 from ga3c.lockstep import Lockstep
+from ga3c.machine import cpu_s_of_others
 from ga3c.metrics import Metrics, Snapshot
 from ga3c.model import Model
 from ga3c.predictor import Predictor
@@ -137,10 +138,17 @@ class Service:
     def memory_mb(self) -> list[float]:
         """Resident memory of this process and of each agent's, in MiB."""
         used = []
-        for pid in (os.getpid(), *self.agents.pids()):
+        for pid in self._pids():
             with contextlib.suppress(psutil.Error):  # it has just ended
                 used.append(psutil.Process(pid).memory_info().rss / 2**20)
         return used
+
+    def taken_s(self) -> float:
+        """Seconds of all our cores that other programs have used: for differences."""
+        return cpu_s_of_others(self._pids()) / CORES
+
+    def _pids(self) -> list[int]:
+        return [os.getpid(), *self.agents.pids()]
 
     def start(self, counts: Counts | None = None) -> None:
         """Begin with `counts`, or with the configured ones."""

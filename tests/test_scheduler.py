@@ -341,6 +341,8 @@ class World:
         self.decisions: list[Decision] = []
         self.counts = start
         self.waits_until_s = -math.inf  # an agent has yet to make its first step
+        self.others: Callable[[float], float] = lambda now_s: 0.0  # cores' share, by time
+        self._taken_s = 0.0
         self._rate = rate
         self._transient_s = transient_s
         self._journal = journal
@@ -351,7 +353,9 @@ class World:
             changed_s = self.applied[-1][0] if self.applied else -math.inf
             settled = self.now_s >= changed_s + self._transient_s
             rate = self._rate(self.counts, self.now_s) if settled else 1e6
-            self.samples += rate * tick_s
+            taken = self.others(self.now_s)
+            self.samples += rate * (1 - taken) * tick_s
+            self._taken_s += taken * tick_s
             self.now_s += tick_s
             decision = self.scheduler.tick()
             if decision is not None:
@@ -370,6 +374,9 @@ class World:
 
     def memory_mb(self) -> list[float]:
         return [700.0] + [100.0] * self.counts.agents
+
+    def taken_s(self) -> float:
+        return self._taken_s
 
     def resize(self, counts: Counts) -> None:
         self.counts = counts
@@ -419,6 +426,28 @@ def test_what_harms_much_is_undone_after_a_third_of_the_window(tmp_path: Path) -
     (changed_s, _), (undone_s, _) = world.applied[:2]
     assert undone_s - changed_s == pytest.approx(5.0 + 15.0 / 3, abs=1.0)
     assert world.decisions[0].figures_tried.rate == pytest.approx(700.0)
+
+
+def test_a_window_in_which_others_take_the_cores_is_measured_again(tmp_path: Path) -> None:
+    world = World(tmp_path / "journal", CONFIG, lambda c, _: smooth(c))
+    world.others = lambda now_s: 0.4 if now_s % 100.0 < 20.0 else 0.02  # as a build now and then
+    world.run(40 * PERIOD_S)
+    assert len(world.decisions) >= 20
+    for decision in world.decisions:
+        for counts, figures in (
+            (decision.kept, decision.figures_kept),
+            (decision.tried, decision.figures_tried),
+        ):
+            assert figures.rate == pytest.approx(smooth(counts), rel=0.1)
+
+
+def test_where_others_always_take_the_cores_counts_are_tuned_all_the_same(tmp_path: Path) -> None:
+    world = World(tmp_path / "journal", CONFIG, lambda c, _: smooth(c))
+    world.others = lambda now_s: 0.5
+    world.run(60 * PERIOD_S)
+    assert len(world.decisions) >= 10
+    for decision in world.decisions:
+        assert decision.figures_kept.rate == pytest.approx(0.5 * smooth(decision.kept))
 
 
 def test_nobody_who_hardly_waits_is_made_fewer() -> None:
