@@ -42,7 +42,7 @@ tensorboard: $(STAMP)  ## curves of all runs in the browser, for this machine on
 	@exec $(BIN)/tensorboard --logdir runs --host 127.0.0.1 $(ARGS)
 
 BACKEND ?= tensorflow
-FOR_jax := JAX_ENABLE_X64=1
+FOR_jax := JAX_ENABLE_X64=1 PYTEST_TIMEOUT=360
 test: $(STAMP)  ## run the whole test suite: make test ARGS="-k queues" BACKEND=jax
 	@$(FOR_$(BACKEND)) KERAS_BACKEND=$(BACKEND) exec $(BIN)/python -m pytest -n 2 $(ARGS)
 

@@ -98,6 +98,7 @@ def _with_lanes(config: Config, lanes: int) -> TrainConfig:
     """Batches as large as a device for so many lanes would take them."""
     of_agent = 2 * math.ceil(lanes / config.service.agents / 2)  # two groups of it
     lanes = config.service.agents * of_agent
+    training_batch = max(lanes, config.a3c.t_max)
     service = replace(
         config.service,
         envs_per_agent=of_agent,
@@ -105,9 +106,9 @@ def _with_lanes(config: Config, lanes: int) -> TrainConfig:
         max_agents=config.service.agents,
         prediction_batch_min=of_agent // 2,
         prediction_batch_max=lanes,
-        training_batch_min=lanes,
-        training_batch_max=lanes,
-        training_queue=4 * lanes,
+        training_batch_min=training_batch,
+        training_batch_max=training_batch,
+        training_queue=4 * training_batch,
     )
     environment = replace(config.environment, game=GAME)
     return replace(config, service=service, environment=environment)

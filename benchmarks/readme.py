@@ -26,6 +26,7 @@ def table(directory: Path) -> str:
         ("Pong, small network: steps/s while training", _thousands(whole["pps"]), "1,361"),
         ("limit of the same machine's parts, steps/s", _thousands(whole["limit_pps"]), ""),
         ("share of that limit", f"{whole['share_of_limit']:.0%}", ""),
+        *_where_time_goes(whole["core_seconds_per_s"]),
         ("mean policy lag, updates", f"{whole['policy_lag_mean']:.0f}", ""),
         ("time that agents wait", f"{whole['agents_waiting_share']:.0%}", AGENTS_WAIT),
     ]
@@ -53,6 +54,16 @@ def table(directory: Path) -> str:
         *(f"| {' | '.join(row)} |" for row in rows),
     ]
     return "\n".join(lines)
+
+
+def _where_time_goes(account: dict[str, float]) -> list[tuple[str, str, str]]:
+    account = {**account, "Python": account["service_python"] + account["agents_python"]}
+    whole = sum(account[name] for name in account if not name.endswith("_python"))
+    rows = []
+    for names in (("environment", "prediction", "training"), ("wire", "Python", "idle")):
+        shares = " / ".join(f"{account[name] / whole:.0%}" for name in names)
+        rows.append((f"time of all cores: {' / '.join(names)}", shares, ""))
+    return rows
 
 
 def _of_ablation(points: list[dict[str, Any]]) -> list[tuple[str, str, str]]:

@@ -84,7 +84,10 @@ def _train(config: Config, game: str, how: str) -> list[dict[str, float]]:
         (directory / ARGUMENTS).write_text(json.dumps(arguments))
     wanted = ("seconds", "tps", "agents", "predictors", "trainers")
     read = map(json.loads, (directory / "metrics.jsonl").read_text().splitlines())
-    return [{key: line[key] for key in wanted} for line in read]
+    lines = [{key: line[key] for key in wanted} for line in read]
+    if not lines:
+        raise RuntimeError(f"{name} ended before its first progress: give it more --seconds")
+    return lines
 
 
 def _is_whole(directory: Path, arguments: list[str]) -> bool:

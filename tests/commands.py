@@ -16,6 +16,7 @@ MARK = "GA3C_TEST_MARK"  # in the environment of a command and of all that it st
 LIGHT = ["--agents", "2", "--envs-per-agent", "4", "--max-agents", "2", "--training-batch-min"]
 LIGHT += ["20", "--training-batch-max", "80", "--progress-every-s", "0.5"]
 CORRIDOR = ["train", "--game", "tests.tiny:Corridor-v0", *LIGHT]
+PATIENCE = 3.0 if os.environ.get("KERAS_BACKEND") == "jax" else 1.0  # it compiles for each size
 STOP_S = 10.0  # a signal ends a run within this
 BEGIN_S = 60.0  # a run has begun within this, however busy the machine
 
@@ -127,5 +128,5 @@ def ended(*arguments: str, timeout_s: float = 100.0) -> subprocess.CompletedProc
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=timeout_s,
+        timeout=timeout_s * PATIENCE,
     )

@@ -17,8 +17,9 @@ from benchmarks.doctor import Sizes, _remedies
 from benchmarks.reporting import Spread, plain, spread
 from ga3c.config import CORES, TrainConfig
 from ga3c.presets import DEFAULTS
-from tests.commands import ROOT, ended
+from tests.commands import PATIENCE, ROOT, ended
 
+WINDOW_S = str(PATIENCE)
 LIGHT = ["--game", "CartPole-v1", "--repeats", "2", "--part-seconds", "0.2", "--json"]
 
 
@@ -69,8 +70,17 @@ def test_limits_are_those_of_the_best_sizes() -> None:
 
 @pytest.mark.slow
 def test_a_sweep_that_was_cut_short_goes_on_where_it_was(tmp_path: Path) -> None:
-    arguments = ["sweep", "--game", "CartPole-v1", "--out-dir", str(tmp_path), "--seconds", "1"]
-    arguments += ["--agent-counts", "1", "--predictor-counts", "1", "--trainer-counts", "1"]
+    arguments = ["sweep", "--game", "CartPole-v1", "--out-dir", str(tmp_path)]
+    arguments += [
+        "--seconds",
+        WINDOW_S,
+        "--agent-counts",
+        "1",
+        "--predictor-counts",
+        "1",
+        "--trainer-counts",
+        "1",
+    ]
     arguments += ["--networks", "--json", "--minimum-batches"]
     first = ended("benchmark", *arguments)
     assert first.returncode == 0, first.stderr
@@ -127,7 +137,7 @@ def test_the_doctor_proposes_what_the_figures_call_for() -> None:
 @pytest.mark.slow
 def test_an_ablation_changes_one_thing_after_another(tmp_path: Path) -> None:
     result = measured(
-        *("ablation", "--out-dir", str(tmp_path), "--seconds", "1", "--agents", "1"),
+        *("ablation", "--out-dir", str(tmp_path), "--seconds", WINDOW_S, "--agents", "1"),
         *("--env-counts", "2", "--json"),
     )
     points = result["points"]
@@ -144,12 +154,13 @@ def test_an_ablation_changes_one_thing_after_another(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_tuning_is_compared_with_the_paper_s_and_with_none(tmp_path: Path) -> None:
     arguments = ["tuning", "--out-dir", str(tmp_path), "--games", "tests.tiny:Corridor-v0"]
-    result = measured(*arguments, "--seconds", "4", "--fixed", "1", "1", "2", "--json")
+    arguments += ["--seconds", str(4 * PATIENCE), "--fixed", "1", "1", "2", "--json"]
+    result = measured(*arguments)
     game = result["games"]["tests.tiny:Corridor-v0"]
     assert {line["trainers"] for line in game["lines"]["fixed"]} == {2}
     assert {line["trainers"] for line in game["lines"]["anneal"]} == {1}
     assert (tmp_path / "tuning.png").stat().st_size > 0
-    again = measured(*arguments, "--seconds", "4", "--fixed", "1", "1", "2", "--json")
+    again = measured(*arguments)
     assert again["games"] == result["games"], "whole runs were made again"
 
 
@@ -166,7 +177,7 @@ def test_the_machinery_carries_a_replayed_stream() -> None:
 
 @pytest.mark.slow
 def test_what_a_step_costs_the_model_is_told_by_lanes() -> None:
-    given = ["--repeats", "1", "--seconds", "2", "--lanes", "16", "--network", "small", "--json"]
+    given = ["--repeats", "1", "--seconds", str(2 * PATIENCE), "--lanes", "16", "--json"]
     (row,) = measured("lanes", "--thinks", *given)["lanes"]
     assert row["microseconds_a_step"] == pytest.approx(1e6 / row["pps"]["median"])
     assert row["core_seconds_per_s"]["tensors"] > 0.1, "the model learns"

@@ -7,9 +7,12 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from ga3c import export
+from ga3c import backend, export
 from ga3c.config import TrainConfig, WrongInput
 from tests.commands import ended
+
+if backend.FRAMEWORK != "tensorflow":
+    pytest.skip("only TensorFlow exports: tests/test_backends.py", allow_module_level=True)
 
 
 @pytest.mark.parametrize("name", ["model", "model.onnx"])

@@ -183,9 +183,13 @@ class Trained:
     def by(self, service: Service, monkeypatch: pytest.MonkeyPatch) -> Service:
         """Observe `service`."""
         learn, release = service.model.learn, service._lanes.release
+        source = service.model.source
+        draw: Callable[..., Any] = source.draw
+        if service.model.experience.on_device:
+            draw = backend.compiled(draw, [*source.inputs, ((), "float32")])
 
         def observed_learn(lanes: np.ndarray, slots: np.ndarray, progress: float) -> Any:
-            segments = service.model.source.draw(lanes, slots, 0.0)
+            segments = draw(lanes, slots, np.float32(0.0))
             self.batches.append([np.array(part) for part in segments])
             return learn(lanes, slots, progress=progress)
 
@@ -236,9 +240,11 @@ def test_each_step_is_learned_once_and_as_it_happened(
             lambda: service.metrics.snapshot()["trained_samples"] >= completed.sum() * T_MAX,
         )
         made_steps = lane_steps(service)
+        staggered = np.arange(len(made_steps)) % T_MAX  # steps before a lane's first segment
+        played = (made_steps + staggered).sum()
+        tend_until(service, lambda: service.metrics.snapshot()["steps"] >= played)
         counts = service.metrics.snapshot()
-    staggered = np.arange(len(made_steps)) % T_MAX  # steps before a lane's first segment
-    assert counts["steps"] == (made_steps + staggered).sum()
+    assert counts["steps"] == played
     assert counts["trained_samples"] == completed.sum() * T_MAX
     assert counts["updates"] == len(trained.batches)
     assert sorted(trained.released) == [
