@@ -84,7 +84,7 @@ def run(config: Config) -> None:
             {
                 "lanes": lanes,
                 "pps": pps,
-                "microseconds_a_step": 1e6 / pps.median,
+                "microseconds_a_step": 1e6 / pps.median if pps.median else None,
                 "trained_samples_per_s": trained,
                 "mb_per_s": pps.median * SIZE * SIZE / 1e6,
                 "core_seconds_per_s": {name: used / seconds for name, used in cpu.items()},
@@ -121,7 +121,7 @@ def _print(rows: list[dict[str, Any]], thinks: bool) -> None:
         assert isinstance(pps, Spread)
         names = ("agents_python", "wire", "service_python", "idle")
         shares = [f"{used[name]:.2f}" for name in names]
-        cost = f"{row['microseconds_a_step']:.1f}"
+        cost = f"{row['microseconds_a_step']:.1f}" if pps.median else "no step in time"
         table.append((f"{row['lanes']:,}", str(pps), cost, f"{row['mb_per_s']:,.0f}", *shares))
     cores = ("agents: cores", "wire: cores", "service: cores", "idle: cores")
     title = "without emulator" if thinks else "the machinery alone"
