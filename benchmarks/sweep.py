@@ -61,7 +61,7 @@ def _points(config: Config) -> Iterator[Point]:
     counts = list(product(config.agent_counts, config.predictor_counts, config.trainer_counts))
     networks, batches = config.networks, config.minimum_batches
     if config.quick:
-        counts = [each for each in counts if sum(each[1:]) <= 3 and each[0] <= CORES]
+        counts = [(a, p, t) for a, p, t in counts if a <= CORES and p == t <= 2]
         networks, batches = networks[:2], batches[::4]
     for agents, predictors, trainers in counts:
         given = {"agents": agents, "predictors": predictors, "trainers": trainers}

@@ -154,7 +154,7 @@ def test_an_ablation_changes_one_thing_after_another(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_tuning_is_compared_with_the_paper_s_and_with_none(tmp_path: Path) -> None:
     arguments = ["tuning", "--out-dir", str(tmp_path), "--games", "tests.tiny:Corridor-v0"]
-    arguments += ["--seconds", str(4 * PATIENCE), "--fixed", "1", "1", "2", "--json"]
+    arguments += ["--seconds", str(4 * PATIENCE**2), "--fixed", "1", "1", "2", "--json"]
     result = measured(*arguments)
     game = result["games"]["tests.tiny:Corridor-v0"]
     assert {line["trainers"] for line in game["lines"]["fixed"]} == {2}
