@@ -313,10 +313,10 @@ def blank(drawn: Source, count: int) -> list[np.ndarray]:
 
 
 def _padded(rows: np.ndarray) -> np.ndarray:
-    """To a power of two, by the last one again."""
+    """As many as the framework wants at once, by the last one again."""
     if not len(rows):
         return rows
-    return np.pad(rows, (0, (1 << (len(rows) - 1).bit_length()) - len(rows)), mode="edge")
+    return np.pad(rows, (0, backend.filled(len(rows)) - len(rows)), mode="edge")
 
 
 def source(config: TrainConfig, experience: Experience) -> Source:

@@ -33,7 +33,7 @@ def under(framework: str, *program: str) -> subprocess.CompletedProcess[str]:
 def test_both_make_the_same_of_the_same_weights_batches_and_draws(tmp_path: Path) -> None:
     """Probabilities, losses, gradients' norms, updated weights; the other one is not there.
 
-    `ga3c benchmark gpu-check` compares all networks.
+    `benchmarks.parity` makes all networks'.
     """
     found = []
     for framework in FRAMEWORKS:

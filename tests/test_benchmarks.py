@@ -71,16 +71,8 @@ def test_limits_are_those_of_the_best_sizes() -> None:
 @pytest.mark.slow
 def test_a_sweep_that_was_cut_short_goes_on_where_it_was(tmp_path: Path) -> None:
     arguments = ["sweep", "--game", "CartPole-v1", "--out-dir", str(tmp_path)]
-    arguments += [
-        "--seconds",
-        WINDOW_S,
-        "--agent-counts",
-        "1",
-        "--predictor-counts",
-        "1",
-        "--trainer-counts",
-        "1",
-    ]
+    arguments += ["--seconds", WINDOW_S]
+    arguments += ["--agent-counts", "1", "--predictor-counts", "1", "--trainer-counts", "1"]
     arguments += ["--networks", "--json", "--minimum-batches"]
     first = ended("benchmark", *arguments)
     assert first.returncode == 0, first.stderr
