@@ -34,8 +34,8 @@ def build_optimizer(config: OptimizerConfig) -> keras.optimizers.Optimizer:
     """The Keras optimizer of `config`; its variables' paths begin with its kind, always alike."""
     given = {"epsilon": config.optimizer_epsilon, "name": config.optimizer}
     if config.optimizer == "adam":
-        return keras.optimizers.Adam(config.learning_rate, **given)
-    return keras.optimizers.RMSprop(
+        return backend.Adam(config.learning_rate, **given)
+    return backend.RMSprop(
         config.learning_rate,
         rho=config.rms_decay,
         momentum=config.momentum,

@@ -5,10 +5,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import keras
 import numpy as np
 import pytest
 
+from ga3c import backend
 from tests.commands import ROOT
 
 FRAMEWORKS = ("tensorflow", "jax")
@@ -111,3 +114,38 @@ def test_an_unknown_framework_is_refused() -> None:
     done = under("torch", "-m", "ga3c", "runs")
     assert done.returncode == 2
     assert "backend torch: must be tensorflow or jax" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("Adam", {"epsilon": 1e-5}),
+        ("RMSprop", {"rho": 0.99, "epsilon": 0.01}),
+        ("RMSprop", {"rho": 0.95, "momentum": 0.9}),
+        ("RMSprop", {"rho": 0.95, "centered": True}),
+        ("RMSprop", {"rho": 0.95, "centered": True, "momentum": 0.9}),
+    ],
+)
+def test_our_optimizers_make_the_steps_and_keep_the_state_of_kerass(
+    kind: str, settings: dict[str, Any]
+) -> None:
+    random = np.random.default_rng(0)
+    first = [random.normal(size=shape).astype(np.float32) for shape in ((7, 5), (5,), (1,))]
+    found = []
+    for place in (backend, keras.optimizers):
+        optimizer = getattr(place, kind)(0.01, name="mine", **settings)
+        variables = [keras.Variable(value, name=f"v{i}") for i, value in enumerate(first)]
+        optimizer.build(variables)
+        gradients = np.random.default_rng(1)
+        for rate in (0.01, 0.02, 0.005):
+            optimizer.learning_rate.assign(rate)
+            steps = [gradients.normal(size=v.shape).astype(np.float32) for v in variables]
+            optimizer.apply([keras.ops.convert_to_tensor(step) for step in steps], variables)
+        found.append(
+            {v.path: keras.ops.convert_to_numpy(v) for v in (*variables, *optimizer.variables)}
+        )
+    ours, kerass = found
+    assert list(ours) == list(kerass)
+    for path, value in kerass.items():
+        np.testing.assert_allclose(ours[path], value, rtol=2e-5, atol=1e-6, err_msg=path)
+    assert all(np.abs(ours[f"v{i}"] - value).max() > 1e-2 for i, value in enumerate(first))

@@ -12,7 +12,9 @@ FRAMEWORK = os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 if TYPE_CHECKING or FRAMEWORK != "jax":
     from ga3c.backend.tensorflow import (
+        Adam,
         DeviceTable,
+        RMSprop,
         channels_last,
         compiled,
         configure,
@@ -26,7 +28,9 @@ if TYPE_CHECKING or FRAMEWORK != "jax":
     )
 else:
     from ga3c.backend.jax import (
+        Adam,
         DeviceTable,
+        RMSprop,
         channels_last,
         compiled,
         configure,
@@ -41,8 +45,10 @@ else:
 
 __all__ = [
     "FRAMEWORK",
+    "Adam",
     "Column",
     "DeviceTable",
+    "RMSprop",
     "Signature",
     "Tensor",
     "channels_last",

@@ -19,6 +19,8 @@ import numpy as np
 from ga3c.backend.common import Column, Tensor, without
 
 _DISPATCH = threading.RLock()
+Adam = keras.optimizers.Adam  # compiled, it is one pass already
+RMSprop = keras.optimizers.RMSprop
 
 
 def configure(intra_op_threads: int, seed: int) -> None:
