@@ -43,9 +43,10 @@ class Config(TrainConfig):
 class Remedy(NamedTuple):
     """A change of settings, and the relative gain of steps a second that it promises."""
 
-    options: dict[str, Any]  # of ServiceConfig, by name
+    options: dict[str, Any]  # of one section of the settings, by name
     gain: float
     because: str
+    section: str = "service"
 
     @property
     def command(self) -> str:
@@ -66,17 +67,18 @@ def run(config: Config) -> None:
     show(f"where the time of {CORES} cores goes", ("to", "share", "cores"), rows)
     print(
         f"{as_it_is['pps']:,.0f} steps/s, {as_it_is['share_of_limit']:.0%} of the "
-        f"{parts['limit_pps']:,.0f} that the parts alone allow; policy lag "
-        f"{as_it_is['policy_lag_mean']:.1f} updates\nwhat limits it: {_diagnosis(as_it_is)}"
+        f"{parts['limit_pps']:,.0f} that the parts alone allow{_lag(config, as_it_is)}\n"
+        f"what limits it: {_diagnosis(as_it_is)}"
     )
     sizes = Sizes(
         lambda batch: model.predict_only(batch, seconds),
         lambda batch: model.train_only(batch, seconds),
     )
-    remedies = sorted(_remedies(config, as_it_is, parts, sizes), key=lambda r: -r.gain)
+    remedies = [r for r in _remedies(config, as_it_is, parts, sizes) if _fits(config, r)]
+    best = max(remedies, key=lambda remedy: remedy.gain, default=None)
     result: dict[str, Any] = {"parts": parts, "before": as_it_is, "remedy": None}
-    if remedies and remedies[0].gain >= WORTH_TRYING:
-        result = {**result, **_try(config, found, parts, as_it_is["pps"], remedies[0])}
+    if best and best.gain >= WORTH_TRYING:
+        result = {**result, **_try(config, found, parts, as_it_is["pps"], best)}
     else:
         print("no setting promises more than 2%: it takes more cores, or a cheaper network")
     keep(result, config, config.benchmark, config.run.json)
@@ -120,7 +122,9 @@ def _remedies(
     account = figures["core_seconds_per_s"]
     used = CORES - account["idle"]
     gain_of_idle = account["idle"] / used
-    if figures["predictors_blocked_share"] > NOISE:
+    if config.learns_from_replay:
+        yield from _remedies_of_pacing(config, account, gain_of_idle)
+    elif figures["predictors_blocked_share"] > NOISE:
         if service.trainers < service.max_trainers:
             yield Remedy(
                 {"trainers": service.trainers + 1}, gain_of_idle, "predictors wait for trainers"
@@ -156,8 +160,39 @@ def _remedies(
         )
 
 
+def _remedies_of_pacing(
+    config: TrainConfig, account: dict[str, float], gain_of_idle: float
+) -> Iterator[Remedy]:
+    """What to change where one side waits for the other."""
+    steps = config.pacing.steps_per_update
+    if config.pacing.pacing == "ratio" and account["idle"] > NOISE * CORES:
+        period = {"pacing": "target-period", "period_steps": int(config.dqn.target_period * steps)}
+        because = "acting and learning wait for each other at every update, and not once a period"
+        yield Remedy(period, gain_of_idle, because, "pacing")
+    yield Remedy(
+        {"steps_per_update": 2 * steps},
+        _gain(account["training"] / 2),
+        f"training takes {account['training'] / CORES:.0%} of the cores: half as many updates take "
+        "half of that, but a step is learned from half as often",
+        "pacing",
+    )
+
+
 def _gain(saved_cores: float) -> float:
     return saved_cores / (CORES - saved_cores)
+
+
+def _changed(config: Config, remedy: Remedy) -> Config:
+    """Raises ValueError if the other settings forbid it."""
+    section = replace(getattr(config, remedy.section), **remedy.options)
+    return replace(config, **{remedy.section: section})
+
+
+def _fits(config: Config, remedy: Remedy) -> bool:
+    try:
+        return bool(_changed(config, remedy))
+    except ValueError:
+        return False
 
 
 def _try(
@@ -165,13 +200,9 @@ def _try(
 ) -> dict[str, Any]:
     print(f"what to change: {remedy.command}")
     print(f"  because {remedy.because}; expected {remedy.gain:+.0%}", flush=True)
-    changed = replace(config, service=replace(config.service, **remedy.options))
-    after = _service(changed, found, parts)
+    after = _service(_changed(config, remedy), found, parts)
     gain = after["pps"] / pps - 1
-    print(
-        f"tried: {after['pps']:,.0f} steps/s, {gain:+.0%}, policy lag "
-        f"{after['policy_lag_mean']:.1f} updates: {_verdict(gain)}"
-    )
+    print(f"tried: {after['pps']:,.0f} steps/s, {gain:+.0%}{_lag(config, after)}: {_verdict(gain)}")
     return {
         "remedy": remedy.command,
         "because": remedy.because,
@@ -179,6 +210,13 @@ def _try(
         "measured_gain": gain,
         "after": after,
     }
+
+
+def _lag(config: TrainConfig, figures: dict[str, Any]) -> str:
+    """Of steps that are trained once, in order; a replay's are as old as it is."""
+    if config.learns_from_replay:
+        return ""
+    return f"; policy lag {figures['policy_lag_mean']:.1f} updates"
 
 
 def _verdict(gain: float) -> str:

@@ -47,8 +47,9 @@ def initializers(config: NetworkConfig, gain: float, fan_in: int) -> dict[str, A
 
 
 def dense(config: NetworkConfig, x: Tensor, units: int, gain: float, **options: Any) -> Tensor:
-    """A dense layer on features [n, k]."""
-    return keras.layers.Dense(units, **initializers(config, gain, x.shape[-1]), **options)(x)
+    """A dense layer on features [n, k], of the configured precision unless `options` say other."""
+    options = {"dtype": _dtype(config), **initializers(config, gain, x.shape[-1]), **options}
+    return keras.layers.Dense(units, **options)(x)
 
 
 def torso(config: NetworkConfig, observation: Tensor, is_picture: bool) -> Tensor:
@@ -94,10 +95,16 @@ def body(config: NetworkConfig, observation: Tensor, is_picture: bool) -> Tensor
             stride,
             padding=config.padding,
             activation="relu",
+            dtype=_dtype(config),
             name=f"conv_{layer}",
             **initializers(config, HIDDEN_GAIN, size * size * x.shape[-1]),
         )(x)
-    return keras.layers.Flatten(name="flatten")(x)
+    return keras.layers.Flatten(dtype=_dtype(config), name="flatten")(x)
+
+
+def _dtype(config: NetworkConfig) -> str:
+    """As Keras calls it: of what is computed, from weights that stay float32."""
+    return "mixed_bfloat16" if config.precision == "bfloat16" else "float32"
 
 
 def _name(config: NetworkConfig, is_picture: bool) -> str:

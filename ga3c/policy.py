@@ -1,6 +1,7 @@
 """What a run has learned, alone: probabilities and values for observations, without a service."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import keras
 import numpy as np
@@ -41,8 +42,10 @@ class Policy:
         ring = RingShape(1, 1, spaces.shape, spaces.dtype, spaces.stack)
         algorithm = build(config, spaces.num_actions)
         self.spaces = spaces
+        # as the weights are: so it is the same on every machine and in every format
+        network = replace(config.network, precision="float32")
         self.network = algorithm.network(
-            config.network, ring.observation_shape, spaces.dtype, spaces.is_picture
+            network, ring.observation_shape, spaces.dtype, spaces.is_picture
         )
         self.model = keras.Model(
             self.network.inputs[0], algorithm.judge(self.network, self.network.inputs[0])

@@ -103,7 +103,7 @@ def test_the_doctor_says_what_limits_and_tries_what_it_proposes() -> None:
     assert result["measured_gain"] == pytest.approx(gain)
 
 
-def doctored(config: TrainConfig, **found: float) -> list[dict[str, int]]:
+def doctored(config: TrainConfig, **found: float) -> list[dict[str, Any]]:
     """What the doctor would change, best first, where doubled batches cost a sample as much."""
     account = dict.fromkeys(("environment", "prediction", "training"), CORES / 4)
     figures = {"predictors_blocked_share": 0.0, "prediction_batch": 128.0, **found}
@@ -123,7 +123,12 @@ def test_the_doctor_proposes_what_the_figures_call_for() -> None:
     if CORES > 1:
         assert doctored(replace(config, service=service), idle=CORES / 4)[0] == {"agents": 2}
     assert doctored(config, idle=CORES / 4)[0] == {"envs_per_agent": 128}
-    assert doctored(DEFAULTS["dqn"]) == [], "its batches are no setting of the service"
+    fewer = {"steps_per_update": 8.0}
+    assert doctored(DEFAULTS["dqn"], predictors_blocked_share=0.3) == [fewer]
+    meets_seldom = {"pacing": "target-period", "period_steps": 2000}
+    assert doctored(DEFAULTS["dqn"], idle=CORES / 4) == [meets_seldom, fewer]
+    pacing = replace(DEFAULTS["dqn"].pacing, pacing="target-period")
+    assert doctored(replace(DEFAULTS["dqn"], pacing=pacing), idle=CORES / 4) == [fewer]
 
 
 @pytest.mark.slow
