@@ -39,6 +39,8 @@ class Config(TrainConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.learns_from_replay:
+            raise ValueError(f"algorithm {self.algorithm}: must be a3c, to be compared with A3C")
         for name in ("a3c_agents", "a3c_t_max"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} {getattr(self, name)}: must be at least 1")

@@ -43,6 +43,10 @@ class Config(TrainConfig):
         super().__post_init__()
         if not self.lanes or min(self.lanes) < 1:
             raise ValueError(f"lanes {self.lanes}: must be numbers of at least 1")
+        if self.learns_from_replay:
+            raise ValueError(
+                f"algorithm {self.algorithm}: must be a3c, where what is played is what is trained"
+            )
 
 
 class NullModel(Model):
@@ -67,7 +71,7 @@ def run(config: Config) -> None:
     rows = []
     for wanted in config.lanes:
         made = _with_lanes(config, wanted)
-        lanes = made.service.max_lanes
+        lanes = made.max_lanes
         measured = measure_service(
             made,
             spaces(made.environment),

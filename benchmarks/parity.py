@@ -46,9 +46,8 @@ def cases() -> dict[str, tuple[TrainConfig, Spaces]]:
     )
     found["dqn nature"] = dqn, PICTURES
     found["dqn dueling"] = better, PICTURES
-    parr = PRESETS["in-gpu-replay"]
-    parr = replace(parr, dqn=better.dqn, replay=small)
-    found["dqn parr"] = replace(parr, service=dqn.service, pacing=dqn.pacing), VECTORS
+    parr = replace(better, network=PRESETS["in-gpu-replay"].network)
+    found["dqn parr"] = replace(parr, optimizer=PRESETS["in-gpu-replay"].optimizer), VECTORS
     found["dqn mlp"] = replace(better, network=replace(a3c.network, network="mlp")), VECTORS
     adam = OptimizerConfig(optimizer="adam", clip_norm=0.5)
     found["dqn adam"] = replace(found["dqn mlp"][0], optimizer=adam), VECTORS
@@ -85,8 +84,8 @@ def main() -> None:
     wanted = sys.argv[3:] or list(cases())
     backend.configure(1, 0)
     given = dict(np.load(weights_file)) if weights_file.exists() else {}
-    found: dict[str, np.ndarray] = {}
-    kept: dict[str, np.ndarray] = {}
+    found: dict[str, Any] = {}
+    kept: dict[str, Any] = {}
     for name in wanted:
         config, spaces = cases()[name]
         model, random = made(config, spaces), np.random.default_rng(0)
@@ -109,9 +108,9 @@ def main() -> None:
             for figure, value in learned.means.items():
                 found[f"{name}:{update}:{figure}"] = np.array(value)
         found |= {f"{name}:{path}": a for path, a in model.read().items() if "weights/" in path}
-    np.savez(found_file, allow_pickle=False, **found)
+    np.savez(found_file, **found)
     if not given:
-        np.savez(weights_file, allow_pickle=False, **kept)
+        np.savez(weights_file, **kept)
 
 
 if __name__ == "__main__":

@@ -186,9 +186,10 @@ class ModelAlone:
         config = self._config
         t_max = 1 if config.learns_from_replay else config.a3c.t_max
         count = max(batch // t_max, 1)
+        source = self._model.source
         parts = [
-            self._observations(len(part)) if part.shape[1:] == self._shape else part
-            for part in blank(self._model.source, count)
+            self._observations(len(part)) if "observation" in name else part
+            for name, part in zip(source.batch._fields, blank(source, count), strict=True)
         ]
 
         def train() -> int:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.reporting import plain
 from ga3c import records
-from ga3c.machine import machine
+from ga3c.machine import machine, origin
 
 POINT_TIMEOUT_S = 600.0
 QUICK_S = 5.0
@@ -73,12 +73,15 @@ def measure(
 ) -> list[tuple[Point, Figures]]:
     """The figures of all points; those that `directory` keeps are not measured again.
 
+    Kept are also those of another revision, framework or machine; they are not taken for ours.
+
     Raises RuntimeError, with what its process said, if a point cannot be measured.
     """
     directory.mkdir(parents=True, exist_ok=True)
     kept = directory / "points.jsonl"
     known = {line["key"]: line["figures"] for line in records.read(kept)}
-    keys = [json.dumps([point, game, seconds]) for point in points]
+    place = origin()
+    keys = [json.dumps([point, game, seconds, *place]) for point in points]
     missing = sum(key not in known for key in keys)
     print(f"{len(points)} points, {missing} to be measured; kept in {kept}", flush=True)
     for number, (key, point) in enumerate(zip(keys, points, strict=True), 1):

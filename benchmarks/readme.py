@@ -5,6 +5,8 @@ python -m benchmarks.readme DIRECTORY     of throughput.json, a3c.json, ablation
 
 import argparse
 import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,17 +45,30 @@ def table(directory: Path) -> str:
         )
         for row in lanes["lanes"]
     )
-    machine = whole["machine"]
-    versions = f"Python {machine['python']}, TensorFlow {machine['tensorflow']}"
+    machines = [found["machine"] for found in (whole, baseline, ablation, lanes)]
     lines = [
-        f"Measured {machine['date']} on {machine['cores']} cores ({machine['processor']}), "
-        f"{versions}; kept in `{directory.resolve().relative_to(ROOT)}`.",
+        f"Measured {_told(machines)}; kept in `{directory.resolve().relative_to(ROOT)}`.",
         "",
         "| figure | here | published |",
         "| --- | ---: | ---: |",
         *(f"| {' | '.join(row)} |" for row in rows),
     ]
     return "\n".join(lines)
+
+
+def _told(machines: Sequence[dict[str, Any]]) -> str:
+    """When, where and with what. Raises ValueError where these are not all the same."""
+    first = machines[0]
+    for name in ("processor", "cores", "gpu", "backend", "git"):
+        found = {machine.get(name) for machine in machines}
+        if len(found) > 1:
+            raise ValueError(f"{name}: {', '.join(map(str, found))} cannot be in one table")
+    framework = first["backend"]
+    gpu = f" and {first['gpu']}" if first.get("gpu") else ""
+    return (
+        f"{first['date']} on {first['cores']} cores ({first['processor']}){gpu}, Python "
+        f"{first['python']}, {framework} {first[framework]}, revision {first['git']}"
+    )
 
 
 def _where_time_goes(account: dict[str, float]) -> list[tuple[str, str, str]]:
@@ -95,7 +110,10 @@ def main() -> None:
     """Update README.md."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("directory", type=Path)
-    update(ROOT / "README.md", parser.parse_args().directory)
+    try:
+        update(ROOT / "README.md", parser.parse_args().directory)
+    except (OSError, ValueError) as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

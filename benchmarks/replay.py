@@ -41,6 +41,7 @@ FLOATS = Spaces((27,), "float32", 9, 1)
 PICTURES = Spaces((84, 84), "uint8", 6, 4)
 SMALL = Spaces((4,), "float32", 2, 1)
 LANES = 50
+SMALLEST = 1000  # steps of a replay: each lane has some to draw
 WARM_UP = 5  # calls
 CHUNK = 20_000  # steps that are written at once to fill a replay
 COLUMNS: dict[str, Column] = {"action": ((), "int32"), "priority": ((), "float32")}
@@ -71,6 +72,9 @@ class Config:
     """Print the result as one JSON object in the last line."""
 
     def __post_init__(self) -> None:
+        for steps in (self.vector_steps, self.picture_steps, *self.sizes):
+            if steps < SMALLEST:
+                raise ValueError(f"a replay of {steps} steps: must be of at least {SMALLEST}")
         for name in ("batches", "update_sizes", "sizes", "fanouts"):
             values = getattr(self, name)
             if not values or min(values) < 1 + (name == "fanouts"):

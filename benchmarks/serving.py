@@ -17,6 +17,7 @@ from ga3c.service import RunFailed, Service
 
 TICK_S = 0.1
 STOP_TIMEOUT_S = 8.0
+FIRST_UPDATE_S = 600.0  # a replay is filled first
 PREDICTION_BATCH = 64
 
 
@@ -32,10 +33,13 @@ class Measured:
 
 def measure_parts(config: TrainConfig, model: ModelAlone, seconds: float) -> dict[str, float]:
     """The three rates of one core, each alone, and the limit that they set for all cores."""
-    group = config.service.envs_per_agent // config.service.groups
+    service = config.service
+    group = service.envs_per_agent // service.groups
+    most = service.prediction_max
+    sizes = {service.prediction_min, min(PREDICTION_BATCH, most), most}
     parts = {
         "environment_only": environment_only(config.environment, 1, group, seconds),
-        "predict_only": model.predict_only(PREDICTION_BATCH, seconds),
+        "predict_only": max(model.predict_only(size, seconds) for size in sizes),
         "train_only": model.train_only(training_batch(config), seconds),
         "samples_a_step": samples_a_step(config),
     }
@@ -50,18 +54,26 @@ def measure_service(
     window_s: float,
     model: Model | None = None,
 ) -> list[Measured]:
-    """`windows` of one run, one after another, whose counts stay as configured.
+    """`windows` of one run, one after another, whose counts stay as configured, without --steps.
 
-    Raises WrongInput if the settings do not fit the game, RunFailed if the service fails.
+    Raises WrongInput if the settings do not fit the game, RunFailed if the service fails or has
+    not begun to learn after a while.
     """
-    config = replace(config, scheduler=replace(config.scheduler, scheduler="off"))
+    config = replace(
+        config,
+        scheduler=replace(config.scheduler, scheduler="off"),
+        run=replace(config.run, steps=None, trace=None),
+    )
     try:
         service = Service(config, found, model)
     except ValueError as error:
         raise WrongInput(str(error)) from error
     try:
         service.start()
+        until_s = time.monotonic() + FIRST_UPDATE_S
         while not service.plays() or not service.snapshot()["updates"]:
+            if time.monotonic() > until_s:
+                raise RunFailed(f"no update was made in the first {FIRST_UPDATE_S:g} s")
             _tend(service, TICK_S)
         _tend(service, warm_up_s)
         return [_window(service, window_s) for _ in range(windows)]

@@ -17,6 +17,7 @@ from matplotlib.axes import Axes
 from benchmarks.points import Figures, Point, PointsConfig, conclude, measure
 from benchmarks.reporting import published_pps, show
 from ga3c.config import CORES
+from ga3c.scheduler import NAMES
 
 Sizes = tuple[int, ...]
 
@@ -63,9 +64,9 @@ def _points(config: Config) -> Iterator[Point]:
     if config.quick:
         counts = [(a, p, t) for a, p, t in counts if a <= CORES and p == t <= 2]
         networks, batches = networks[:2], batches[::4]
-    for agents, predictors, trainers in counts:
-        given = {"agents": agents, "predictors": predictors, "trainers": trainers}
-        yield Point("counts", {name: str(count) for name, count in given.items()})
+    for each in counts:
+        given = dict(zip(NAMES, map(str, each), strict=True))
+        yield Point("counts", {**given, **{f"max-{name}": most for name, most in given.items()}})
     for network in networks:
         yield Point("networks", {"network": network})
     for batch in batches:
@@ -73,12 +74,16 @@ def _points(config: Config) -> Iterator[Point]:
         yield Point("minimum batches", {"training-batch-min": str(batch), **queue})
 
 
+def _counts(point: Point) -> list[str]:
+    return [point.options[name] for name in NAMES]
+
+
 def _print(measured: list[tuple[Point, Figures]]) -> None:
     published = published_pps()
     for part in ("counts", "networks", "minimum batches"):
         rows = [
             (
-                " ".join(point.options.values() if part == "counts" else [point.value]),
+                " ".join(_counts(point) if part == "counts" else [point.value]),
                 f"{figures['pps']:,.0f}",
                 f"{figures['tps']:,.1f}",
                 f"{figures['share_of_limit']:.0%}",
@@ -101,7 +106,7 @@ def _draw(measured: list[tuple[Point, Figures]], output: Path) -> None:
     by_threads: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for point, figures in measured:
         if point.part == "counts":
-            agents, predictors, trainers = point.options.values()
+            agents, predictors, trainers = _counts(point)
             line = by_threads.setdefault((predictors, trainers), [])
             line.append((int(agents), figures["pps"]))
     for (predictors, trainers), line in by_threads.items():

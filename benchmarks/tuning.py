@@ -20,6 +20,7 @@ from matplotlib.axes import Axes
 from benchmarks.points import keep_in, said_by
 from benchmarks.reporting import show
 from ga3c.config import CORES
+from ga3c.machine import origin
 
 START_S = 60.0
 ARGUMENTS = "arguments.json"
@@ -74,14 +75,15 @@ def _train(config: Config, game: str, how: str) -> list[dict[str, float]]:
     arguments += ["--trainers", str(trainers), "--max-trainers", str(most[2])]
     arguments += ["--seconds", str(config.seconds)]
     arguments += ["--progress-every-s", str(min(5.0, config.seconds / 8))]
-    if not _is_whole(directory, arguments):
+    made = [*arguments, *origin()]
+    if not _is_whole(directory, made):
         shutil.rmtree(directory, ignore_errors=True)
         print(f"{name}: {config.seconds:g} s", flush=True)
         kept = ["--name", name, "--runs-dir", str(config.out_dir)]
         command = [sys.executable, "-m", "ga3c", "train", *arguments, *kept]
         said_by(command, config.seconds + START_S)
         shutil.rmtree(directory / "checkpoints")
-        (directory / ARGUMENTS).write_text(json.dumps(arguments))
+        (directory / ARGUMENTS).write_text(json.dumps(made))
     wanted = ("seconds", "tps", "agents", "predictors", "trainers")
     read = map(json.loads, (directory / "metrics.jsonl").read_text().splitlines())
     lines = [{key: line[key] for key in wanted} for line in read]
@@ -90,10 +92,10 @@ def _train(config: Config, game: str, how: str) -> list[dict[str, float]]:
     return lines
 
 
-def _is_whole(directory: Path, arguments: list[str]) -> bool:
-    """Whether a run of these arguments has been made to its end."""
+def _is_whole(directory: Path, made: list[Any]) -> bool:
+    """Whether a run of these arguments has been made here to its end."""
     file = directory / ARGUMENTS  # written last
-    return file.exists() and json.loads(file.read_text()) == arguments
+    return file.exists() and json.loads(file.read_text()) == made
 
 
 def _summary(lines: list[dict[str, float]]) -> dict[str, float]:

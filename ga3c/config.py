@@ -297,9 +297,16 @@ class TrainConfig:
         return self.algorithm != "a3c"
 
     @property
+    def max_lanes(self) -> int:
+        """Environments that there may be: experience has room for so many."""
+        if self.scheduler.scheduler == "off":
+            return self.service.agents * self.service.envs_per_agent
+        return self.service.max_lanes
+
+    @property
     def replay_window(self) -> int:
         """Steps of each environment that can be drawn."""
-        return -(-self.replay.replay_steps // self.service.max_lanes)
+        return -(-self.replay.replay_steps // self.max_lanes)
 
     @property
     def replay_reserve(self) -> int:
@@ -333,12 +340,12 @@ def _check_replay(config: TrainConfig) -> None:
             f"lockstep with algorithm {config.algorithm}: is of a3c; --synchronized --pacing "
             "target-period gives the same weights each time"
         )
-    smallest = 2 * service.max_lanes * (config.dqn.n_step + 1)
+    smallest = 2 * config.max_lanes * (config.dqn.n_step + 1)
     for name in ("replay_steps", "replay_min_steps"):
         if getattr(replay, name) < smallest:
             raise ValueError(
                 f"{name} {getattr(replay, name)} < {smallest}, twice {config.dqn.n_step + 1} steps "
-                f"of {service.max_lanes} environments: there would be nothing to draw"
+                f"of {config.max_lanes} environments: there would be nothing to draw"
             )
     if pacing.pacing == "ratio":
         check_slack(pacing.slack_steps, service.prediction_max, pacing.steps_per_update)

@@ -258,7 +258,7 @@ class ReplayLanes(_Book):
 
 def build(config: TrainConfig, stack: int, pacing: Pacing | None) -> Lanes | ReplayLanes:
     """The book for what is configured; with a pacing it is a replay's."""
-    lanes = config.service.max_lanes
+    lanes = config.max_lanes
     if pacing is None:
         return Lanes(lanes, config.a3c.t_max, config.service.pending_segments, stack)
     reserve, n_step = config.replay_reserve, config.dqn.n_step

@@ -24,6 +24,7 @@ def machine() -> dict[str, Any]:
         "date": time.strftime("%Y-%m-%d"),
         "processor": _processor(),
         "cores": CORES,
+        "gpu": _gpu(),
         "python": platform.python_version(),
         "tensorflow": _version("tensorflow-cpu") or _version("tensorflow"),
         "jax": _version("jax"),
@@ -32,6 +33,12 @@ def machine() -> dict[str, Any]:
         "git": _git_revision(),
         "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
     }
+
+
+def origin() -> list[Any]:
+    """What two measurements must have in common to be compared: machine, framework, revision."""
+    known = machine()
+    return [known[name] for name in ("processor", "cores", "gpu", "backend", "git")]
 
 
 class CoresTime(NamedTuple):
@@ -77,15 +84,20 @@ def _processor() -> str:
     return names[0] if names else platform.processor()
 
 
+def _gpu() -> str | None:
+    """Name and memory of the GPUs that there are, whether or not the framework uses them."""
+    return _said_by("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader")
+
+
 def _git_revision() -> str | None:
+    return _said_by("git", "describe", "--always", "--dirty")
+
+
+def _said_by(*command: str) -> str | None:
     try:
         done = subprocess.run(
-            ["git", "describe", "--always", "--dirty"],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            timeout=5,
+            command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=5
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.strip() or None
+    return done.stdout.strip() if done.returncode == 0 and done.stdout.strip() else None

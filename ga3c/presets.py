@@ -9,6 +9,7 @@ import tyro
 
 from agents.environments import EnvironmentConfig
 from ga3c.config import (
+    CORES,
     A3CConfig,
     DQNConfig,
     NetworkConfig,
@@ -19,6 +20,8 @@ from ga3c.config import (
     TrainConfig,
 )
 from ga3c.scheduler import SchedulerConfig
+
+MOST_AGENTS = 16  # of dqn, whose updates are the limit long before: each takes its part of a replay
 
 # One environment, one update every four steps, strictly in turn (Mnih et al. 2015). Gradients are
 # of summed losses, as theirs; their RMSProp has epsilon 0.01 within the root.
@@ -130,7 +133,9 @@ DEFAULTS: dict[str, TrainConfig] = {
     "a3c": PRESETS["default"],
     "dqn": TrainConfig(
         algorithm="dqn",
-        service=ServiceConfig(envs_per_agent=16, prediction_batch_min=16),
+        service=ServiceConfig(
+            agents=min(CORES, MOST_AGENTS), envs_per_agent=16, prediction_batch_min=16
+        ),
         optimizer=OptimizerConfig(learning_rate=3e-4, learning_rate_end=3e-4, clip_norm=0.0),
         scheduler=SchedulerConfig(scheduler="off"),
     ),

@@ -30,7 +30,7 @@ def plan(config: TrainConfig, spaces: Spaces) -> str:
 
     Raises ValueError if it does not fit there, with the largest that does.
     """
-    lanes, capacity = config.service.max_lanes, config.replay_window + config.replay_reserve
+    lanes, capacity = config.max_lanes, config.replay_window + config.replay_reserve
     ring = RingShape(lanes, capacity, spaces.shape, spaces.dtype, spaces.stack)
     columns: dict[str, Column] = {"action": ((), "int32"), "priority": ((), "float32")}
     on_device = config.service.experience == "device"

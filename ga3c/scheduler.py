@@ -145,7 +145,8 @@ class Annealer:
             config = replace(config, wins=1, margin=0.0, temperature=COLDEST, patience=1.0)
         self._config = config
         self._most = most
-        self._random = random.Random(seed)
+        self._seed = random.random() if seed is None else seed
+        self._decisions = 0
         self._untried: list[Counts] = []
         self.kept = start
         self.temperature = config.temperature
@@ -158,8 +159,15 @@ class Annealer:
             self._untried = self._neighbours(kept)
         cap = self._config.max_memory_mb
         if cap is not None and kept.memory_mb + kept.agent_mb > cap:  # no room for one more
+            wanted = self._untried[-1:]
             self._untried = [c for c in self._untried if c.agents <= self.kept.agents]
+            if self._untried[-1:] != wanted:
+                self._wins = 0  # they were another setting's
         return self._untried[-1] if self._untried else None
+
+    def _dice(self, purpose: str) -> random.Random:
+        """Of one decision: what was only looked at between two of them does not change the next."""
+        return random.Random(f"{self._seed} {self._decisions} {purpose}")
 
     def _neighbours(self, figures: Figures) -> list[Counts]:
         """In ascending order of promise."""
@@ -169,7 +177,7 @@ class Annealer:
                 count = getattr(self.kept, name) + change
                 if 1 <= count <= getattr(self._most, name):
                     found.append((promise, self.kept._replace(**{name: count})))
-        self._random.shuffle(found)
+        self._dice("propose").shuffle(found)
         if self._config.scheduler == "random":
             return [counts for _, counts in found[:1]]
         found = [(promise, counts) for promise, counts in found if promise >= SURE]
@@ -179,13 +187,18 @@ class Annealer:
         """Judge the setting that `propose` gave, by what the `kept` one and it have `made`."""
         gain = made.rate / kept.rate - 1 if kept.rate > 0 else math.inf
         lacking = min(gain - self._config.margin, 0.0)
-        won = self._random.random() < math.exp(lacking / self.temperature)
-        for cap, before, after in (
-            (self._config.max_policy_lag, kept.policy_lag, made.policy_lag),
-            (self._config.max_memory_mb, kept.memory_mb, made.memory_mb),
-        ):
-            if cap is not None and max(before, after) > cap:
-                won = after < before and made.rate > 0
+        won = self._dice("judge").random() < math.exp(lacking / self.temperature)
+        self._decisions += 1
+        better = [
+            after < before
+            for cap, before, after in (
+                (self._config.max_policy_lag, kept.policy_lag, made.policy_lag),
+                (self._config.max_memory_mb, kept.memory_mb, made.memory_mb),
+            )
+            if cap is not None and max(before, after) > cap
+        ]
+        if better:
+            won = all(better) and made.rate > 0
         self._wins = self._wins + 1 if won else 0
         accepted = self._wins >= self._config.wins
         decision = Decision(
@@ -208,7 +221,7 @@ class Scheduler:
 
     Phases: settle, measure the kept setting, change, settle, measure the tried one, judge. Nothing
     is measured, nor settles, while an agent has yet to make its first step; a window in which other
-    programs took the cores is measured again.
+    programs, or an evaluation, took the cores is measured again.
     """
 
     def __init__(
@@ -231,6 +244,7 @@ class Scheduler:
         self._first: Snapshot | None = None
         self._taken_s = 0.0
         self._disturbed = 0  # windows in a row
+        self._spoiled = False
         self._annealer = Annealer(config, start, most, seed)
         beginning = {"config": asdict(config), "start": start, "most": most, "seed": seed}
         try:
@@ -260,6 +274,7 @@ class Scheduler:
         if self._first is None:
             self._window_from_s = now
             self._first, self._taken_s = self._service.snapshot(), self._service.taken_s()
+            self._spoiled = False
             return None
         if now < self._window_from_s + self._config.window_s and not self._is_hopeless(now):
             return None
@@ -272,10 +287,14 @@ class Scheduler:
             return None
         return self._judge(self._tried, self._kept_made, made, now)
 
+    def disturb(self) -> None:
+        """Something besides playing and training uses the cores now, such as an evaluation."""
+        self._spoiled = True
+
     def _is_disturbed(self, now: float) -> bool:
-        """Whether other programs have spoiled the window, and it is worth another one."""
+        """Whether the window is spoiled, as by other programs, and worth another one."""
         share = (self._service.taken_s() - self._taken_s) / (now - self._window_from_s)
-        self._disturbed = self._disturbed + 1 if share > DISTURBED else 0
+        self._disturbed = self._disturbed + 1 if self._spoiled or share > DISTURBED else 0
         return 0 < self._disturbed <= AT_MOST
 
     def _is_hopeless(self, now: float) -> bool:
@@ -356,7 +375,9 @@ def _decide_anew(annealer: Annealer, entries: list[dict[str, Any]]) -> list[Deci
             for name in ("figures_kept", "figures_tried")
         )
         tried = annealer.propose(kept)
-        if tried is None:
-            raise ValueError(f"nothing could be tried where {entry['tried']} was")
+        if tried is None or tried._asdict() != entry["tried"]:
+            raise ValueError(f"{tried} would be tried where {entry['tried']} was")
         decisions.append(annealer.judge(tried, kept, made, entry["seconds"]))
+        if decisions[-1].accepted != entry["accepted"]:
+            raise ValueError(f"{tried} would be judged otherwise than it was")
     return decisions

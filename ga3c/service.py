@@ -113,7 +113,7 @@ class Service:
     def _configured_model(self, spaces: Spaces) -> Model:
         config, service = self._config, self._config.service
         ring = RingShape(
-            service.max_lanes, self._lanes.capacity, spaces.shape, spaces.dtype, spaces.stack
+            config.max_lanes, self._lanes.capacity, spaces.shape, spaces.dtype, spaces.stack
         )
         return Model.configured(config, spaces, ring, service.experience == "device")
 

@@ -208,9 +208,8 @@ class Run:
         service = self._service
         for event in service.tend():
             self._say(f"ga3c: {event}", sys.stderr)
-        decision = self._scheduler.tick() if self._scheduler else None
-        if decision:
-            self._say(f"ga3c: scheduler: {_words(decision)}")
+        if self._scheduler:
+            self._tune(self._scheduler)
         self._directory.episodes(service.metrics.take_episodes())
         now = service.snapshot()
         if now.time_s - self._last.time_s >= self._config.run.progress_every_s:
@@ -220,6 +219,12 @@ class Run:
             self._keep()
         if self._evaluator:
             self._evaluate(self._evaluator, now["steps"])
+
+    def _tune(self, scheduler: Scheduler) -> None:
+        if self._evaluator and self._evaluator.is_busy:
+            scheduler.disturb()
+        if decision := scheduler.tick():
+            self._say(f"ga3c: scheduler: {_words(decision)}")
 
     def _evaluate(self, evaluator: Evaluator, steps: float) -> None:
         """Note evaluations that are done, begin another when it is due."""

@@ -110,6 +110,15 @@ def test_a_missing_framework_is_one_clear_line(framework: str) -> None:
     assert f"{framework} is missing: pip install" in line
 
 
+@pytest.mark.parametrize("cores", [1, 96, 1024])
+def test_presets_and_parity_s_cases_are_made_on_any_number_of_cores(cores: int) -> None:
+    program = f"import os; os.sched_getaffinity = lambda process: set(range({cores})); "
+    program += "from ga3c.config import CORES; from benchmarks.parity import cases; "
+    program += f"assert CORES == {cores} and len(cases()) == 13"
+    done = under("tensorflow", "-c", program)
+    assert done.returncode == 0, done.stderr
+
+
 def test_an_unknown_framework_is_refused() -> None:
     done = under("torch", "-m", "ga3c", "runs")
     assert done.returncode == 2

@@ -450,6 +450,23 @@ def assert_answers(network: Any, observations: Array, actions: int) -> None:
     assert values.shape == (len(observations),)
 
 
+@pytest.mark.parametrize(
+    ("shape", "dtype"), [((84, 84, 4), "uint8"), ((3,), "float32")], ids=["pictures", "vectors"]
+)
+def test_bfloat16_keeps_weights_and_answers_in_float32(shape: tuple[int, ...], dtype: str) -> None:
+    whole, brief = (
+        A3C(A3CConfig(), 4).network(NetworkConfig(precision=p), shape, dtype, len(shape) > 1)
+        for p in ("float32", "bfloat16")
+    )
+    brief.set_weights(whole.get_weights())
+    assert {weight.dtype for weight in brief.weights} == {"float32"}
+    observations = np.random.default_rng(0).integers(0, 256, (50, *shape)).astype(dtype)
+    for exact, found in zip(whole(observations), brief(observations), strict=True):
+        assert keras.backend.standardize_dtype(found.dtype) == "float32"
+        difference = np.abs(np.asarray(found) - np.asarray(exact)).max()
+        assert 0 < difference < 0.05 * np.abs(np.asarray(exact)).max()
+
+
 @pytest.mark.parametrize("orthogonal", [True, False])
 def test_first_policy_is_nearly_even(orthogonal: bool) -> None:
     """Orthogonal heads begin small; the published code's fan-in ones do not."""

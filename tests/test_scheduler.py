@@ -133,6 +133,55 @@ def test_beyond_the_cap_on_policy_lag_only_less_of_it_wins() -> None:
         assert annealer.judge(tried, kept, figures, 1.0).accepted == accepted
 
 
+@pytest.mark.parametrize(
+    ("memory_mb", "lag", "accepted"),
+    [(900.0, 9.0, True), (900.0, 21.0, False), (1300.0, 9.0, False)],
+)
+def test_beyond_both_caps_only_less_of_both_wins(
+    memory_mb: float, lag: float, accepted: bool
+) -> None:
+    annealer = Annealer(eager(max_policy_lag=10.0, max_memory_mb=1000.0), START, MOST, seed=0)
+    kept = made(1000.0, memory_mb=1200.0, policy_lag=20.0)
+    tried = annealer.propose(kept)
+    assert tried is not None
+    figures = made(2000.0, memory_mb=memory_mb, policy_lag=lag)
+    assert annealer.judge(tried, kept, figures, 1.0).accepted == accepted
+
+
+def test_a_win_is_not_credited_to_another_setting() -> None:
+    """The cap on memory takes what had won once away: what comes instead begins at none."""
+    annealer = Annealer(eager(wins=2, max_memory_mb=1100.0), START, MOST, seed=0)
+    more = Counts(6, 3, 2)
+    for _ in range(6):
+        kept = made(1000.0, waiting=(0.2, 0.5, 0.5))
+        tried = annealer.propose(kept)
+        assert tried is not None
+        won = made(2000.0 if tried == more else 1.0)
+        if annealer.judge(tried, kept, won, 1.0).wins:
+            break
+    assert tried == more
+    full = made(1000.0, memory_mb=1101.0)
+    other = annealer.propose(full)
+    assert other not in (None, more)
+    assert other is not None
+    decision = annealer.judge(other, full, made(2000.0, memory_mb=1000.0), 1.0)
+    assert (decision.wins, decision.accepted) == (1, False)
+
+
+def test_what_nobody_decided_does_not_change_what_is_decided_next() -> None:
+    """Windows without a promising neighbour are not in the journal."""
+    idle = made(1000.0, waiting=(0.0, 0.95, 0.95))
+    start = Counts(5, 1, 1)
+    for seed in range(10):
+        tried = []
+        for looks in (0, 7):
+            annealer = Annealer(eager(), start, Counts(5, 6, 6), seed)
+            for _ in range(looks):
+                assert annealer.propose(idle) is None
+            tried.append(annealer.propose(made(1000.0)))
+        assert tried[0] == tried[1]
+
+
 def test_the_paper_s_walk_keeps_whatever_did_no_harm() -> None:
     config = SchedulerConfig(scheduler="random")
     for gain, accepted in ((1.0, True), (1.001, True), (0.999, False)):
@@ -441,6 +490,22 @@ def test_a_window_in_which_others_take_the_cores_is_measured_again(tmp_path: Pat
             assert figures.rate == pytest.approx(smooth(counts), rel=0.1)
 
 
+def test_a_window_with_an_evaluation_in_it_is_measured_again(tmp_path: Path) -> None:
+    world = World(tmp_path / "journal", CONFIG, lambda c, t: smooth(c) * (0.5 if busy(t) else 1.0))
+
+    def busy(now_s: float) -> bool:
+        return now_s % 200.0 < 10.0
+
+    for _ in range(2000):
+        if busy(world.now_s + 0.5):
+            world.scheduler.disturb()
+        world.run(0.5)
+    assert len(world.decisions) >= 20
+    for decision in world.decisions:
+        assert decision.figures_kept.rate == pytest.approx(smooth(decision.kept), rel=0.05)
+        assert decision.figures_tried.rate == pytest.approx(smooth(decision.tried), rel=0.05)
+
+
 def test_where_others_always_take_the_cores_counts_are_tuned_all_the_same(tmp_path: Path) -> None:
     world = World(tmp_path / "journal", CONFIG, lambda c, _: smooth(c))
     world.others = lambda now_s: 0.5
@@ -508,6 +573,23 @@ def test_the_journal_holds_every_decision(tmp_path: Path) -> None:
     assert [line["seconds"] for line in world.journal()] == [
         1000 + PERIOD_S * (i + 1) for i in range(10)
     ]
+
+
+@pytest.mark.parametrize(
+    ("entry", "wrong"),
+    [("accepted", True), ("tried", {"agents": 5, "predictors": 9, "trainers": 2})],
+)
+def test_a_journal_that_does_not_follow_from_its_figures_is_told(
+    entry: str, wrong: Any, tmp_path: Path
+) -> None:
+    world = World(tmp_path / "journal", CONFIG, lambda c, _: 1000.0 - distance(c, START))
+    world.run(5 * PERIOD_S + 10)
+    begun, *lines = (tmp_path / "journal").read_text().splitlines()
+    assert json.loads(lines[2])[entry] != wrong
+    lines[2] = json.dumps(json.loads(lines[2]) | {entry: wrong})
+    (tmp_path / "journal").write_text("\n".join([begun, *lines]) + "\n")
+    with pytest.raises(ValueError, match="would be"):
+        replay(tmp_path / "journal")
 
 
 @pytest.mark.parametrize("name", ["anneal", "random"])

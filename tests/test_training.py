@@ -18,7 +18,7 @@ CARTPOLE += ["--schedule-steps", "600000", "--discount", "0.98", "--trace-decay"
 CARTPOLE += ["--entropy-weight", "0.003", "--entropy-weight-end", "0", "--value-weight", "0.25"]
 CARTPOLE += ["--normalize-advantages"]  # its returns are large
 
-
+BRIEF = ["--precision", "bfloat16"]
 DQN = ["--algorithm", "dqn", "--replay-min-steps", "1000", "--update-size", "100"]
 DQN += ["--epsilon-steps", "3000", "--learning-rate", "1e-3"]
 PRIORITISED = ["--replay-draws", "prioritised", "--no-replay-repeats", "--dueling"]
@@ -41,6 +41,7 @@ PARR += ["--update-size", "500", "--discount", "0.98"]
         pytest.param(CORRIDOR, 0.0, 0.9, id="corridor"),
         pytest.param([*CORRIDOR, "--experience", "host"], 0.0, 0.9, id="corridor from the host"),
         pytest.param(CATCH, -0.8, 0.6, id="pictures", marks=pytest.mark.slow),
+        pytest.param([*CATCH, *BRIEF], -0.8, 0.6, id="in bfloat16", marks=pytest.mark.slow),
         pytest.param(CARTPOLE, 22.0, 195.0, id="CartPole", marks=pytest.mark.slow),
     ],
 )
