@@ -1,4 +1,4 @@
-"""`ga3c benchmark gpu-check`: what a machine with a GPU makes of all this, in under nine minutes.
+"""`ga3c benchmark gpu-check`: what a machine with a GPU makes of all this, in under ten minutes.
 
 Each part is a command of its own, with a limit of time; one that fails or takes too long is told
 and leaves the others' results as they are. `make gpu-check` runs it where nothing can be

@@ -115,7 +115,8 @@ def limit(parts: dict[str, float]) -> float:
     """Steps a second that no service with these parts can exceed.
 
     On cores alone: cores / (seconds of one environment step + one prediction + the samples trained
-    a step). With a GPU: what all cores play, or what the GPU thinks, whichever is less.
+    a step). With a GPU: what all cores play, or what the GPU thinks, whichever is less; there it is
+    an estimate, as calls were measured one at a time, which several threads may overlap.
     """
     thinking = 1 / parts["predict_only"] + parts["samples_a_step"] / parts["train_only"]
     if backend.has_gpu():

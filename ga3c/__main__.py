@@ -45,7 +45,7 @@ benchmark   measure this machine. NAME is
             lanes       the machinery with thousands of environments, without emulator and model
             replay      in-GPU replay: a train step's time by place, what adding and drawing cost
             fast-dqn    Concurrent Training and Synchronized Execution, on and off
-            gpu-check   what a machine with a GPU makes of it all, in nine minutes
+            gpu-check   what a machine with a GPU makes of it all, in ten minutes
 
 `--help` after any of them shows every setting, its unit and its default.
 """

@@ -69,7 +69,7 @@ class ServiceConfig:
     """Trainer threads (N_T) at the start."""
     max_agents: int | None = None
     """Most agent processes that the scheduler may try; None: as many as cores, or as agents.
-    Experience is allocated for so many, and policy lag grows with them."""
+    Unless it is off, experience is allocated for so many. Policy lag grows with them."""
     max_predictors: int = 4
     """Most predictor threads that the scheduler may try."""
     max_trainers: int = 4

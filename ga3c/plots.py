@@ -93,7 +93,9 @@ def draw(found: Sequence[History], panels: Sequence[str]) -> Figure:
             axes.set_xlabel(SCALES[by][1])
             axes.grid(alpha=0.3)
             if axes.get_legend_handles_labels()[0]:
-                axes.legend(frameon=False, fontsize="small")
+                # curves of scores leave no corner free: below them
+                below = {"loc": "upper left", "bbox_to_anchor": (0.0, -0.2)}
+                axes.legend(frameon=False, fontsize="small", **(below if panel == "score" else {}))
     return figure
 
 
