@@ -14,6 +14,7 @@ from benchmarks.reporting import published_pps
 
 ROOT = Path(__file__).resolve().parents[1]
 BEGIN, END = "<!-- speeds: make benchmark writes this -->", "<!-- end of speeds -->"
+NAMES = {"tensorflow": "TensorFlow", "jax": "JAX"}
 AGENTS_WAIT = "39%"  # of Multiverse RL with 4 environments an agent
 OVER_GA3C, OVER_ONE = "1.53", "1.33"  # 1781 predictions/s over 1164 and 1343 (multiverse_pps.csv)
 
@@ -67,7 +68,7 @@ def _told(machines: Sequence[dict[str, Any]]) -> str:
     gpu = f" and {first['gpu']}" if first.get("gpu") else ""
     return (
         f"{first['date']} on {first['cores']} cores ({first['processor']}){gpu}, Python "
-        f"{first['python']}, {framework} {first[framework]}, revision {first['git']}"
+        f"{first['python']}, {NAMES[framework]} {first[framework]}, revision {first['git']}"
     )
 
 
