@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.reporting import published_pps
+from ga3c.machine import ORIGIN
 
 ROOT = Path(__file__).resolve().parents[1]
 BEGIN, END = "<!-- speeds: make benchmark writes this -->", "<!-- end of speeds -->"
@@ -60,7 +61,7 @@ def table(directory: Path) -> str:
 def _told(machines: Sequence[dict[str, Any]]) -> str:
     """When, where and with what. Raises ValueError where these are not all the same."""
     first = machines[0]
-    for name in ("processor", "cores", "gpu", "backend", "git"):
+    for name in ORIGIN:
         found = {machine.get(name) for machine in machines}
         if len(found) > 1:
             raise ValueError(f"{name}: {', '.join(map(str, found))} cannot be in one table")

@@ -32,7 +32,10 @@ class Measured:
 
 
 def measure_parts(config: TrainConfig, model: ModelAlone, seconds: float) -> dict[str, float]:
-    """The three rates of one core, each alone, and the limit that they set for all cores."""
+    """The three rates of one core, each alone, and the limit that they set for all cores.
+
+    Of predictions in the best of the batches that the service may make.
+    """
     service = config.service
     group = service.envs_per_agent // service.groups
     most = service.prediction_max

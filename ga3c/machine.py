@@ -15,6 +15,8 @@ import psutil
 
 from ga3c.config import CORES
 
+ORIGIN = ("processor", "cores", "gpu", "backend", "git")
+"""What two measurements must have in common to be compared: machine, framework, revision."""
 VERSIONS = ("ale-py", "gymnasium", "keras", "numpy", "pyzmq")
 
 
@@ -36,9 +38,9 @@ def machine() -> dict[str, Any]:
 
 
 def origin() -> list[Any]:
-    """What two measurements must have in common to be compared: machine, framework, revision."""
+    """`ORIGIN` here and now."""
     known = machine()
-    return [known[name] for name in ("processor", "cores", "gpu", "backend", "git")]
+    return [known[name] for name in ORIGIN]
 
 
 class CoresTime(NamedTuple):

@@ -151,6 +151,7 @@ class Annealer:
         self.kept = start
         self.temperature = config.temperature
         self._wins = 0
+        self._judged: Counts | None = None  # the last one
         self.calm = 0  # times that all neighbours in a row were rejected
 
     def propose(self, kept: Figures) -> Counts | None:
@@ -159,10 +160,7 @@ class Annealer:
             self._untried = self._neighbours(kept)
         cap = self._config.max_memory_mb
         if cap is not None and kept.memory_mb + kept.agent_mb > cap:  # no room for one more
-            wanted = self._untried[-1:]
             self._untried = [c for c in self._untried if c.agents <= self.kept.agents]
-            if self._untried[-1:] != wanted:
-                self._wins = 0  # they were another setting's
         return self._untried[-1] if self._untried else None
 
     def _dice(self, purpose: str) -> random.Random:
@@ -199,6 +197,9 @@ class Annealer:
         ]
         if better:
             won = all(better) and made.rate > 0
+        if tried != self._judged:
+            self._wins = 0  # they were another setting's
+        self._judged = tried
         self._wins = self._wins + 1 if won else 0
         accepted = self._wins >= self._config.wins
         decision = Decision(
