@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import psutil
 import pytest
 import zmq
 from zmq.utils.monitor import recv_monitor_message
@@ -21,6 +20,7 @@ from agents.messages import Header, Hello, Kind, Step
 from ga3c.frontend import Frontend, Reply, Request
 from ga3c.metrics import Metrics
 from ga3c.queues import BatchQueue, Closed
+from tests import leaks
 from tests.damage import (
     ENVS,
     GROUPS,
@@ -578,8 +578,7 @@ def test_silent_names_an_agent_that_never_said_hello(rig: Rig) -> None:
 def test_stop_leaves_no_thread_and_no_descriptor(
     tmp_path: Path, transport: str, busy: bool
 ) -> None:
-    process = psutil.Process()
-    threads, descriptors = process.num_threads(), process.num_fds()
+    threads, descriptors = leaks.threads(), leaks.descriptors()
     rig = Rig(endpoint_of(transport, tmp_path))
     agent = rig.welcome("agent")
     agent.step()
@@ -587,13 +586,14 @@ def test_stop_leaves_no_thread_and_no_descriptor(
     if busy:  # requests that wait, and answers on their way
         agent.step(group=1)
         rig.answer(request)
-    assert process.num_fds() > descriptors
+    assert leaks.threads() - threads
+    assert leaks.descriptors() - descriptors
     assert rig.frontend.stop(LIMIT_S)
     assert not rig.frontend.alive
     agent.socket.close(linger=0)
     rig.context.destroy(linger=0)
-    wait_until(lambda: process.num_fds() == descriptors)
-    wait_until(lambda: process.num_threads() == threads)
+    wait_until(lambda: not leaks.descriptors() - descriptors)
+    wait_until(lambda: not leaks.threads() - threads)
 
 
 class NeverEnding(Metrics):

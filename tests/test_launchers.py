@@ -21,6 +21,7 @@ from agents.worker import Task
 from ga3c.frontend import Frontend, Reply, Request
 from ga3c.metrics import Metrics
 from ga3c.queues import BatchQueue
+from tests import leaks
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMIT_S = 40.0  # for what must happen: long, since nothing waits for it in vain
@@ -300,7 +301,7 @@ def test_an_agent_ends_when_its_input_does_in_the_middle_of_a_game(rig: Rig) -> 
 def test_stop_leaves_no_process_no_log_and_no_descriptor(
     tmp_path: Path, launcher: LocalLauncher
 ) -> None:
-    descriptors = psutil.Process().num_fds()
+    descriptors = leaks.descriptors()
     pids = []
     for index in range(3):
         launcher.start(replace(NOWHERE, identity=f"agent-{index}"))
@@ -312,7 +313,7 @@ def test_stop_leaves_no_process_no_log_and_no_descriptor(
     assert len(launcher) == 0
     assert launcher.reap() == []
     assert list(tmp_path.iterdir()) == []
-    assert psutil.Process().num_fds() == descriptors
+    assert not leaks.descriptors() - descriptors
 
 
 def test_kill_ends_an_agent_and_one_unknown_does_not_matter(launcher: LocalLauncher) -> None:

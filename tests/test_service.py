@@ -25,6 +25,7 @@ from ga3c.lanes import Segment
 from ga3c.model import Model
 from ga3c.scheduler import Counts
 from ga3c.service import RunFailed, Service
+from tests import leaks
 from tests.tiny import ledger_end, ledger_reward
 
 CORRIDOR = "tests.tiny:Corridor-v0"
@@ -460,11 +461,13 @@ def test_a_service_that_never_started_can_be_stopped(directory: Path) -> None:
 
 
 def test_services_one_after_another_keep_no_files_open() -> None:
-    def once() -> int:
+    def once() -> None:
         with running(made(configured(agents=2))) as service:
             tend_until(service, lambda: steps(service) > 0)
             os.kill(service.agents.pids()[0], signal.SIGKILL)
             tend_until(service, lambda: service.metrics.snapshot()["agent_deaths"] == 1)
-        return psutil.Process().num_fds()
 
-    assert once() == once()
+    once()
+    descriptors = leaks.descriptors()
+    once()
+    assert not leaks.descriptors() - descriptors
