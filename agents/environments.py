@@ -187,9 +187,13 @@ class Environments:
         self._lengths_steps = np.zeros(self.num_envs, np.int32)
         self._finished = np.ones(self.num_envs, np.bool_)  # so that what comes next is a first
 
-    def reset(self, seed: int) -> Step:
-        """Begin a game everywhere; the same `seed` (>= 0) begins the same games."""
-        frames, info = self._vector.reset(seed=seeds_of(self._game, seed, self.num_envs))
+    def reset(self, seed: int | None) -> Step:
+        """Begin a game everywhere; the same `seed` (>= 0) begins the same games.
+
+        None goes on with the random numbers of before: no ROM is loaded anew, which takes seconds.
+        """
+        seeds = None if seed is None else seeds_of(self._game, seed, self.num_envs)
+        frames, info = self._vector.reset(seed=seeds)
         self._clear()
         nothing = np.zeros(self.num_envs, np.bool_)
         return self._outcome(frames, np.zeros(self.num_envs), nothing, nothing, info)

@@ -49,6 +49,19 @@ class LocalLauncher:
                 stderr=log,
                 start_new_session=True,
             )
+        self._give(process, task)
+
+    def start_again(self, identity: str, task: Task) -> None:
+        """Let an agent that has retired take up another task: its environments are there."""
+        with contextlib.suppress(FileNotFoundError):  # a cleaner of old files came first
+            self._log(identity).rename(self._log(task.identity))
+        self._give(self._processes.pop(identity), task)
+
+    def end(self, identity: str) -> None:
+        """End an agent by the end of its input; `reap` reports it."""
+        _end_input(self._processes[identity])
+
+    def _give(self, process: subprocess.Popen[bytes], task: Task) -> None:
         assert process.stdin is not None
         self._processes[task.identity] = process
         with contextlib.suppress(BrokenPipeError):  # it has died already: reap() says so

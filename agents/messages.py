@@ -6,7 +6,7 @@ a `Header`. Then
     hello    a JSON object: protocol, token, shapes and counts (`Hello`)
     step     outcomes `OUTCOME[n]`, newest frames `dtype[n, *shape]`   (one per group and step)
     actions  `int32[n]`, one per environment of the group
-    retire   nothing: the agent ends
+    retire   nothing: the agent is to rest; it repeats this as its last message
     failure  a traceback as UTF-8 text: the agent has ended
 
 Frames are never stacked here: the service keeps the older ones.

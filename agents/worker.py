@@ -1,12 +1,14 @@
 """One agent process: groups of environments, one stepping while the others await their actions.
 
-Started as `python -m agents.worker` with a `Task` as one line of JSON on its standard input,
-which its parent keeps open: the end of that input means that the parent is gone, however it went.
+Started as `python -m agents.worker`, it reads `Task`s, each a line of JSON, from its standard
+input: the first when it starts, another when it has retired and is to play again. Its parent keeps
+that input open: its end means that the parent is gone, however it went.
 """
 
 import contextlib
 import json
 import os
+import queue
 import sys
 import threading
 import time
@@ -26,14 +28,14 @@ LINGER_MS = 500
 
 @dataclass(frozen=True)
 class Task:
-    """All that an agent process needs to know."""
+    """All that an agent process needs to know: later ones are of the same environments."""
 
     identity: str  # unique on the wire
     endpoint: str
     token: str
     groups: int
     envs_per_group: int
-    seed: int
+    seed: int  # of the environments, which are new in the first task only
     environment: EnvironmentConfig
     played: str | None = None  # a file of the only group's actions before: .npy, uint16 [t, n]
 
@@ -58,9 +60,11 @@ def connect(context: zmq.Context, task: Task) -> zmq.Socket:
     return socket
 
 
-def play(socket: zmq.Socket, task: Task) -> None:
-    """Play until told to retire."""
-    groups = [Environments(task.environment, task.envs_per_group) for _ in range(task.groups)]
+def play(socket: zmq.Socket, task: Task, groups: list[Environments], new: bool) -> None:
+    """Play until told to retire, and say that it is done.
+
+    Args: new: whether the groups are, so that the task's seed is theirs.
+    """
     offered = groups[0].spaces
     hello = Hello(
         task.token,
@@ -76,7 +80,7 @@ def play(socket: zmq.Socket, task: Task) -> None:
     sequences = [len(played)] * task.groups
     for group, (environments, seed) in enumerate(zip(groups, seeds, strict=True)):
         began = time.monotonic()
-        step = environments.reset(int(seed))
+        step = environments.reset(int(seed) if new else None)
         for actions in played:
             step = environments.step(actions.astype(np.int32))
         header = Header(
@@ -111,33 +115,41 @@ def play(socket: zmq.Socket, task: Task) -> None:
             stepped_s=time.monotonic() - step_started,
         )
         socket.send_multipart(messages.encode_step(header, step), copy=False)
-    for environments in groups:
-        environments.close()
+    socket.send_multipart([messages.encode_header(Header(Kind.RETIRE))])
 
 
-def _leave_with_parent() -> None:
-    while os.read(0, 4096):  # unbuffered: no lock is held when the process ends by itself
-        pass
+def _listen(lines: "queue.SimpleQueue[bytes]") -> None:
+    """Pass on what the parent says; leave when it can say no more."""
+    begun = b""
+    while said := os.read(0, 4096):  # unbuffered: no lock is held when the process ends by itself
+        *whole, begun = (begun + said).split(b"\n")
+        for line in whole:
+            lines.put(line)
     os._exit(1)
 
 
 def main() -> int:
-    """Read the task, play, and send a traceback to the service should it fail."""
-    task = Task.from_json(sys.stdin.buffer.readline().decode())
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    """Play one task after another. Returns 1, with a traceback to the service, if one fails."""
+    lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(lines,), daemon=True).start()
     context = zmq.Context()
-    socket = connect(context, task)
-    try:
-        play(socket, task)
-    except Exception:
-        text = traceback.format_exc()
-        print(text, file=sys.stderr)
-        with contextlib.suppress(zmq.Again):  # nobody listens: the log has it
-            socket.send_multipart(messages.encode_failure(text), zmq.DONTWAIT)
-        return 1
-    finally:
-        context.destroy(linger=LINGER_MS)
-    return 0
+    groups: list[Environments] = []
+    while True:
+        task = Task.from_json(lines.get().decode())
+        with connect(context, task) as socket:
+            try:
+                new = not groups
+                for _ in range(task.groups if new else 0):
+                    groups.append(Environments(task.environment, task.envs_per_group))
+                play(socket, task, groups, new)
+            except Exception:
+                text = traceback.format_exc()
+                print(text, file=sys.stderr)
+                with contextlib.suppress(zmq.Again):  # nobody listens: the log has it
+                    socket.send_multipart(messages.encode_failure(text), zmq.DONTWAIT)
+                break
+    context.destroy(linger=LINGER_MS)
+    return 1
 
 
 if __name__ == "__main__":

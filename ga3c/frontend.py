@@ -147,6 +147,11 @@ class Frontend:
             self._peers.pop(identity, None)
             return self._failures.pop(identity, "")
 
+    def knows(self, identity: str) -> bool:
+        """Whether it is to be heard, or has not yet said that it rests."""
+        with self._lock:
+            return identity in self._expected
+
     def has_played(self, identity: str) -> bool:
         """Whether the agent has made a step, not only shown what a reset gave."""
         with self._lock:
@@ -159,14 +164,14 @@ class Frontend:
         self._wake()
 
     def retire(self, identity: str) -> None:
-        """Tell an agent to end, now or when it says hello; it is heard no longer."""
+        """Tell an agent to rest, now or when it says hello: forgotten when it says that it does."""
         with self._lock:
             self._retired.add(identity)
         self._outbox.append(identity)
         self._wake()
 
     def silent(self, longer_than_s: float) -> list[str]:
-        """Agents that owe a hello, a step or their end and have not been heard for so long."""
+        """Agents that owe a hello, a step or their rest and have not been heard for so long."""
         limit_s = time.monotonic() - longer_than_s
         owed = [*list(self._unanswered.values()), *list(self._parked.values())]
         waiting = {request.identity for request in owed}
@@ -245,6 +250,8 @@ class Frontend:
         if identity in self._retired:
             if header.kind == Kind.HELLO:
                 self._send_retire(identity)
+            elif header.kind == Kind.RETIRE:
+                self.forget(identity)
             return
         if header.kind == Kind.HELLO:
             self._welcome(identity, messages.decode_hello(parts[1:]))

@@ -96,7 +96,9 @@ class Workers:
 class Agents:
     """The agent processes: agent i owns lanes i * E .. (i + 1) * E, whoever plays it.
 
-    One that dies is replaced; one that dies at every start fails the run.
+    One that dies is replaced; one that dies at every start fails the run. One that is no longer
+    wanted rests until it is: its environments took seconds of a core to make. With a cap on memory
+    it ends. Those that play and rest are never more than the most that may play.
     """
 
     def __init__(
@@ -113,7 +115,7 @@ class Agents:
         self._metrics = metrics
         self._launcher = LocalLauncher(directory)
         self._identities: dict[int, str] = {}
-        self._retired: set[str] = set()
+        self._retired: list[str] = []  # they rest, or soon will
         self._early_deaths: Counter[int] = Counter()  # in a row, by the agent's number
 
     def __len__(self) -> int:
@@ -124,8 +126,9 @@ class Agents:
         return all(self._frontend.has_played(name) for name in self._identities.values())
 
     def pids(self) -> list[int]:
-        """Process ids of the agents that play."""
-        return [self._launcher.pid(identity) for identity in self._identities.values()]
+        """Process ids of the agents: of those that play, then of those that rest."""
+        identities = [*self._identities.values(), *self._retired]
+        return [self._launcher.pid(identity) for identity in identities]
 
     def resize(self, count: int) -> None:
         """Start agents, or let the last ones retire after their current step."""
@@ -134,8 +137,12 @@ class Agents:
                 self._start(index)
         for index in [i for i in self._identities if i >= count]:
             identity = self._identities.pop(index)
-            self._retired.add(identity)
+            self._retired.append(identity)
             self._frontend.retire(identity)
+        capped = self._config.scheduler.max_memory_mb is not None
+        may_rest = 0 if capped else max(self._config.service.most.agents - count, 0)
+        while len(self._retired) > may_rest:
+            self._launcher.end(self._retired.pop(0))
 
     def tend(self) -> list[str]:
         """Replace the dead and kill the silent. Returns a line for each event.
@@ -148,10 +155,10 @@ class Agents:
         for ended in self._launcher.reap():
             played = self._frontend.has_played(ended.identity)
             words = self._frontend.forget(ended.identity) or ended.log
-            if ended.identity in self._retired:
+            if ended.identity in self._identities.values():
+                events.append(self._replace(ended, words, played))
+            elif ended.identity in self._retired:
                 self._retired.remove(ended.identity)
-                continue
-            events.append(self._replace(ended, words, played))
         return events
 
     def stop(self, timeout_s: float) -> None:
@@ -184,18 +191,22 @@ class Agents:
         played, patience_s = len(self.played), self.played.size / SLOWEST_STEPS_PER_S
         self._frontend.expect(identity, lanes.reshape(groups, -1), played, patience_s)
         self._identities[index] = identity
-        self._launcher.start(
-            Task(
-                identity,
-                self._frontend.endpoint,
-                self._token,
-                groups,
-                per_agent // groups,
-                int(seeds.generate_state(1)[0]),
-                config.environment,
-                self._played_file() if played else None,
-            )
+        task = Task(
+            identity,
+            self._frontend.endpoint,
+            self._token,
+            groups,
+            per_agent // groups,
+            int(seeds.generate_state(1)[0]),
+            config.environment,
+            self._played_file() if played else None,
         )
+        rests = next((name for name in self._retired if not self._frontend.knows(name)), None)
+        if rests is None:
+            self._launcher.start(task)
+        else:
+            self._retired.remove(rests)
+            self._launcher.start_again(rests, task)
 
     def _played_file(self) -> str:
         path = self._directory / "played.npy"

@@ -331,6 +331,24 @@ def test_reset_begins_anew_in_the_middle_of_games():
     environments.close()
 
 
+@pytest.mark.parametrize("game", ["ALE/Breakout-v5", "CartPole-v1"])
+def test_reset_without_a_seed_goes_on_with_the_random_numbers_of_before(game):
+    def begun(*seeds: int | None) -> list[np.ndarray]:
+        environments = Environments(EnvironmentConfig(game), 2)
+        frames = []
+        for seed in seeds:
+            environments.reset(seed)
+            for _ in range(5):
+                step = environments.step(np.array([1, 0], np.int32))
+            frames.append(step.frames.astype(np.float32))
+        environments.close()
+        return frames
+
+    once, twice, thrice = begun(3, None, None)
+    assert (once != twice).any() or (twice != thrice).any()
+    np.testing.assert_array_equal(begun(3, None)[1], twice)
+
+
 def test_returned_arrays_stay_as_they_are():
     steps = play(EnvironmentConfig("Breakout"), 20)
     held = next(steps)

@@ -497,6 +497,22 @@ def test_retire_reaches_the_agent_after_its_actions(any_rig: Rig) -> None:
     assert not agents[0].hears(0)
 
 
+def test_a_retired_agent_is_known_until_it_says_that_it_rests(rig: Rig) -> None:
+    agent = rig.welcome("agent")
+    agent.step()
+    rig.answer(rig.take())
+    agent.receive()
+    rig.frontend.retire("agent")
+    assert agent.receive().kind == Kind.RETIRE
+    agent.step(sequence=1)  # it was on its way
+    wait_until(lambda: rig.frontend.silent(0.0) == ["agent"])
+    assert rig.frontend.knows("agent")
+    agent.send(whole_messages()["retire"])
+    wait_until(lambda: not rig.frontend.knows("agent"))
+    assert rig.frontend.silent(0.0) == []
+    assert rig.all_rejected() == rig.requests.size == 0
+
+
 def test_a_forgotten_agent_is_heard_no_longer(rig: Rig) -> None:
     agent = rig.welcome("agent")
     agent.step()

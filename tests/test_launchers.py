@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LIMIT_S = 40.0  # for what must happen: long, since nothing waits for it in vain
 TOKEN = "a token"
 GROUPS, ENVS = 2, 2
+LANES = np.arange(GROUPS * ENVS, dtype=np.int32).reshape(GROUPS, ENVS)
 CARTPOLE = EnvironmentConfig(game="CartPole-v1")
 PONG = EnvironmentConfig(game="Pong")
 ABORTS = "a daemon thread holds the lock of sys.stdin.buffer at exit: Python aborts, code -6"
@@ -94,12 +95,12 @@ class Rig:
 
     def start(self, identity: str, index: int = 0) -> int:
         """Start an agent in place `index`; returns its process id."""
-        lanes = np.arange(GROUPS * ENVS, dtype=np.int32) + index * GROUPS * ENVS
-        self.frontend.expect(identity, lanes.reshape(GROUPS, ENVS))
-        self.launcher.start(
-            Task(identity, self.frontend.endpoint, TOKEN, GROUPS, ENVS, 1, self.config)
-        )
+        self.frontend.expect(identity, LANES + index * GROUPS * ENVS)
+        self.launcher.start(self.task(identity))
         return self.launcher.pid(identity)
+
+    def task(self, identity: str) -> Task:
+        return Task(identity, self.frontend.endpoint, TOKEN, GROUPS, ENVS, 1, self.config)
 
     def take(self) -> Request:
         requests = self.requests.get(LIMIT_S)
@@ -133,7 +134,7 @@ def rig(tmp_path: Path, launcher: LocalLauncher) -> Iterator[Rig]:
         yield rig
 
 
-def test_an_agent_plays_both_its_groups_in_order_until_it_is_retired(
+def test_an_agent_plays_both_its_groups_in_order_until_it_rests(
     tmp_path: Path, launcher: LocalLauncher
 ) -> None:
     with playing(tmp_path, launcher, PONG) as rig:
@@ -148,6 +149,8 @@ def test_an_agent_plays_both_its_groups_in_order_until_it_is_retired(
                 assert request.lanes.tolist() == [2 * group, 2 * group + 1]
                 assert (request.step.outcomes["first"] == (request.sequence == 0)).all()
         rig.frontend.retire("agent-0.0")
+        wait_until(lambda: not rig.frontend.knows("agent-0.0"))
+        launcher.end("agent-0.0")
         assert reaped(launcher).identity == "agent-0.0"
         assert len(launcher) == 0
         assert not any(n.startswith("rejected") for n in rig.metrics.snapshot().counts)
@@ -233,12 +236,57 @@ def test_an_agent_that_fails_exits_1_and_its_log_ends_with_the_error(
     assert "NoSuchGame" in ended.log.splitlines()[-1]
 
 
-def test_an_agent_that_is_retired_exits_0_and_says_nothing(rig: Rig) -> None:
+@pytest.mark.parametrize("config", [CARTPOLE, PONG], ids=["Gymnasium", "ALE"])
+def test_an_agent_that_rests_plays_again_with_new_games(
+    tmp_path: Path, launcher: LocalLauncher, config: EnvironmentConfig
+) -> None:
+    with playing(tmp_path, launcher, config) as rig:
+        pid = rig.start("before")
+        begun = [request.step.frames for request in rig.play(6) if not request.sequence]
+        rig.frontend.retire("before")
+        wait_until(lambda: not rig.frontend.knows("before"))
+        assert launcher.reap() == []
+        while rig.requests.size:
+            rig.take()
+        rig.frontend.expect("after", LANES)
+        launcher.start_again("before", rig.task("after"))  # of the same seed
+        assert launcher.pid("after") == pid
+        assert len(launcher) == 1
+        played = rig.play(12)
+        assert {request.identity for request in played} == {"after"}
+        for group in range(GROUPS):
+            mine = [request for request in played if request.group == group]
+            assert [request.sequence for request in mine] == list(range(len(mine)))
+            for request in mine:
+                assert (request.step.outcomes["first"] == (request.sequence == 0)).all()
+        if config is CARTPOLE:  # all games of Pong begin alike
+            again = [request.step.frames for request in played if not request.sequence]
+            assert not any(np.array_equal(a, b) for a in again for b in begun), "the same games"
+        assert [path.name for path in tmp_path.glob("*.log")] == ["after.log"]
+        assert not any(n.startswith("rejected") for n in rig.metrics.snapshot().counts)
+
+
+def test_an_agent_that_died_as_it_rested_is_reported_under_its_new_name(rig: Rig) -> None:
+    pid = rig.start("before")
+    rig.play(2)
+    rig.frontend.retire("before")
+    wait_until(lambda: not rig.frontend.knows("before"))
+    os.kill(pid, signal.SIGKILL)
+    rig.launcher.start_again("before", rig.task("after"))
+    ended = reaped(rig.launcher)
+    assert (ended.identity, ended.code) == ("after", -signal.SIGKILL)
+
+
+@pytest.mark.parametrize("plays", [True, False])
+def test_an_agent_ends_by_the_end_of_its_input(rig: Rig, plays: bool) -> None:
     rig.start("agent")
     rig.play(2)
-    rig.frontend.retire("agent")
+    if not plays:
+        rig.frontend.retire("agent")
+        wait_until(lambda: not rig.frontend.knows("agent"))
+    rig.launcher.end("agent")
     ended = reaped(rig.launcher)
-    assert (ended.code, ended.log) == (0, "")
+    assert (ended.identity, ended.code, ended.log) == ("agent", 1, "")
 
 
 def test_an_agent_that_fails_ends_though_nobody_hears_its_last_words(tmp_path: Path) -> None:

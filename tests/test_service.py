@@ -23,7 +23,7 @@ from ga3c import backend
 from ga3c.config import A3CConfig, RunConfig, ServiceConfig, TrainConfig
 from ga3c.lanes import Segment
 from ga3c.model import Model
-from ga3c.scheduler import Counts
+from ga3c.scheduler import Counts, SchedulerConfig
 from ga3c.service import RunFailed, Service
 from tests import leaks
 from tests.tiny import ledger_end, ledger_reward
@@ -156,7 +156,7 @@ def test_counts_change_200_times_while_running(game: str) -> None:
                 and processes() == set(service.agents.pids())
             ),
         )
-        assert len(service.agents.pids()) == counts.agents
+        assert counts.agents <= len(service.agents.pids()) <= config.service.most.agents
         trained = service.metrics.snapshot()["trained_samples"]
         events += tend_until(service, all_play(service))
         events += tend_until(
@@ -166,12 +166,63 @@ def test_counts_change_200_times_while_running(game: str) -> None:
         assert service.metrics.snapshot()["agent_deaths"] == 0
 
 
-def test_an_agent_retired_before_it_has_connected_ends() -> None:
-    with running(made(configured())) as service:
+def rests(service: Service, number: int) -> Callable[[], bool]:
+    """Whether so many agents do, and have said so."""
+    return lambda: (
+        len(service.agents.pids()) == service.counts.agents + number
+        and not any(map(service._frontend.knows, service.agents._retired))
+    )
+
+
+@pytest.mark.parametrize("when", ["before they have connected", "as they play"])
+def test_retired_agents_rest_until_they_are_wanted(when: str) -> None:
+    with running(made(configured(max_agents=4))) as service:
         service.resize(Counts(3, 1, 1))
+        if when == "as they play":
+            tend_until(service, all_play(service))
+        one, *others = service.agents.pids()
         service.resize(Counts(1, 1, 1))
+        assert tend_until(service, rests(service, 2)) == []
+        assert tend_until(service, all_play(service)) == []
+        assert service.agents.pids()[0] == one
+        service.resize(Counts(3, 1, 1))
+        assert tend_until(service, all_play(service)) == []
+        assert sorted(service.agents.pids()[1:]) == sorted(others)
+        assert not any(name.startswith("rejected") for name in service.snapshot().counts)
+
+
+def test_agents_that_rest_are_never_more_than_there_is_room_for() -> None:
+    with running(made(configured(max_agents=3))) as service:
+        for agents in (3, 1, 3, 1, 3, 2):
+            service.resize(Counts(agents, 1, 1))  # sooner than any of them can say that it rests
+            assert len(service.agents.pids()) <= 3
         assert tend_until(service, lambda: processes() == set(service.agents.pids())) == []
         assert tend_until(service, all_play(service)) == []
+
+
+def test_with_a_cap_on_memory_no_agent_rests() -> None:
+    config = configured(agents=2)
+    config = replace(config, scheduler=SchedulerConfig(max_memory_mb=1e6))
+    with running(made(config)) as service:
+        tend_until(service, all_play(service))
+        service.resize(Counts(1, 1, 1))
+        assert len(service.agents.pids()) == 1
+        assert tend_until(service, lambda: processes() == set(service.agents.pids())) == []
+        assert tend_until(service, all_play(service)) == []
+
+
+def test_a_dead_agent_that_rested_is_not_missed_but_the_one_that_takes_its_task_is() -> None:
+    with running(made(configured(agents=3))) as service:
+        tend_until(service, all_play(service))
+        service.resize(Counts(1, 1, 1))
+        tend_until(service, rests(service, 2))
+        _, first, second = service.agents.pids()
+        os.kill(first, signal.SIGKILL)
+        assert tend_until(service, lambda: first not in service.agents.pids()) == []
+        os.kill(second, signal.SIGKILL)
+        service.resize(Counts(2, 1, 1))  # before anybody has noticed
+        (event,) = tend_until(service, all_play(service))
+        assert "was killed by signal 9" in event
 
 
 class Trained:
@@ -233,7 +284,7 @@ def test_each_step_is_learned_once_and_as_it_happened(
         tend_until(service, all_play(service))
         tend_until(service, all_play(service))
         service.agents.resize(0)
-        tend_until(service, lambda: not processes())
+        tend_until(service, rests(service, 3))
         completed = (lane_steps(service) - 1) // T_MAX
         tend_until(service, lambda: len(trained.released) >= completed.sum())
         tend_until(
@@ -325,7 +376,7 @@ def test_a_lane_that_paused_does_not_learn_from_before_the_pause(
         paused_lanes = slice(4, 8)
         for _ in range(3):  # so that some lane stops within a segment
             service.resize(Counts(1, 1, 1))
-            tend_until(service, lambda: len(processes()) == 1)
+            tend_until(service, rests(service, 1))
             within = lane_steps(service)[paused_lanes] % T_MAX != 1
             tend_until(service, reaches(lags, len(lags) + 200))
             service.resize(Counts(2, 1, 1))
