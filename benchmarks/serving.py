@@ -1,8 +1,9 @@
 """The whole service, run for a while with fixed counts, and what its figures say."""
 
+import contextlib
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from benchmarks.reporting import spread
 from ga3c.config import TrainConfig, WrongInput
 from ga3c.metrics import Snapshot, Window
 from ga3c.model import Model
+from ga3c.scheduler import Counts
 from ga3c.service import RunFailed, Service
 
 TICK_S = 0.1
@@ -62,11 +64,47 @@ def measure_service(
     Raises WrongInput if the settings do not fit the game, RunFailed if the service fails or has
     not begun to learn after a while.
     """
-    config = replace(
-        config,
-        scheduler=replace(config.scheduler, scheduler="off"),
-        run=replace(config.run, steps=None, trace=None),
-    )
+    config = replace(config, scheduler=replace(config.scheduler, scheduler="off"))
+    with _learning(config, found, model) as service:
+        _tend(service, warm_up_s)
+        return [_window(service, window_s) for _ in range(windows)]
+
+
+def measure_in_turn(
+    config: TrainConfig,
+    found: Spaces,
+    counts: Sequence[Counts],
+    turns: int,
+    settle_s: float,
+    window_s: float,
+) -> list[list[float]]:
+    """Trained samples/s of each of `counts` in each turn of one run: [turns, counts].
+
+    What wanders over minutes, such as a machine's speed, does not part them; every other turn is
+    made backwards, as it wanders within a turn, too. Raises as `measure_service`.
+
+    Args: config: with room for the largest of the counts, as its scheduler may find them.
+    """
+    with _learning(config, found) as service:
+        _tend(service, settle_s)
+        rates = []
+        for turn in range(turns):
+            order = range(len(counts)) if turn % 2 == 0 else range(len(counts) - 1, -1, -1)
+            made = {}
+            for number in order:
+                service.resize(counts[number])
+                while not service.plays():
+                    _tend(service, TICK_S)
+                _tend(service, settle_s)
+                made[number] = _window(service, window_s).window.rate("trained_samples")
+            rates.append([made[number] for number in range(len(counts))])
+        return rates
+
+
+@contextlib.contextmanager
+def _learning(config: TrainConfig, found: Spaces, model: Model | None = None) -> Iterator[Service]:
+    """A service that plays and has begun to learn, whatever --steps says. Stopped at the end."""
+    config = replace(config, run=replace(config.run, steps=None, trace=None))
     try:
         service = Service(config, found, model)
     except ValueError as error:
@@ -78,8 +116,7 @@ def measure_service(
             if time.monotonic() > until_s:
                 raise RunFailed(f"no update was made in the first {FIRST_UPDATE_S:g} s")
             _tend(service, TICK_S)
-        _tend(service, warm_up_s)
-        return [_window(service, window_s) for _ in range(windows)]
+        yield service
     finally:
         service.stop(STOP_TIMEOUT_S)
 

@@ -1,8 +1,8 @@
 """`ga3c benchmark throughput`: the whole service against this machine's limit, and why.
 
 The limit (`parts.limit`) is of the parts measured alone right before and right after the service's
-windows: a machine's speed wanders. Predictions (in batches of 64) and training are measured
-without the ring, the queues and the wire, so those count against the service.
+windows: a machine's speed wanders. Predictions and training are measured without the
+ring, the queues and the wire, so those count against the service.
 """
 
 from dataclasses import dataclass, field, replace

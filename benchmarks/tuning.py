@@ -1,14 +1,18 @@
 """`ga3c benchmark tuning`: GA3C's Figure 2 on this machine, the counts tuned from 1/1/1.
 
 For each game three runs, one after another: our annealing, the paper's random walk, and fixed
-counts, for comparison. Runs that `out_dir` keeps whole are not made again.
+counts, for comparison. A machine's speed wanders meanwhile: therefore the counts that the first two
+ended with are then measured in turn with the fixed ones, and what trying others costs is told by
+the rate that the kept ones made in the same run. What `out_dir` keeps whole is not made again.
 """
 
 import json
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import matplotlib
@@ -17,14 +21,28 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 
+from agents.environments import spaces
 from benchmarks.points import keep_in, said_by
-from benchmarks.reporting import show
-from ga3c.config import CORES
+from benchmarks.reporting import show, spread
+from benchmarks.serving import measure_in_turn
+from ga3c import backend
+from ga3c.config import CORES, TrainConfig
 from ga3c.machine import origin
+from ga3c.presets import parse
+from ga3c.scheduler import Counts, replay
 
+START = Counts(1, 1, 1)
 START_S = 60.0
 ARGUMENTS = "arguments.json"
 COLOURS = {"anneal": "C0", "random": "C1", "fixed": "C2"}
+HEADINGS = (
+    "",
+    "first third",
+    "last third",
+    "of its kept counts'",
+    "counts kept",
+    "in turn with the fixed ones",
+)
 NAMES = {"anneal": "ours", "random": "the paper's walk", "fixed": "fixed counts"}
 
 
@@ -40,12 +58,21 @@ class Config:
     """Seconds of each run."""
     fixed: tuple[int, int, int] = (CORES, 1, 1)
     """Fixed agents, predictors and trainers to compare with: best what a sweep found best."""
+    turns: int = 6
+    """Times that the counts at the end and the fixed ones are measured in turn."""
+    turn_seconds: float = 15.0
+    """Seconds of each such window, and a third of it before, to settle."""
     json: bool = False
     """Print the result as one JSON object in the last line."""
 
     def __post_init__(self) -> None:
         if self.seconds <= 0:
             raise ValueError(f"seconds {self.seconds}: must be above 0, or nothing is measured")
+        if self.turns < 1 or self.turn_seconds <= 0:
+            raise ValueError(
+                f"turns {self.turns} of {self.turn_seconds} seconds: must be at least 1 of more "
+                "than 0, or nothing is compared"
+            )
         if min(self.fixed) < 1:
             raise ValueError(f"fixed {self.fixed}: must be numbers of at least 1")
 
@@ -55,28 +82,26 @@ def run(config: Config) -> None:
     config.out_dir.mkdir(parents=True, exist_ok=True)
     results: dict[str, dict[str, Any]] = {}
     for game in config.games:
-        lines = {how: _train(config, game, how) for how in COLOURS}
-        results[game] = {how: _summary(lines[how]) for how in COLOURS}
-        results[game] |= {"lines": lines}
+        made = {how: _train(config, game, how) for how in COLOURS}
+        rates = _in_turn(config, game, [each["kept"] for each in made.values()])
+        for how, each in zip(COLOURS, zip(*rates, strict=True), strict=True):
+            made[how]["in_turn"] = each
+        results[game] = made
     _print(results)
     _draw(results, config.out_dir / "tuning.png")
     keep_in(config.out_dir, "tuning", {"games": results}, config, config.json)
 
 
-def _train(config: Config, game: str, how: str) -> list[dict[str, float]]:
-    """The progress of a run: seconds, trained samples a second, counts."""
-    name = f"{game}-{how}".replace("/", "_")
-    directory = config.out_dir / name
-    agents, predictors, trainers = config.fixed if how == "fixed" else (1, 1, 1)
-    most = [max(pair) for pair in zip(config.fixed, (CORES, 4, 4), strict=True)]
+def _train(config: Config, game: str, how: str) -> dict[str, Any]:
+    """What a run made of it, and the counts that it kept at last; its lines of progress."""
+    directory = config.out_dir / f"{game}-{how}".replace("/", "_")
     arguments = ["--game", game, "--scheduler", "off" if how == "fixed" else how]
-    arguments += ["--agents", str(agents), "--max-agents", str(most[0])]
-    arguments += ["--predictors", str(predictors), "--max-predictors", str(most[1])]
-    arguments += ["--trainers", str(trainers), "--max-trainers", str(most[2])]
+    arguments += _counts(config, config.fixed if how == "fixed" else START)
     arguments += ["--seconds", str(config.seconds)]
     arguments += ["--progress-every-s", str(min(5.0, config.seconds / 8))]
     made = [*arguments, *origin()]
     if not _is_whole(directory, made):
+        name = directory.name
         shutil.rmtree(directory, ignore_errors=True)
         print(f"{name}: {config.seconds:g} s", flush=True)
         kept = ["--name", name, "--runs-dir", str(config.out_dir)]
@@ -88,8 +113,17 @@ def _train(config: Config, game: str, how: str) -> list[dict[str, float]]:
     read = map(json.loads, (directory / "metrics.jsonl").read_text().splitlines())
     lines = [{key: line[key] for key in wanted} for line in read]
     if not lines:
-        raise RuntimeError(f"{name} ended before its first progress: give it more --seconds")
-    return lines
+        raise RuntimeError(f"{directory} has no progress: give it more --seconds")
+    return _summary(lines, directory / "scheduler.jsonl")
+
+
+def _counts(config: Config, counts: Sequence[int]) -> list[str]:
+    """Arguments for `counts` at first, with room for all that may be found and compared."""
+    words = []
+    most = map(max, zip(config.fixed, (CORES, 4, 4), strict=True))
+    for name, count, largest in zip(Counts._fields, counts, most, strict=True):
+        words += [f"--{name}", str(count), f"--max-{name}", str(largest)]
+    return words
 
 
 def _is_whole(directory: Path, made: list[Any]) -> bool:
@@ -98,24 +132,68 @@ def _is_whole(directory: Path, made: list[Any]) -> bool:
     return file.exists() and json.loads(file.read_text()) == made
 
 
-def _summary(lines: list[dict[str, float]]) -> dict[str, float]:
-    """Rates of the first and of the last third, in trained samples a second."""
+def _summary(lines: list[dict[str, float]], journal: Path) -> dict[str, Any]:
+    """Rates in trained samples a second, and the counts that were kept at last.
+
+    `kept_last_third` is the mean of the windows in which the kept counts were measured, in the last
+    third; None if nothing else was tried then.
+    """
     third = max(len(lines) // 3, 1)
     first, last = ([line["tps"] for line in part] for part in (lines[:third], lines[-third:]))
-    return {"first_third": sum(first) / len(first), "last_third": sum(last) / len(last)}
+    tuned = journal.exists()
+    decisions = replay(journal) if tuned else []
+    late = [d.figures_kept.rate for d in decisions if d.seconds >= lines[-third]["seconds"]]
+    kept = START if tuned else Counts(*(int(lines[-1][name]) for name in Counts._fields))
+    for decision in decisions[-1:]:
+        kept = decision.tried if decision.accepted else decision.kept
+    return {
+        "first_third": mean(first),
+        "last_third": mean(last),
+        "kept_last_third": mean(late) if late else None,
+        "kept": list(kept),
+        "lines": lines,
+    }
+
+
+def _in_turn(config: Config, game: str, ended: list[list[int]]) -> list[list[float]]:
+    """Trained samples/s of the counts that each run ended with: [turns, runs]."""
+    kept = config.out_dir / f"{game}-in-turn.json".replace("/", "_")
+    arguments = ["--game", game, *_counts(config, START)]
+    made = [*arguments, *origin(), config.turns, config.turn_seconds, *ended]
+    known: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {"made": []}
+    if known["made"] == made:
+        return list(known["rates"])
+    print(f"{kept.stem}: {config.turns} turns", flush=True)
+    asked = parse(arguments, TrainConfig, "ga3c benchmark tuning")
+    backend.configure(asked.service.intra_op_threads, asked.run.seed)
+    rates = measure_in_turn(
+        asked,
+        spaces(asked.environment),
+        [Counts(*counts) for counts in ended],
+        config.turns,
+        config.turn_seconds / 3,
+        config.turn_seconds,
+    )
+    kept.write_text(json.dumps({"made": made, "rates": rates}))
+    return rates
 
 
 def _print(results: dict[str, dict[str, Any]]) -> None:
     rows = []
     for game, result in results.items():
-        best = result["fixed"]["last_third"]
+        fixed = result["fixed"]["in_turn"]
         for how, name in NAMES.items():
-            last, counts = result[how]["last_third"], result["lines"][how][-1]
-            at_last = "/".join(f"{counts[n]:g}" for n in ("agents", "predictors", "trainers"))
-            told = (f"{result[how]['first_third']:,.0f}", f"{last:,.0f}", f"{last / best:.0%}")
-            rows.append((f"{game}: {name}", *told, at_last))
-    rates = ("first third", "last third", "of the fixed one's", "counts at last")
-    show("trained samples/s from 1/1/1", ("", *rates), rows)
+            made = result[how]
+            last, kept = made["last_third"], made["kept_last_third"]
+            share = spread([a / b for a, b in zip(made["in_turn"], fixed, strict=True)])
+            rates = (
+                f"{made['first_third']:,.0f}",
+                f"{last:,.0f}",
+                f"{last / kept:.0%}" if kept else "",
+            )
+            in_turn = f"{share.median:.1%} ({share.low:.1%} to {share.high:.1%})"
+            rows.append((f"{game}: {name}", *rates, "/".join(map(str, made["kept"])), in_turn))
+    show("trained samples/s from 1/1/1", HEADINGS, rows)
 
 
 def _draw(results: dict[str, dict[str, Any]], output: Path) -> None:
@@ -131,7 +209,7 @@ def _draw(results: dict[str, dict[str, Any]], output: Path) -> None:
     for column, (game, result) in enumerate(results.items()):
         rate, counts = rows[0][column], rows[1][column]
         for how, name in NAMES.items():
-            lines = result["lines"][how]
+            lines = result[how]["lines"]
             minutes = [line["seconds"] / 60 for line in lines]
             rate.plot(minutes, [line["tps"] for line in lines], color=COLOURS[how], label=name)
             total = [line["agents"] + line["predictors"] + line["trainers"] for line in lines]

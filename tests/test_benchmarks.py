@@ -156,10 +156,14 @@ def test_an_ablation_changes_one_thing_after_another(tmp_path: Path) -> None:
 def test_tuning_is_compared_with_the_paper_s_and_with_none(tmp_path: Path) -> None:
     arguments = ["tuning", "--out-dir", str(tmp_path), "--games", "tests.tiny:Corridor-v0"]
     arguments += ["--seconds", str(4 * PATIENCE**2), "--fixed", "1", "1", "2", "--json"]
+    arguments += ["--turns", "2", "--turn-seconds", str(PATIENCE)]
     result = measured(*arguments)
     game = result["games"]["tests.tiny:Corridor-v0"]
-    assert {line["trainers"] for line in game["lines"]["fixed"]} == {2}
-    assert {line["trainers"] for line in game["lines"]["anneal"]} == {1}
+    assert {line["trainers"] for line in game["fixed"]["lines"]} == {2}
+    assert {line["trainers"] for line in game["anneal"]["lines"]} == {1}
+    assert [game[how]["kept"] for how in ("anneal", "fixed")] == [[1, 1, 1], [1, 1, 2]]
+    assert all(len(made["in_turn"]) == 2 for made in game.values())
+    assert min(rate for made in game.values() for rate in made["in_turn"]) > 0
     assert (tmp_path / "tuning.png").stat().st_size > 0
     again = measured(*arguments)
     assert again["games"] == result["games"], "whole runs were made again"
