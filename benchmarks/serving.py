@@ -14,6 +14,7 @@ from benchmarks.reporting import spread
 from ga3c.config import TrainConfig, WrongInput
 from ga3c.metrics import Snapshot, Window
 from ga3c.model import Model
+from ga3c.presets import parse
 from ga3c.scheduler import Counts
 from ga3c.service import RunFailed, Service
 
@@ -70,35 +71,36 @@ def measure_service(
         return [_window(service, window_s) for _ in range(windows)]
 
 
+def with_room(game: str, most: Sequence[int]) -> TrainConfig:
+    """For `measure_in_turn`: 1 agent, 1 predictor and 1 trainer, and room for the largest counts.
+
+    Raises WrongInput if there cannot be so many.
+    """
+    words = ["--game", game]
+    for name, largest in zip(Counts._fields, most, strict=True):
+        words += [f"--{name}", "1", f"--max-{name}", str(largest)]
+    try:
+        return parse(words, TrainConfig, "ga3c benchmark")
+    except ValueError as error:
+        raise WrongInput(str(error)) from error
+
+
 def measure_in_turn(
-    config: TrainConfig,
-    found: Spaces,
-    counts: Sequence[Counts],
-    turns: int,
-    settle_s: float,
-    window_s: float,
-) -> list[list[float]]:
-    """Trained samples/s of each of `counts` in each turn of one run: [turns, counts].
+    config: TrainConfig, found: Spaces, counts: Sequence[Counts], window_s: float
+) -> Iterator[tuple[Counts, Measured]]:
+    """A window of each of `counts` in one run, each after a third of a window to settle.
 
-    What wanders over minutes, such as a machine's speed, does not part them; every other turn is
-    made backwards, as it wanders within a turn, too. Raises as `measure_service`.
-
-    Args: config: with room for the largest of the counts, as its scheduler may find them.
+    What wanders over minutes, such as a machine's speed, does not part them as it would in a run
+    for each. Raises as `measure_service`.
     """
     with _learning(config, found) as service:
-        _tend(service, settle_s)
-        rates = []
-        for turn in range(turns):
-            order = range(len(counts)) if turn % 2 == 0 else range(len(counts) - 1, -1, -1)
-            made = {}
-            for number in order:
-                service.resize(counts[number])
-                while not service.plays():
-                    _tend(service, TICK_S)
-                _tend(service, settle_s)
-                made[number] = _window(service, window_s).window.rate("trained_samples")
-            rates.append([made[number] for number in range(len(counts))])
-        return rates
+        _tend(service, window_s)
+        for each in counts:
+            service.resize(each)
+            while not service.plays():
+                _tend(service, TICK_S)
+            _tend(service, window_s / 3)
+            yield each, _window(service, window_s)
 
 
 @contextlib.contextmanager

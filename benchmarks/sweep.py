@@ -1,12 +1,16 @@
 """`ga3c benchmark sweep`: GA3C's Figures 3, 4 and 7 and its Table 2, on this machine.
 
+The counts are measured one after another in one service, and that several times: they differ by
+less than a machine's speed wanders in the minutes that a service for each of them would take.
 Resumable, as benchmarks/points.py says.
 """
 
-from collections.abc import Iterator
+import json
+import statistics
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -14,11 +18,16 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 
+from benchmarks.parts import prepare
 from benchmarks.points import Figures, Point, PointsConfig, conclude, measure
 from benchmarks.reporting import published_pps, show
+from benchmarks.serving import figures, measure_in_turn, measure_parts, with_room
+from ga3c import records
 from ga3c.config import CORES
-from ga3c.scheduler import NAMES
+from ga3c.machine import origin
+from ga3c.scheduler import Counts
 
+PART_S = 0.5
 Sizes = tuple[int, ...]
 
 
@@ -32,6 +41,8 @@ class Config(PointsConfig):
     """Predictor threads (N_P)."""
     trainer_counts: Sizes = (1, 2, 4)
     """Trainer threads (N_T)."""
+    turns: int = 3
+    """Times that all counts are measured, one after another (--quick: once)."""
     networks: tuple[str, ...] = tuple(published_pps())
     """Networks, at the default counts."""
     minimum_batches: Sizes = (0, 20, 40, 80, 160)
@@ -42,6 +53,8 @@ class Config(PointsConfig):
         for name in ("agent_counts", "predictor_counts", "trainer_counts"):
             if min(getattr(self, name), default=1) < 1:
                 raise ValueError(f"{name} {getattr(self, name)}: must be numbers of at least 1")
+        if self.turns < 1:
+            raise ValueError(f"turns {self.turns}: must be at least 1, or no counts are measured")
         unknown = set(self.networks) - set(published_pps())
         if unknown:
             known = ", ".join(published_pps())
@@ -52,30 +65,81 @@ class Config(PointsConfig):
 
 def run(config: Config) -> None:
     """Measure what is missing, then print, draw and keep all. Raises RuntimeError for a failure."""
-    measured = measure(list(_points(config)), config.game, config.window_s, config.out_dir)
+    config.out_dir.mkdir(parents=True, exist_ok=True)
+    measured = _measure_counts(config)
+    measured += measure(_other_points(config), config.game, config.window_s, config.out_dir)
     _print(measured)
     _draw(measured, config.out_dir / "sweep.png")
     conclude("sweep", measured, config)
 
 
-def _points(config: Config) -> Iterator[Point]:
-    counts = list(product(config.agent_counts, config.predictor_counts, config.trainer_counts))
+def _measure_counts(config: Config) -> list[tuple[Point, Figures]]:
+    """The figures of all counts, each the median of its turns'."""
+    chosen = (config.agent_counts, config.predictor_counts, config.trainer_counts)
+    counts = [Counts(*each) for each in product(*chosen)]
+    if config.quick:
+        counts = [c for c in counts if c.agents <= CORES and c.predictors == c.trainers <= 2]
+    if not counts:
+        return []
+    most, turns = Counts(*map(max, zip(*counts, strict=True))), 1 if config.quick else config.turns
+    kept = config.out_dir / "points.jsonl"
+    known = {line["key"]: line["figures"] for line in records.read(kept)}
+
+    def key(each: Counts, turn: int) -> str:
+        return json.dumps([each, most, turn, config.game, config.window_s, *origin()])
+
+    asked = with_room(config.game, most)
+    for turn in range(turns):
+        missing = [each for each in counts if key(each, turn) not in known]
+        print(f"counts, turn {turn + 1} of {turns}: {len(missing)} to be measured", flush=True)
+        if not missing:
+            continue
+        found, model = prepare(asked)
+        parts = measure_parts(asked, model, PART_S)
+        # every other turn backwards: a machine's speed wanders within a turn, too
+        order = missing[:: -1 if turn % 2 else 1]
+        for each, measured in measure_in_turn(asked, found, order, config.window_s):
+            known[key(each, turn)] = made = figures([measured], parts)
+            records.append(kept, {"key": key(each, turn), "figures": made})
+            print(f"{'/'.join(map(str, each))}: {made['pps']:,.0f} PPS", flush=True)
+    return [
+        (
+            Point("counts", {name: str(n) for name, n in each._asdict().items()}),
+            _median([known[key(each, turn)] for turn in range(turns)]),
+        )
+        for each in counts
+    ]
+
+
+def _median(turns: list[Figures]) -> Figures:
+    """Of each figure; the lowest and the highest PPS are those of all turns."""
+    middle: Figures = {}
+    for name, value in turns[0].items():
+        of_turns: list[Any] = [figures[name] for figures in turns]
+        nested = isinstance(value, dict)
+        middle[name] = _median(of_turns) if nested else statistics.median(of_turns)
+    if "pps" in middle:
+        rates = [figures["pps"] for figures in turns]
+        middle |= {"pps_low": min(rates), "pps_high": max(rates)}
+    return middle
+
+
+def _other_points(config: Config) -> list[Point]:
     networks, batches = config.networks, config.minimum_batches
     if config.quick:
-        counts = [(a, p, t) for a, p, t in counts if a <= CORES and p == t <= 2]
         networks, batches = networks[:2], batches[::4]
-    for each in counts:
-        given = dict(zip(NAMES, map(str, each), strict=True))
-        yield Point("counts", {**given, **{f"max-{name}": most for name, most in given.items()}})
-    for network in networks:
-        yield Point("networks", {"network": network})
-    for batch in batches:
-        queue = {"training-batch-max": "160", "training-queue": "640"}
-        yield Point("minimum batches", {"training-batch-min": str(batch), **queue})
+    queue = {"training-batch-max": "160", "training-queue": "640"}
+    return [
+        *(Point("networks", {"network": network}) for network in networks),
+        *(
+            Point("minimum batches", {"training-batch-min": str(batch), **queue})
+            for batch in batches
+        ),
+    ]
 
 
 def _counts(point: Point) -> list[str]:
-    return [point.options[name] for name in NAMES]
+    return [point.options[name] for name in Counts._fields]
 
 
 def _print(measured: list[tuple[Point, Figures]]) -> None:
@@ -104,11 +168,11 @@ def _draw(measured: list[tuple[Point, Figures]], output: Path) -> None:
         1, 3, figsize=(14, 4), constrained_layout=True
     )
     by_threads: dict[tuple[str, str], list[tuple[int, float]]] = {}
-    for point, figures in measured:
+    for point, found in measured:
         if point.part == "counts":
             agents, predictors, trainers = _counts(point)
             line = by_threads.setdefault((predictors, trainers), [])
-            line.append((int(agents), figures["pps"]))
+            line.append((int(agents), found["pps"]))
     for (predictors, trainers), line in by_threads.items():
         counts.plot(*zip(*sorted(line)), "o-", label=f"$N_P$ {predictors} $N_T$ {trainers}")
     counts.set_xlabel("agent processes $N_A$")

@@ -9,7 +9,6 @@ the rate that the kept ones made in the same run. What `out_dir` keeps whole is 
 import json
 import shutil
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
@@ -21,14 +20,12 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 
-from agents.environments import spaces
+from benchmarks.parts import prepare
 from benchmarks.points import keep_in, said_by
 from benchmarks.reporting import show, spread
-from benchmarks.serving import measure_in_turn
-from ga3c import backend
-from ga3c.config import CORES, TrainConfig
+from benchmarks.serving import measure_in_turn, with_room
+from ga3c.config import CORES
 from ga3c.machine import origin
-from ga3c.presets import parse
 from ga3c.scheduler import Counts, replay
 
 START = Counts(1, 1, 1)
@@ -84,8 +81,8 @@ def run(config: Config) -> None:
     for game in config.games:
         made = {how: _train(config, game, how) for how in COLOURS}
         rates = _in_turn(config, game, [each["kept"] for each in made.values()])
-        for how, each in zip(COLOURS, zip(*rates, strict=True), strict=True):
-            made[how]["in_turn"] = each
+        for each, in_turn in zip(made.values(), rates, strict=True):
+            each["in_turn"] = in_turn
         results[game] = made
     _print(results)
     _draw(results, config.out_dir / "tuning.png")
@@ -96,7 +93,9 @@ def _train(config: Config, game: str, how: str) -> dict[str, Any]:
     """What a run made of it, and the counts that it kept at last; its lines of progress."""
     directory = config.out_dir / f"{game}-{how}".replace("/", "_")
     arguments = ["--game", game, "--scheduler", "off" if how == "fixed" else how]
-    arguments += _counts(config, config.fixed if how == "fixed" else START)
+    counts = config.fixed if how == "fixed" else START
+    for name, count, most in zip(Counts._fields, counts, _most(config), strict=True):
+        arguments += [f"--{name}", str(count), f"--max-{name}", str(most)]
     arguments += ["--seconds", str(config.seconds)]
     arguments += ["--progress-every-s", str(min(5.0, config.seconds / 8))]
     made = [*arguments, *origin()]
@@ -117,13 +116,9 @@ def _train(config: Config, game: str, how: str) -> dict[str, Any]:
     return _summary(lines, directory / "scheduler.jsonl")
 
 
-def _counts(config: Config, counts: Sequence[int]) -> list[str]:
-    """Arguments for `counts` at first, with room for all that may be found and compared."""
-    words = []
-    most = map(max, zip(config.fixed, (CORES, 4, 4), strict=True))
-    for name, count, largest in zip(Counts._fields, counts, most, strict=True):
-        words += [f"--{name}", str(count), f"--max-{name}", str(largest)]
-    return words
+def _most(config: Config) -> Counts:
+    """What may be found and compared."""
+    return Counts(*map(max, zip(config.fixed, (CORES, 4, 4), strict=True)))
 
 
 def _is_whole(directory: Path, made: list[Any]) -> bool:
@@ -156,26 +151,24 @@ def _summary(lines: list[dict[str, float]], journal: Path) -> dict[str, Any]:
 
 
 def _in_turn(config: Config, game: str, ended: list[list[int]]) -> list[list[float]]:
-    """Trained samples/s of the counts that each run ended with: [turns, runs]."""
+    """Trained samples/s in each turn, of the counts that each run ended with: [runs, turns]."""
     kept = config.out_dir / f"{game}-in-turn.json".replace("/", "_")
-    arguments = ["--game", game, *_counts(config, START)]
-    made = [*arguments, *origin(), config.turns, config.turn_seconds, *ended]
+    made = [*origin(), game, config.turns, config.turn_seconds, *ended]
     known: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {"made": []}
     if known["made"] == made:
         return list(known["rates"])
     print(f"{kept.stem}: {config.turns} turns", flush=True)
-    asked = parse(arguments, TrainConfig, "ga3c benchmark tuning")
-    backend.configure(asked.service.intra_op_threads, asked.run.seed)
-    rates = measure_in_turn(
-        asked,
-        spaces(asked.environment),
-        [Counts(*counts) for counts in ended],
-        config.turns,
-        config.turn_seconds / 3,
-        config.turn_seconds,
-    )
-    kept.write_text(json.dumps({"made": made, "rates": rates}))
-    return rates
+    asked = with_room(game, _most(config))
+    found, _ = prepare(asked)
+    rates: dict[Counts, list[float]] = {Counts(*each): [] for each in ended}
+    # every other turn backwards: a machine's speed wanders within a turn, too
+    ways = [list(rates)[:: -1 if turn % 2 else 1] for turn in range(config.turns)]
+    turns = [counts for way in ways for counts in way]
+    for counts, measured in measure_in_turn(asked, found, turns, config.turn_seconds):
+        rates[counts].append(measured.window.rate("trained_samples"))
+    by_run = [rates[Counts(*each)] for each in ended]
+    kept.write_text(json.dumps({"made": made, "rates": by_run}))
+    return by_run
 
 
 def _print(results: dict[str, dict[str, Any]]) -> None:

@@ -111,11 +111,14 @@ def program() -> NoReturn:
     Python's own end frees the tensor framework's objects one by one, for up to 10 s on a busy
     machine, and lets signals kill it meanwhile: it is left out.
     """
-    code = main()
+    try:
+        code = main()
+    except BrokenPipeError:  # nobody reads on: `ga3c --help | head -2`
+        code = 0
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     atexit._run_exitfuncs()
-    with contextlib.suppress(BrokenPipeError):  # nobody reads on: `ga3c --help | head -2`
+    with contextlib.suppress(BrokenPipeError):
         sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -86,9 +86,14 @@ def _processor() -> str:
     return names[0] if names else platform.processor()
 
 
+def said_of_gpus(what: str, form: str) -> str | None:
+    """What `nvidia-smi` answers: a line for each GPU; None where there is none, or no answer."""
+    return _said_by("nvidia-smi", f"--query-gpu={what}", f"--format=csv,{form}")
+
+
 def _gpu() -> str | None:
     """Name and memory of the GPUs that there are, whether or not the framework uses them."""
-    return _said_by("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader")
+    return said_of_gpus("name,memory.total", "noheader")
 
 
 def _git_revision() -> str | None:

@@ -24,7 +24,6 @@ SURE = 0.1  # of their time: who waits less is not made fewer, who works less no
 HOPELESS = 0.15  # less of a rate in a third of a window: the rest of it would be lost time
 DISTURBED = 0.1  # of all cores: a window in which other programs took more is measured again,
 AT_MOST = 4  # times in a row: they may be there for good
-NAMES = ("agents", "predictors", "trainers")
 
 
 class Counts(NamedTuple):
@@ -170,7 +169,7 @@ class Annealer:
     def _neighbours(self, figures: Figures) -> list[Counts]:
         """In ascending order of promise."""
         found = []
-        for name, waiting in zip(NAMES, figures.waiting, strict=True):
+        for name, waiting in zip(Counts._fields, figures.waiting, strict=True):
             for change, promise in ((-1, waiting), (1, 1 - waiting)):
                 count = getattr(self.kept, name) + change
                 if 1 <= count <= getattr(self._most, name):

@@ -76,17 +76,32 @@ def test_limits_are_those_of_the_best_sizes() -> None:
 def test_a_sweep_that_was_cut_short_goes_on_where_it_was(tmp_path: Path) -> None:
     arguments = ["sweep", "--game", "CartPole-v1", "--out-dir", str(tmp_path)]
     arguments += ["--seconds", WINDOW_S]
-    arguments += ["--agent-counts", "1", "--predictor-counts", "1", "--trainer-counts", "1"]
-    arguments += ["--networks", "--json", "--minimum-batches"]
+    arguments += ["--agent-counts", "1", "--predictor-counts", "1", "2", "--trainer-counts", "1"]
+    arguments += ["--turns", "2", "--networks", "--json", "--minimum-batches"]
     first = ended("benchmark", *arguments)
     assert first.returncode == 0, first.stderr
-    assert "1 points, 1 to be measured" in first.stdout
-    with open(tmp_path / "points.jsonl", "a") as file:
-        file.write('{"key": "cut sh')  # as a kill in the middle of a line leaves it
-    points = measured(*arguments, "20")["points"]
-    assert [point["part"] for point in points] == ["counts", "minimum batches"]
-    assert points[0]["figures"] == json.loads(first.stdout.splitlines()[-1])["points"][0]["figures"]
-    assert points[1]["figures"]["pps"] > 0
+    assert "turn 1 of 2: 2 to be measured" in first.stdout
+    kept = tmp_path / "points.jsonl"
+    lines = [json.loads(line) for line in kept.read_text().splitlines()]
+    tried = [json.loads(line["key"])[0] for line in lines]
+    assert tried == [[1, 1, 1], [1, 2, 1], [1, 2, 1], [1, 1, 1]], "there and back"
+    known = kept.read_text().splitlines(keepends=True)
+    kept.write_text("".join(known[:-1]) + '{"key": "cut sh')  # as a kill leaves it
+    again = ended("benchmark", *arguments, "20")
+    assert "turn 1 of 2: 0 to be measured" in again.stdout
+    assert "turn 2 of 2: 1 to be measured" in again.stdout
+    *counts, batches = json.loads(again.stdout.splitlines()[-1])["points"]
+    assert [(point["part"], point["options"]["predictors"]) for point in counts] == [
+        ("counts", "1"),
+        ("counts", "2"),
+    ]
+    turns = [line["figures"]["pps"] for line in lines[1:3]]
+    of_two = counts[1]["figures"]
+    assert [of_two[n] for n in ("pps_low", "pps", "pps_high")] == pytest.approx(
+        [min(turns), sum(turns) / 2, max(turns)]
+    )
+    assert batches["part"] == "minimum batches"
+    assert batches["figures"]["pps"] > 0
     assert {path.name for path in tmp_path.iterdir()} == {"points.jsonl", "sweep.json", "sweep.png"}
 
 
@@ -167,6 +182,16 @@ def test_tuning_is_compared_with_the_paper_s_and_with_none(tmp_path: Path) -> No
     assert (tmp_path / "tuning.png").stat().st_size > 0
     again = measured(*arguments)
     assert again["games"] == result["games"], "whole runs were made again"
+
+
+@pytest.mark.slow
+def test_what_watching_costs_is_that_of_pairs_of_windows() -> None:
+    light = [*LIGHT, "--agents", "1", "--envs-per-agent", "4"]
+    result = measured("watching", *light, "--seconds", "1", "--warm-up-seconds", "0.5")
+    assert len(result["costs"]) == 2
+    assert result["cost_mean"] == pytest.approx(sum(result["costs"]) / 2)
+    assert 0 < result["watched_pps"]["low"] <= result["watched_pps"]["high"]
+    assert result["checkpoint_every_s"] == 1
 
 
 @pytest.mark.slow

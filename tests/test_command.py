@@ -5,6 +5,8 @@ import json
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -53,6 +55,16 @@ def test_help_names_every_setting(command: Callable[..., Command]) -> None:
     assert len(names) > 50
     missing = [n for n in names if f"--{n.replace('_', '-')}" not in run.out.replace("no-", "")]
     assert missing == []
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"]])
+def test_help_ends_quietly_where_nobody_reads_on(arguments: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write) as closed:
+        command = [sys.executable, "-m", "ga3c", *arguments]
+        done = subprocess.run(command, cwd=ROOT, stdout=closed, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], []])

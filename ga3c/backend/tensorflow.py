@@ -6,7 +6,6 @@ only call what `compiled` returned.
 
 import contextlib
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ga3c.backend.common import Column, Tensor, without
+from ga3c.machine import said_of_gpus
 
 NOISE = ("WARNING: All log messages before absl", "oneDNN custom operations", "cpu_feature_guard")
 
@@ -113,12 +113,11 @@ def free_bytes() -> int | None:
     """Memory of the GPU that nothing uses yet; None where the device is the processor."""
     if not has_gpu():
         return None
-    asked = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
-    said = subprocess.run(asked, capture_output=True, text=True, timeout=30)
-    if said.returncode:
+    said = said_of_gpus("memory.total", "noheader,nounits")
+    if said is None:
         return None
     used: int = tf.config.experimental.get_memory_info("GPU:0")["current"]
-    return int(said.stdout.split()[0]) * 2**20 - used
+    return int(said.split()[0]) * 2**20 - used
 
 
 def uniform(shape: Tensor, seed: Tensor) -> Tensor:
