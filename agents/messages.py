@@ -212,6 +212,11 @@ def decode_actions(parts: Sequence[bytes | memoryview], num_actions: int) -> np.
     return actions
 
 
+def encode_retire() -> list[bytes]:
+    """An order to rest, and the answer that it is done."""
+    return [encode_header(Header(Kind.RETIRE))]
+
+
 def encode_failure(text: str) -> list[bytes]:
     """The parts of an agent's last words; the end of a long `text` is kept."""
     return [

@@ -115,17 +115,20 @@ def play(socket: zmq.Socket, task: Task, groups: list[Environments], new: bool) 
             stepped_s=time.monotonic() - step_started,
         )
         socket.send_multipart(messages.encode_step(header, step), copy=False)
-    socket.send_multipart([messages.encode_header(Header(Kind.RETIRE))])
+    socket.send_multipart(messages.encode_retire())
 
 
 def _listen(lines: "queue.SimpleQueue[bytes]") -> None:
-    """Pass on what the parent says; leave when it can say no more."""
+    """Pass on what the parent says; leave when it can say no more, or cannot be heard."""
     begun = b""
-    while said := os.read(0, 4096):  # unbuffered: no lock is held when the process ends by itself
-        *whole, begun = (begun + said).split(b"\n")
-        for line in whole:
-            lines.put(line)
-    os._exit(1)
+    try:
+        # unbuffered: no lock is held when the process ends by itself
+        while said := os.read(0, 4096):
+            *whole, begun = (begun + said).split(b"\n")
+            for line in whole:
+                lines.put(line)
+    finally:  # whoever waits for a line waits no longer than this thread
+        os._exit(1)
 
 
 def main() -> int:

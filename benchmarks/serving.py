@@ -71,14 +71,25 @@ def measure_service(
         return [_window(service, window_s) for _ in range(windows)]
 
 
+def count_options(counts: Sequence[int], most: Sequence[int]) -> list[str]:
+    """Words of the command line: `counts` at first, and room for `most`."""
+    words = []
+    for name, count, largest in zip(Counts._fields, counts, most, strict=True):
+        words += [f"--{name}", str(count), f"--max-{name}", str(largest)]
+    return words
+
+
+def of_turn(counts: Sequence[Counts], turn: int) -> Sequence[Counts]:
+    """`counts`, in every other turn backwards: a machine's speed wanders within one, too."""
+    return counts[:: -1 if turn % 2 else 1]
+
+
 def with_room(game: str, most: Sequence[int]) -> TrainConfig:
     """For `measure_in_turn`: 1 agent, 1 predictor and 1 trainer, and room for the largest counts.
 
     Raises WrongInput if there cannot be so many.
     """
-    words = ["--game", game]
-    for name, largest in zip(Counts._fields, most, strict=True):
-        words += [f"--{name}", "1", f"--max-{name}", str(largest)]
+    words = ["--game", game, *count_options((1, 1, 1), most)]
     try:
         return parse(words, TrainConfig, "ga3c benchmark")
     except ValueError as error:

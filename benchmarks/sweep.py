@@ -21,7 +21,7 @@ from matplotlib.axes import Axes
 from benchmarks.parts import prepare
 from benchmarks.points import Figures, Point, PointsConfig, conclude, measure
 from benchmarks.reporting import published_pps, show
-from benchmarks.serving import figures, measure_in_turn, measure_parts, with_room
+from benchmarks.serving import figures, measure_in_turn, measure_parts, of_turn, with_room
 from ga3c import records
 from ga3c.config import CORES
 from ga3c.machine import origin
@@ -84,9 +84,10 @@ def _measure_counts(config: Config) -> list[tuple[Point, Figures]]:
     most, turns = Counts(*map(max, zip(*counts, strict=True))), 1 if config.quick else config.turns
     kept = config.out_dir / "points.jsonl"
     known = {line["key"]: line["figures"] for line in records.read(kept)}
+    place = origin()
 
     def key(each: Counts, turn: int) -> str:
-        return json.dumps([each, most, turn, config.game, config.window_s, *origin()])
+        return json.dumps([each, most, turn, config.game, config.window_s, *place])
 
     asked = with_room(config.game, most)
     for turn in range(turns):
@@ -96,8 +97,7 @@ def _measure_counts(config: Config) -> list[tuple[Point, Figures]]:
             continue
         found, model = prepare(asked)
         parts = measure_parts(asked, model, PART_S)
-        # every other turn backwards: a machine's speed wanders within a turn, too
-        order = missing[:: -1 if turn % 2 else 1]
+        order = of_turn(missing, turn)
         for each, measured in measure_in_turn(asked, found, order, config.window_s):
             known[key(each, turn)] = made = figures([measured], parts)
             records.append(kept, {"key": key(each, turn), "figures": made})

@@ -23,7 +23,7 @@ from matplotlib.axes import Axes
 from benchmarks.parts import prepare
 from benchmarks.points import keep_in, said_by
 from benchmarks.reporting import show, spread
-from benchmarks.serving import measure_in_turn, with_room
+from benchmarks.serving import count_options, measure_in_turn, of_turn, with_room
 from ga3c.config import CORES
 from ga3c.machine import origin
 from ga3c.scheduler import Counts, replay
@@ -94,8 +94,7 @@ def _train(config: Config, game: str, how: str) -> dict[str, Any]:
     directory = config.out_dir / f"{game}-{how}".replace("/", "_")
     arguments = ["--game", game, "--scheduler", "off" if how == "fixed" else how]
     counts = config.fixed if how == "fixed" else START
-    for name, count, most in zip(Counts._fields, counts, _most(config), strict=True):
-        arguments += [f"--{name}", str(count), f"--max-{name}", str(most)]
+    arguments += count_options(counts, _most(config))
     arguments += ["--seconds", str(config.seconds)]
     arguments += ["--progress-every-s", str(min(5.0, config.seconds / 8))]
     made = [*arguments, *origin()]
@@ -161,9 +160,7 @@ def _in_turn(config: Config, game: str, ended: list[list[int]]) -> list[list[flo
     asked = with_room(game, _most(config))
     found, _ = prepare(asked)
     rates: dict[Counts, list[float]] = {Counts(*each): [] for each in ended}
-    # every other turn backwards: a machine's speed wanders within a turn, too
-    ways = [list(rates)[:: -1 if turn % 2 else 1] for turn in range(config.turns)]
-    turns = [counts for way in ways for counts in way]
+    turns = [each for turn in range(config.turns) for each in of_turn(list(rates), turn)]
     for counts, measured in measure_in_turn(asked, found, turns, config.turn_seconds):
         rates[counts].append(measured.window.rate("trained_samples"))
     by_run = [rates[Counts(*each)] for each in ended]

@@ -334,7 +334,7 @@ class Frontend:
                 self._queue(parked)
 
     def _send_retire(self, identity: str) -> None:
-        self._send(identity, [messages.encode_header(messages.Header(Kind.RETIRE))])
+        self._send(identity, messages.encode_retire())
 
     def _send(self, identity: str, parts: list[bytes]) -> None:
         try:

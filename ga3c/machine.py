@@ -103,7 +103,7 @@ def _git_revision() -> str | None:
 def _said_by(*command: str) -> str | None:
     try:
         done = subprocess.run(
-            command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=5
+            command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=30
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

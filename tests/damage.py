@@ -22,8 +22,8 @@ from agents.messages import (
     Step,
     encode_actions,
     encode_failure,
-    encode_header,
     encode_hello,
+    encode_retire,
     encode_step,
 )
 
@@ -117,7 +117,7 @@ def whole_messages(group: int = 1, sequence: int = 5) -> dict[str, list[bytes]]:
         "hello": encode_hello(HELLO),
         "step": plain(encode_step(header, make_step())),
         "actions": encode_actions(group, sequence, np.arange(ENVS, dtype=np.int32)),
-        "retire": [encode_header(Header(Kind.RETIRE))],
+        "retire": encode_retire(),
         "failure": encode_failure("Traceback: \u2620"),
     }
 
