@@ -194,7 +194,7 @@ class Model:
         """Let what the block says be drawn from now on."""
         assert isinstance(self.source, Replay)
         with self._learning:
-            self._publish(*self.source.told(block))
+            self._publish(*self.source.publish_args(block))
 
     def copy_target(self) -> None:
         """Give the target's network the weights of the other one."""
@@ -271,7 +271,7 @@ class Model:
             self._act = backend.compiled(self._decide, [observation, epsilons, seed])
             self._learn = backend.compiled(self._update, [*drawn.signature(), rates])
         if isinstance(drawn, Replay):
-            block = [((ring.lanes,), "int32"), ((None,), "int32"), ((None,), "int32")]
+            block = [((size,), "int32") for size in (ring.lanes, ring.lanes, None, None)]
             on_device = self.experience.on_device
             self._publish = backend.compiled(drawn.publish, block) if on_device else drawn.publish
         if self.target:

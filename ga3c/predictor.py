@@ -9,6 +9,7 @@ import numpy as np
 
 from ga3c.experience import Arrivals
 from ga3c.frontend import Frontend, Reply, Request
+from ga3c.gate import Gate
 from ga3c.lanes import Lanes, ReplayLanes, Segment
 from ga3c.lockstep import Lockstep
 from ga3c.metrics import Metrics
@@ -33,10 +34,12 @@ class Predictor:
         discount: float,
         epsilons: Callable[[np.ndarray, float], np.ndarray],
         stop: threading.Event,
+        gate: Gate,
         lockstep: Lockstep | None = None,
         trace: Trace | None = None,
     ) -> None:
         """Args: epsilons: shares of even actions of lanes [n], after so many steps of the run."""
+        self._gate = gate
         self._lockstep = lockstep
         self._epsilons = epsilons
         self._trace = trace
@@ -74,13 +77,8 @@ class Predictor:
             if self._segments.closed:
                 raise Closed
         admitted_s = time.monotonic()
-        arrivals, cpu_s = self._arrivals(batch, lanes), time.thread_time()
-        actions = self._model.act(arrivals)
-        cpu_s = time.thread_time() - cpu_s
-        self._note_episodes(batch)
-        if self._lockstep:
-            self._lockstep.acted(actions)
-        completed = self._lanes.complete(lanes)  # before the lanes can move on
+        with self._gate.passing():
+            actions, completed, cpu_s = self._act(batch, lanes)
         if self._trace:
             self._trace.predicted(
                 [Arrival(r.identity, int(r.lanes[0]), r.came_s) for r in batch],
@@ -96,7 +94,6 @@ class Predictor:
             self._trace.here("wait for room", started_s, admitted_s)
             self._trace.here("predict", admitted_s, ended_s, observations=len(lanes))
         self._metrics.add(
-            steps=len(lanes),
             prediction_batches=1,
             predictors_busy_s=ended_s - admitted_s,
             predictors_cpu_s=cpu_s,
@@ -106,6 +103,20 @@ class Predictor:
         while completed:
             done = self._segments.put(completed, [t_max] * len(completed), WAIT_S)
             completed = completed[done:]
+
+    def _act(
+        self, batch: list[Request], lanes: np.ndarray
+    ) -> tuple[np.ndarray, list[Segment], float]:
+        """Actions int32 [n], the segments that this completes, and the model's CPU seconds."""
+        arrivals, cpu_s = self._arrivals(batch, lanes), time.thread_time()
+        actions = self._model.act(arrivals)
+        cpu_s = time.thread_time() - cpu_s
+        self._note_episodes(batch)
+        if self._lockstep:
+            self._lockstep.acted(actions)
+        completed = self._lanes.complete(lanes)  # before the lanes can move on
+        self._metrics.add(steps=len(lanes))
+        return actions, completed, cpu_s
 
     def _note_episodes(self, batch: list[Request]) -> None:
         for request in batch:

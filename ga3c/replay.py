@@ -15,7 +15,7 @@ from ga3c.algorithms.a3c import Segments
 from ga3c.backend import Column, Signature, Tensor
 from ga3c.config import ReplayConfig, TrainConfig
 from ga3c.experience import Experience, RingShape
-from ga3c.lanes import Block, drawable
+from ga3c.lanes import Block
 from ga3c.memory import DEVICE, HOST, free_bytes
 from ga3c.priorities import Priorities
 from ga3c.schedules import linear
@@ -139,7 +139,7 @@ class Transitions(NamedTuple):
 
 
 class Replay:
-    """Draws from the newest `window` steps of every lane, evenly or by priority.
+    """Draws from the visible steps of every lane, evenly or by priority.
 
     Not safe: one thread at a time draws, learns or makes visible.
     """
@@ -150,19 +150,20 @@ class Replay:
         self,
         experience: Experience,
         config: ReplayConfig,
-        window: int,
         n_step: int,
         batch_size: int,
         seed: int,
     ) -> None:
-        """Args: window: visible steps of a lane; the ring has more (`lanes.ReplayLanes`)."""
         self.inputs: Signature = []
         memory, ring = experience.memory, experience.ring
         self._experience, self._config = experience, config
         self._memory, self._ops, self._ring = memory, memory.ops, ring
-        self._window, self._n_step, self._batch_size = window, n_step, batch_size
+        self._n_step, self._batch_size = n_step, batch_size
         self._seed = seed
-        self._lanes = memory.table({"head": ((), "int32")}, ring.lanes)
+        # The oldest step of each lane that can be drawn, and how many: as `lanes.Block` says.
+        visible: dict[str, Column] = {"slot": ((), "int32"), "count": ((), "int32")}
+        self._lanes = memory.table(visible, ring.lanes)
+        self._every_lane = np.arange(ring.lanes, dtype=np.int32)
         one: dict[str, Column] = {"draws": ((), "int32"), "largest": ((), "float32")}
         self._state = memory.table(one, 1)
         self._first = np.zeros(1, np.int32)
@@ -181,21 +182,21 @@ class Replay:
         config = self._config
         return linear(config.importance_exponent, config.importance_exponent_end, progress)
 
-    def told(self, block: Block) -> tuple[np.ndarray, ...]:
-        """What `publish` is to be given for a block.
+    def publish_args(self, block: Block) -> tuple[np.ndarray, ...]:
+        """The arguments of `publish` for a block.
 
-        Rows only where they are needed, and in few different numbers, as a function may have to be
-        compiled for each.
+        Rows are given only where they are needed, and padded to few different numbers, as a
+        function may have to be compiled for each.
         """
+        entering, leaving = block.entering, block.leaving
         if self._priorities is None:
-            nothing = np.zeros(0, np.int32)
-            return block.heads, nothing, nothing
-        return block.heads, _padded(block.entering), _padded(block.leaving)
+            entering = leaving = np.zeros(0, np.int32)
+        return block.slots, block.counts, _padded(entering), _padded(leaving)
 
-    def publish(self, heads: Tensor, entering: Tensor, leaving: Tensor) -> None:
-        """Make visible what `told` gave."""
-        ops, ring = self._ops, self._ring
-        self._lanes.write(np.arange(ring.lanes, dtype=np.int32), {"head": heads})
+    def publish(self, slots: Tensor, counts: Tensor, entering: Tensor, leaving: Tensor) -> None:
+        """Let what a block says be drawn: `slots` and `counts` int32 [lanes], rows int32 [k]."""
+        ops = self._ops
+        self._lanes.write(self._every_lane, {"slot": slots, "count": counts})
         if self._priorities is None:
             return
         largest = ops.maximum(self._state.gather("largest", self._first), SMALLEST_ERROR)
@@ -270,14 +271,12 @@ class Replay:
     def _evenly(self, count: int, seed: Tensor) -> tuple[Tensor, Tensor]:
         """Rows int32 [count] out of all that can be drawn, and which do not lead to a reset."""
         ops, capacity = self._ops, self._ring.capacity
-        heads = self._lanes.gather("head", np.arange(self._ring.lanes, dtype=np.int32))
-        first, last = drawable(ops, heads, self._window, self._n_step, self._ring.stack)
-        counts = last - first
+        counts = self._lanes.gather("count", self._every_lane)
         ends = self._memory.cast(ops.cumsum(counts), "int32")
         draws = self._memory.integers((count,), seed, ends[-1])
         lanes = self._memory.cast(ops.searchsorted(ends, draws, side="right"), "int32")
-        before = ops.take(ends - counts, lanes)
-        slots = (ops.take(first, lanes) + draws - before) % capacity
+        offsets = draws - ops.take(ends - counts, lanes)
+        slots = (self._lanes.gather("slot", lanes) + offsets) % capacity
         rows = self._memory.cast(lanes * capacity + slots, "int32")
         return rows, self._experience.gather("first", self._after(rows, 1)) == 0
 
@@ -291,15 +290,14 @@ class Replay:
         return good * (ops.maximum(priorities, SMALLEST_ERROR) / smallest) ** -rate
 
     def read(self) -> dict[str, np.ndarray]:
-        """All but the ring itself; outside of compiled functions."""
-        found = {**self._lanes.read(), **self._state.read()}
+        """What draws depend on but the ring and what is visible of it."""
+        found = self._state.read()
         if self._priorities is not None:
             found["priorities"] = self._priorities.read()
         return found
 
     def restore(self, values: Mapping[str, np.ndarray]) -> None:
         """Take over what `read` gave. Raises KeyError or ValueError if it does not fit."""
-        self._lanes.restore(values)
         self._state.restore(values)
         if self._priorities is not None:
             self._priorities.restore(values["priorities"])
@@ -323,5 +321,5 @@ def source(config: TrainConfig, experience: Experience) -> Source:
     """What the configured learning draws from."""
     if not config.learns_from_replay:
         return InOrder(experience, config.a3c.t_max)
-    window, dqn = config.replay_window, config.dqn
-    return Replay(experience, config.replay, window, dqn.n_step, dqn.batch_size, config.run.seed)
+    dqn = config.dqn
+    return Replay(experience, config.replay, dqn.n_step, dqn.batch_size, config.run.seed)

@@ -25,6 +25,7 @@ from ga3c.checkpoints import Checkpoint
 from ga3c.config import CORES, TrainConfig
 from ga3c.experience import RingShape
 from ga3c.frontend import Frontend, Request
+from ga3c.gate import Gate
 from ga3c.lanes import Lanes, ReplayLanes, Segment
 from ga3c.lockstep import Lockstep
 from ga3c.machine import cpu_s_of_others
@@ -88,6 +89,7 @@ class Service:
             if isinstance(self._lanes, Lanes) and service.lockstep
             else None
         )
+        self._gate = Gate()
         self.trace = Trace() if config.run.trace else None
         self._directory = Path(tempfile.mkdtemp(prefix="ga3c-"))  # mode 0700
         token = secrets.token_hex(16)
@@ -202,22 +204,30 @@ class Service:
         self._stuck = stuck
         return stuck
 
-    def read(self, timeout_s: float) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-        """Arrays and counters that a resumed run goes on with; None if an update does not end.
+    def read(
+        self, timeout_s: float, experience: bool = True
+    ) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
+        """Arrays and counters of one moment, between two predictions and two updates.
 
         On-policy experience is not among them: lanes begin anew, but in lockstep. A replay is, if
         --save-replay asks for it.
+
+        Args:
+            experience: False leaves out all experience: what was learned, and the counters.
+
+        Returns:
+            What `restore` takes; None if a prediction or an update does not end within `timeout_s`.
         """
         with self._still(timeout_s) as still:
             arrays = self.model.read(timeout_s) if still else {}
             if not arrays:
                 return None
-            if self._lockstep:
+            state = {**self.metrics.read(), "agents_started": self.agents.started}
+            if experience and self._lockstep:
                 arrays |= self._read_experience()
                 arrays["queue"] = np.array(self.segments.waiting, np.int64).reshape(-1, 2)
                 arrays["actions"] = self._lockstep.actions
-            state = {**self.metrics.read(), "agents_started": self.agents.started}
-            if self.pacing and self._config.replay.save_replay:
+            if experience and self.pacing and self._config.replay.save_replay:
                 arrays |= self._read_experience()
                 state["pacing"] = self.pacing.read()
             return arrays, state
@@ -241,7 +251,6 @@ class Service:
 
     def _read_experience(self) -> dict[str, np.ndarray]:
         book = {f"lanes/{k}": v for k, v in self._lanes.read().items()}
-        # in this order: what is newer than the book is overwritten
         return {**book, **self.model.read_experience()}
 
     def _restore_experience(self, checkpoint: Checkpoint) -> None:
@@ -249,26 +258,31 @@ class Service:
         self._lanes.restore(checkpoint.part("lanes"))
 
     def _restore_replay(self, checkpoint: Checkpoint) -> None:
-        """Go on with the replay that was kept, or fill a new one."""
-        assert self.pacing
+        """Go on with the replay that was kept, or fill a new one.
+
+        What follows from the book is derived from it: then the parts cannot disagree.
+        """
+        assert self.pacing and isinstance(self._lanes, ReplayLanes)
+        steps = int(checkpoint.state["steps"])
         if not self._config.replay.save_replay or "pacing" not in checkpoint.state:
-            self.pacing.begin_after(int(checkpoint.state["steps"]))
+            self.pacing.begin_after(steps)
             return
         self._restore_experience(checkpoint)
-        self.pacing.restore(checkpoint.state["pacing"])
+        visible, acted = self._lanes.visible(), self._lanes.written_steps
+        self.model.publish(visible)
+        derived = {"before": steps - acted, "acted": acted, "flushed": int(visible.heads.sum())}
+        self.pacing.restore({**checkpoint.state["pacing"], **derived})
 
     @contextlib.contextmanager
     def _still(self, timeout_s: float) -> Iterator[bool]:
-        """In lockstep: while no prediction and no update is on its way; False if one stays."""
-        if self._lockstep is None:
-            yield True
-        elif not self._lockstep.hold(timeout_s):
-            yield False
-        else:
-            try:
-                yield True
-            finally:
-                self._lockstep.go_on()
+        """While no prediction and no update is on its way; False if one does not end in time."""
+        with contextlib.ExitStack() as stack:
+            if self._lockstep:
+                if not self._lockstep.hold(timeout_s):
+                    yield False
+                    return
+                stack.callback(self._lockstep.go_on)
+            yield stack.enter_context(self._gate.held(timeout_s))
 
     def _progress(self) -> float:
         steps = self.pacing.visible_steps if self.pacing else self.metrics.total("steps")
@@ -285,6 +299,7 @@ class Service:
             self._config.learning.discount,
             self._algorithm.epsilons,
             stop,
+            self._gate,
             self._lockstep,
             self.trace,
         ).run
@@ -299,6 +314,7 @@ class Service:
                 self.metrics,
                 self._progress,
                 stop,
+                self._gate,
                 self.trace,
             ).run
         assert isinstance(self._lanes, ReplayLanes)
@@ -313,5 +329,6 @@ class Service:
             config.dqn.batch_size,
             config.dqn.target_period if by_updates else None,
             stop,
+            self._gate,
             self.trace,
         ).run

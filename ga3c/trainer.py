@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ga3c.gate import Gate
 from ga3c.lanes import Lanes, ReplayLanes, Segment
 from ga3c.metrics import Metrics
 from ga3c.model import Model
@@ -27,8 +28,10 @@ class Trainer:
         metrics: Metrics,
         progress: Callable[[], float],
         stop: threading.Event,
+        gate: Gate,
         trace: Trace | None = None,
     ) -> None:
+        self._gate = gate
         self._trace = trace
         self._segments = segments
         self._lanes = lanes
@@ -45,7 +48,8 @@ class Trainer:
                 batch = self._segments.get(WAIT_S)
                 self._metrics.add(trainers_waiting_s=time.monotonic() - started_s)
                 if batch:
-                    self._train(batch)
+                    with self._gate.passing():
+                        self._train(batch)
         except Closed:
             pass
 
@@ -86,6 +90,7 @@ class ReplayTrainer:
         batch_size: int,
         target_period: int | None,
         stop: threading.Event,
+        gate: Gate,
         trace: Trace | None = None,
     ) -> None:
         """Args: target_period: updates between copies to the target; None: where both meet."""
@@ -97,6 +102,7 @@ class ReplayTrainer:
         self._batch_size = batch_size
         self._target_period = target_period
         self._stop = stop
+        self._gate = gate
         self._trace = trace
 
     def run(self) -> None:
@@ -105,10 +111,12 @@ class ReplayTrainer:
             started_s = time.monotonic()
             turn = self._pacing.turn(WAIT_S)
             began_s, cpu_s = time.monotonic(), time.thread_time()
-            if turn is Turn.LEARN:
-                self._learn()
-            elif turn:
-                self._flush(turn)
+            if turn:
+                with self._gate.passing():
+                    if turn is Turn.LEARN:
+                        self._learn()
+                    else:
+                        self._flush(turn)
             busy_s = time.monotonic() - began_s
             self._metrics.add(
                 trainers_waiting_s=began_s - started_s,

@@ -31,11 +31,14 @@ class NaiveTransition(NamedTuple):
 class NaiveReplay:
     """All steps of all lanes in lists, and which of them may be drawn."""
 
-    def __init__(self, lanes: int, stack: int, window: int, n_step: int) -> None:
+    def __init__(self, lanes: int, stack: int, window: int, n_step: int, reserve: int) -> None:
         self._stacker = NaiveStacker(lanes, stack)
         self._stack, self._window, self._n_step = stack, window, n_step
+        self._reserve = reserve
         self.lanes: list[list[NaiveStep]] = [[] for _ in range(lanes)]
         self._visible = [0] * lanes
+        self._busiest_then = [0] * lanes  # the busiest lane's steps when this one gained some
+        self._gone = [0] * lanes  # steps that have left, for good
 
     def add(self, lane: int, frame: Array, outcome: Array, action: int) -> None:
         """A step: outcome is reward, discount, first."""
@@ -44,8 +47,16 @@ class NaiveReplay:
         self.lanes[lane].append(NaiveStep(observation, reward, discount, bool(first), action))
 
     def flush(self) -> None:
-        """All so far is visible."""
-        self._visible = [len(steps) for steps in self.lanes]
+        """All so far is visible; a lane that nobody plays loses its oldest steps."""
+        busiest = max(len(steps) for steps in self.lanes)
+        for lane, steps in enumerate(self.lanes):
+            if len(steps) > self._visible[lane]:
+                self._busiest_then[lane] = busiest
+            self._visible[lane] = len(steps)
+            idle = max(busiest - self._busiest_then[lane] - self._reserve, 0)
+            left = len(steps) + idle - self._window
+            if left > 0:
+                self._gone[lane] = max(self._gone[lane], left + self._stack - 1)
 
     def drawable(self) -> set[tuple[int, int]]:
         """(lane, step) of all that may be drawn now."""
@@ -53,9 +64,7 @@ class NaiveReplay:
         for lane, steps in enumerate(self.lanes):
             visible = self._visible[lane]
             for step in range(visible - self._n_step):
-                oldest_frame = step - (self._stack - 1) if visible > self._window else step
-                in_window = oldest_frame >= visible - self._window
-                if in_window and not steps[step + 1].first:
+                if step >= self._gone[lane] and not steps[step + 1].first:
                     found.add((lane, step))
         return found
 

@@ -48,8 +48,8 @@ class Filled:
         self.ring = RingShape(lanes, self.book.capacity, shape, dtype, stack)
         self.experience = Experience(self.ring, {"action": ((), "int32")}, memory)
         settings = ReplayConfig(**{"update_size": 1, **config})
-        self.replay = Replay(self.experience, settings, window, n_step, batch, seed)
-        self.naive = NaiveReplay(lanes, stack, window, n_step)
+        self.replay = Replay(self.experience, settings, n_step, batch, seed)
+        self.naive = NaiveReplay(lanes, stack, window, n_step, reserve)
         self._fresh = np.ones(lanes, bool)
         self._compile(memory, shape, dtype)
 
@@ -68,8 +68,8 @@ class Filled:
                 [index, *parts],
             )
             self._write = lambda rows, values: written(rows, *(values[n] for n in names))
-            heads = ((self.ring.lanes,), "int32")
-            self._publish = backend.compiled(replay.publish, [heads, index, index])
+            lanes = ((self.ring.lanes,), "int32")
+            self._publish = backend.compiled(replay.publish, [lanes, lanes, index, index])
             self._draw = backend.compiled(replay.draw, [((), "float32")])
             errors = ((None,), "float32")
             self._learned = backend.compiled(self._learned, [index, errors])
@@ -110,7 +110,7 @@ class Filled:
 
     def flush(self) -> None:
         block = self.book.flush()
-        self._publish(*self.replay.told(block))
+        self._publish(*self.replay.publish_args(block))
         self.book.flushed(block)
         self.naive.flush()
 
@@ -358,12 +358,49 @@ def test_what_was_read_and_restored_draws_on_alike(memory: Memory) -> None:
     other.experience.restore(one.experience.read())
     other.replay.restore(one.replay.read())
     other.book.restore(one.book.read())
+    other._publish(*other.replay.publish_args(other.book.visible()))
     for _ in range(3):
         for mine, its in zip(one.draw(0.5), other.draw(0.5), strict=True):
             np.testing.assert_allclose(mine, its, rtol=1e-4)
 
 
 # The book
+
+
+@MEMORIES
+@pytest.mark.parametrize("draws", ["uniform", "prioritised"])
+def test_the_steps_of_a_lane_that_nobody_plays_leave_as_others_grow_old(
+    memory: Memory, draws: str
+) -> None:
+    """And they do not come back when somebody plays the lane again."""
+    filled = Filled(memory, stack=2, window=20, reserve=12, replay_draws=draws)
+    everyone(filled, 30)
+    left, others = np.array([2], np.int32), np.array([0, 1], np.int32)
+
+    def shares(steps: int, lanes: Array) -> set[int]:
+        for _ in range(steps):
+            filled.play(lanes)
+            filled.flush()
+        drawn = [filled.draw() for _ in range(20)]
+        for each in drawn:
+            filled.check(each)
+        return {filled.where(row)[0] for each in drawn for row in each.rows[each.weights > 0]}
+
+    assert shares(5, others) == {0, 1, 2}, "the reserve: as between lanes that are all played"
+    count = filled.book.drawable
+    assert shares(15, others) == {0, 1, 2}
+    assert filled.book.drawable < count
+    assert shares(20, others) == {0, 1}
+    assert 2 not in shares(2, left), "its old steps have left for good"
+    assert shares(15, left) == {0, 1, 2}
+
+
+def test_a_window_that_no_transition_fits_is_refused() -> None:
+    with pytest.raises(
+        ValueError, match=r"replay of 6 steps for each of 3 .* < n_step 3 \+ stack 4"
+    ):
+        Filled(HOST, (8, 8), "uint8", stack=4, window=6)
+    Filled(HOST, (8, 8), "uint8", stack=4, window=7)
 
 
 def test_a_lane_waits_for_room_and_goes_on_after_a_flush() -> None:
@@ -394,7 +431,7 @@ def test_a_million_steps_ring_filled_three_times_over_keeps_its_memory(memory: M
         filled.book.complete(everyone_once)
         if step % block == block - 1:
             block_now = filled.book.flush()
-            filled._publish(*filled.replay.told(block_now))
+            filled._publish(*filled.replay.publish_args(block_now))
             filled.book.flushed(block_now)
             drawn = filled.draw()
             assert drawn.weights.all()

@@ -1,0 +1,125 @@
+"""A replay that is kept in a checkpoint: all of one moment, whenever it is read."""
+
+import json
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from agents.environments import EnvironmentConfig, spaces
+from ga3c import backend, checkpoints
+from ga3c.checkpoints import Checkpoint
+from ga3c.config import (
+    DQNConfig,
+    PacingConfig,
+    ReplayConfig,
+    RunConfig,
+    ServiceConfig,
+    TrainConfig,
+)
+from ga3c.scheduler import SchedulerConfig
+from ga3c.service import Service
+from tests.commands import STOP_S, Command, ended, wait_for
+
+LEDGER = "tests.tiny:Ledger-v0"
+READ_S = 20.0
+
+
+def configured(draws: str, pacing: str) -> TrainConfig:
+    return TrainConfig(
+        algorithm="dqn",
+        run=RunConfig(seed=3),
+        environment=EnvironmentConfig(LEDGER),
+        service=ServiceConfig(agents=2, envs_per_agent=8, groups=2, prediction_batch_min=4),
+        dqn=DQNConfig(epsilon_steps=100, target_period=20),
+        replay=ReplayConfig(
+            replay_steps=3000,
+            replay_min_steps=500,
+            update_size=50,
+            replay_draws=draws,  # type: ignore[arg-type]
+            save_replay=True,
+        ),
+        pacing=PacingConfig(pacing=pacing, period_steps=200),  # type: ignore[arg-type]
+        scheduler=SchedulerConfig(scheduler="off"),
+    )
+
+
+def assert_of_one_moment(found: Checkpoint) -> None:
+    """Every count of the same thing is the same, and the ring holds what the book says."""
+    state, pacing = found.state, found.state["pacing"]
+    written, flushed = found.arrays["lanes/written"], found.arrays["lanes/flushed"]
+    assert state["steps"] == pacing["before"] + pacing["acted"] == pacing["before"] + written.sum()
+    assert pacing["flushed"] == flushed.sum()
+    assert state["counts"].get("updates", 0) == pacing["learned"] == found.arrays["counters"][1]
+    lanes, frames = len(written), found.arrays["ring/frame"]
+    capacity = len(frames) // lanes
+    for lane in range(lanes):
+        slots = np.arange(max(written[lane] - capacity, 0), written[lane]) % capacity
+        number, episode, step, _ = frames[lane * capacity + slots].T
+        # Ledger's observations: the step rises by one, or another episode or agent begins.
+        follows = (np.diff(step) == 1) & (np.diff(episode) == 0)
+        begins = (step[1:] == 0) & ((np.diff(episode) == 1) | (np.diff(number) != 0))
+        assert (follows | begins).all(), f"lane {lane} has a hole"
+
+
+@pytest.mark.parametrize("draws", ["uniform", "prioritised"])
+@pytest.mark.parametrize("pacing", ["ratio", "target-period"])
+def test_what_is_read_while_threads_run_is_of_one_moment(draws: str, pacing: str) -> None:
+    backend.configure(1, 0)
+    config = configured(draws, pacing)
+    service = Service(config, spaces(config.environment))
+    try:
+        service.start()
+        read = 0
+        last_steps = -1
+        deadline_s = time.monotonic() + 60.0
+        while read < 40:
+            assert time.monotonic() < deadline_s
+            assert service.tend() == []
+            found = service.read(READ_S)
+            assert found is not None
+            arrays, state = found
+            if state["steps"] > max(last_steps, 1000):
+                last_steps = state["steps"]
+                assert_of_one_moment(Checkpoint(Path(), state, arrays))
+                read += 1
+    finally:
+        assert service.stop(STOP_S) == []
+
+
+@pytest.mark.slow
+def test_every_checkpoint_of_a_killed_run_is_of_one_moment_and_goes_on(
+    command: Callable[..., Command], tmp_path: Path
+) -> None:
+    """kill -9 at any time; the replay is kept every 200 steps."""
+    draw = random.Random(2)
+    given = ["--game", LEDGER, "--algorithm", "dqn", "--save-replay", "--update-size", "50"]
+    given += ["--agents", "2", "--envs-per-agent", "8", "--prediction-batch-min", "4"]
+    given += ["--replay-steps", "3000", "--replay-min-steps", "500", "--name", "mine"]
+    given += ["--checkpoint-every-steps", "200", "--progress-every-s", "0.2"]
+    run = tmp_path / "runs" / "mine"
+    arguments, least = ["train", *given], 0
+    for _ in range(4):
+        service = command(*arguments)
+        service.until_steps_are_made()
+        time.sleep(draw.uniform(0.0, 1.0))
+        service.process.kill()
+        service.process.wait()
+        wait_for(lambda: not service.survivors(), STOP_S)  # noqa: B023
+        kept, damaged = checkpoints.newest(run / "checkpoints")
+        assert kept is not None
+        assert damaged == []
+        for path in checkpoints.kept(run / "checkpoints"):
+            found = checkpoints.read(path)
+            if found.state["steps"]:
+                assert_of_one_moment(found)
+        assert kept.state["steps"] >= least, "it went back"
+        least = int(kept.state["steps"])
+        arguments = ["train", "--resume", str(run)]
+    done = ended("train", "--resume", str(run), "--steps", str(least + 4000), "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["updates"] == pytest.approx((least + 4000 - 500) / 4, abs=20)
