@@ -53,7 +53,7 @@ class NullModel(Model):
     """Thinks nothing, in no time: its action is always 0."""
 
     def __init__(self) -> None:
-        self._updates = 0
+        self._updates = self.refused_in_a_row = 0
 
     def act(self, arrivals: Arrivals) -> np.ndarray:
         """Zeros, int32 [n]."""

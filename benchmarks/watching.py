@@ -18,7 +18,7 @@ from ga3c.config import CheckpointConfig, TrainConfig, WrongInput
 from ga3c.metrics import Window
 from ga3c.runs import RunDirectory
 from ga3c.service import Service
-from ga3c.training import TICK_S, Run
+from ga3c.training import TICK_S, Interrupts, Run
 
 DEFAULT_WINDOW_S = 10.0
 STOP_TIMEOUT_S = 8.0
@@ -66,7 +66,7 @@ def _pairs(
         service = Service(train, found)
     except ValueError as error:
         raise WrongInput(str(error)) from error
-    run = Run(train, found, service, RunDirectory(train, path))
+    run = Run(train, found, service, RunDirectory(train, path), Interrupts())
     bare, watched = [], []
     try:
         run.prepare()

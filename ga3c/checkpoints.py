@@ -7,11 +7,12 @@ then are older ones removed. Reading one runs no code from it.
 
 import contextlib
 import hashlib
+import io
 import json
 import os
 import shutil
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,10 +22,22 @@ ARRAYS, STATE, MANIFEST = "arrays.npz", "state.json", "manifest.json"
 PARTIAL = ".partial-"
 FORMAT = 1
 RETRY_S = 10.0
+LEARNED = ("weights/", "target/", "optimizer/")  # what must be finite numbers
+SYNC_BYTES = 1 << 26  # written between two syncs, so that the last one does not take long
+READ_BYTES = 1 << 22
+Progress = Callable[[int, int], None]  # bytes done and in all; what it raises ends the writing
 
 
 class Damaged(Exception):
     """A checkpoint that is not whole; the message says what is wrong with it."""
+
+
+class NotWritten(Exception):
+    """A checkpoint that must not be kept, or was given up; the message says why."""
+
+
+def _no_progress(done: int, total: int) -> None:
+    """Nobody wants to know."""
 
 
 class Checkpoint(NamedTuple):
@@ -44,21 +57,36 @@ class Checkpoint(NamedTuple):
         }
 
 
-def write(path: Path, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
-    """Write a checkpoint, whole or not at all. Raises OSError, as where the disk is full.
+def write(
+    path: Path,
+    arrays: Mapping[str, np.ndarray],
+    state: Mapping[str, Any],
+    progress: Progress = _no_progress,
+) -> None:
+    """Write a checkpoint, whole or not at all.
 
     One that is there already, and whole, stays: it is of the same steps.
+
+    Args:
+        progress: called every few megabytes; a large checkpoint is given up by raising from it.
+
+    Raises:
+        NotWritten: if what was learned is not finite: a good checkpoint must not make way for it.
+        OSError: as where the disk is full.
     """
+    _check_finite(arrays)
     partial = path.parent / f"{PARTIAL}{path.name}"
     shutil.rmtree(partial, ignore_errors=True)
+    # Every byte of the arrays is written once, and read once for its checksum.
+    work = _Work(2 * sum(array.nbytes for array in arrays.values()), progress)
     try:
         partial.mkdir(parents=True)
-        with _synced(partial / ARRAYS) as file:
+        with _SyncedFile(partial / ARRAYS, work) as file:
             np.savez(file, allow_pickle=False, **arrays)
-        with _synced(partial / STATE) as file:
+        with _SyncedFile(partial / STATE, work) as file:
             file.write(json.dumps(state).encode())
-        files = {name: _seal(partial / name) for name in (ARRAYS, STATE)}
-        with _synced(partial / MANIFEST) as file:
+        files = {name: _seal(partial / name, work) for name in (ARRAYS, STATE)}
+        with _SyncedFile(partial / MANIFEST, work) as file:
             file.write(json.dumps({"format": FORMAT, "files": files}).encode())
         _sync_directory(partial)
         if path.exists() and not _is_whole(path):
@@ -68,6 +96,13 @@ def write(path: Path, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]
         _sync_directory(path.parent)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _check_finite(arrays: Mapping[str, np.ndarray]) -> None:
+    for name, array in arrays.items():
+        learned = name.startswith(LEARNED) and np.issubdtype(array.dtype, np.floating)
+        if learned and not np.isfinite(array).all():
+            raise NotWritten(f"{name} is not finite: the checkpoint before it stays the newest")
 
 
 def _is_whole(path: Path) -> bool:
@@ -122,7 +157,7 @@ def set_aside(checkpoint: Checkpoint) -> None:
 
 
 def write_best(directory: Path, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
-    """Write one of `state["steps"]` steps, and then remove all others there. Raises OSError."""
+    """Write one of `state["steps"]` steps, and then remove all others there. Raises as `write`."""
     path = directory / f"{int(state['steps']):012}"
     write(path, arrays, state)
     remove([other for other in kept(directory) if other != path])
@@ -173,13 +208,17 @@ class Checkpoints:
         return self._every_steps is not None and steps >= self._last_steps + self._every_steps
 
     def save(
-        self, seconds: float, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]
+        self,
+        seconds: float,
+        arrays: Mapping[str, np.ndarray],
+        state: Mapping[str, Any],
+        progress: Progress = _no_progress,
     ) -> Path:
-        """Write one of `state["steps"]` steps, then remove older ones. Raises OSError."""
+        """Write one of `state["steps"]` steps, then remove older ones. Raises as `write`."""
         steps = int(state["steps"])
         self._last_s, self._last_steps = seconds, steps
         path = self._directory / f"{steps:012}"
-        write(path, arrays, state)
+        write(path, arrays, state, progress)
         remove(self._superfluous())
         return path
 
@@ -200,25 +239,56 @@ class Checkpoints:
         return {path for multiple, path in first.items() if multiple}
 
 
-class _synced(contextlib.AbstractContextManager[Any]):
-    """A new file to write to, on the disk when it is left."""
+class _Work:
+    """How many bytes of a checkpoint are written and read."""
 
-    def __init__(self, path: Path) -> None:
-        self._file = open(path, "xb")  # noqa: SIM115
+    def __init__(self, total: int, progress: Progress) -> None:
+        self._total = total
+        self._progress = progress
+        self._done = 0
 
-    def __enter__(self) -> Any:
-        return self._file
-
-    def __exit__(self, *failure: object) -> None:
-        with self._file:
-            self._file.flush()
-            os.fsync(self._file.fileno())
+    def add(self, count: int) -> None:
+        """So many more."""
+        self._done += count
+        self._progress(min(self._done, self._total), self._total)
 
 
-def _seal(path: Path) -> dict[str, Any]:
+class _SyncedFile(io.BufferedWriter):
+    """A new file to write to, on the disk when it is closed without an exception."""
+
+    def __init__(self, path: Path, work: _Work) -> None:
+        super().__init__(io.FileIO(path, "x"))
+        self._work = work
+        self._unsynced = 0
+
+    def write(self, data: Any) -> int:
+        """Write, sync now and then, and tell how far it has come."""
+        count = super().write(data)
+        self._unsynced += count
+        if self._unsynced >= SYNC_BYTES:
+            self._sync()
+        self._work.add(count)
+        return count
+
+    def _sync(self) -> None:
+        self.flush()
+        os.fsync(self.fileno())
+        self._unsynced = 0
+
+    def __exit__(self, *failure: Any) -> None:
+        with contextlib.closing(self.raw):
+            if failure[0] is None:
+                self._sync()
+
+
+def _seal(path: Path, work: _Work | None = None) -> dict[str, Any]:
+    digest = hashlib.sha256()
     with open(path, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return {"bytes": path.stat().st_size, "sha256": digest}
+        while part := file.read(READ_BYTES):
+            digest.update(part)
+            if work:
+                work.add(len(part))
+    return {"bytes": path.stat().st_size, "sha256": digest.hexdigest()}
 
 
 def _sync_directory(path: Path) -> None:

@@ -42,7 +42,8 @@ def check_slack(slack_steps: int, largest_batch: int, steps_per_update: float) -
         raise ValueError(
             f"slack_steps {slack_steps} < {largest_batch + behind:g}: a prediction of "
             f"{largest_batch} steps would wait for an update, and the update for more steps of the "
-            f"{steps_per_update:g} that it takes, forever"
+            f"{steps_per_update:g} that it takes, forever; give a larger --slack-steps or smaller "
+            "groups (--groups, --envs-per-agent)"
         )
 
 

@@ -14,6 +14,7 @@ from ga3c.checks import (
     check_seed,
     check_slack,
 )
+from ga3c.cores import available_cores
 from ga3c.scheduler import Counts, SchedulerConfig
 from ga3c.settings import (
     A3CConfig,
@@ -54,7 +55,7 @@ PresetName = Literal["default", "paper", "dqn", "dueling", "in-gpu-replay", "fas
 
 ProtocolName = Literal["paper", "nature", "machado"]
 
-CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+CORES = available_cores()
 
 
 @dataclass(frozen=True)
@@ -166,10 +167,11 @@ class ServiceConfig:
 
     @property
     def prediction_max(self) -> int:
-        """The largest prediction batch that can come about."""
+        """The largest prediction batch that can come about: a group is never divided."""
         if self.synchronized:
             return self.prediction_min
-        return min(self.prediction_batch_max, self.max_lanes)
+        group = self.envs_per_agent // self.groups
+        return max(min(self.prediction_batch_max, self.max_lanes), group)
 
 
 @dataclass(frozen=True)
@@ -297,6 +299,11 @@ class TrainConfig:
         return self.algorithm != "a3c"
 
     @property
+    def scheduled_optimizer(self) -> OptimizerConfig:
+        """The optimizer's settings with the schedule of this run."""
+        return self.optimizer.scheduled(self.run.steps)
+
+    @property
     def max_lanes(self) -> int:
         """Environments that there may be: experience has room for so many."""
         if self.scheduler.scheduler == "off":
@@ -339,6 +346,11 @@ def _check_replay(config: TrainConfig) -> None:
         raise ValueError(
             f"lockstep with algorithm {config.algorithm}: is of a3c; --synchronized --pacing "
             "target-period gives the same weights each time"
+        )
+    if config.run.steps is not None and config.run.steps <= replay.replay_min_steps:
+        raise ValueError(
+            f"steps {config.run.steps} <= replay_min_steps {replay.replay_min_steps}: the run "
+            "would end before its first update; give more --steps or a smaller --replay-min-steps"
         )
     smallest = 2 * config.max_lanes * (config.dqn.n_step + 1)
     for name in ("replay_steps", "replay_min_steps"):
@@ -388,4 +400,11 @@ def _check_lockstep(config: TrainConfig) -> None:
         raise ValueError(
             f"lockstep with training batches of {smallest} to {largest}: must be of one size, a "
             f"multiple of t_max {t_max}, or they would depend on time"
+        )
+    most = service.envs_per_agent * service.pending_segments * t_max
+    if most < largest:
+        raise ValueError(
+            f"lockstep with training batches of {largest} samples: {service.envs_per_agent} "
+            f"environments with {service.pending_segments} pending segments of t_max {t_max} make "
+            f"{most} before they wait for an update: it would never come"
         )

@@ -17,6 +17,8 @@ from agents.environments import Spaces
 from ga3c.backend import Column, Tensor
 from ga3c.memory import Memory
 
+MOST_ROWS = 2**31
+
 
 class Arrivals(NamedTuple):
     """n newest frames with their outcomes, each of another lane."""
@@ -38,6 +40,14 @@ class RingShape:
     shape: tuple[int, ...]  # of the newest frame
     dtype: str
     stack: int
+
+    def __post_init__(self) -> None:
+        if self.lanes * self.capacity >= MOST_ROWS:
+            raise ValueError(
+                f"a ring of {self.lanes:,} environments x {self.capacity:,} steps has "
+                f"{self.lanes * self.capacity:,} rows >= {MOST_ROWS:,}: they are numbered with 32 "
+                "bits; keep fewer steps"
+            )
 
     @property
     def observation_shape(self) -> tuple[int, ...]:

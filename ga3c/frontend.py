@@ -152,6 +152,11 @@ class Frontend:
         with self._lock:
             return identity in self._expected
 
+    @property
+    def unanswered(self) -> int:
+        """Observations that await their actions, approximately: the frontend's thread goes on."""
+        return sum(len(request.lanes) for request in list(self._unanswered.values()))
+
     def has_played(self, identity: str) -> bool:
         """Whether the agent has made a step, not only shown what a reset gave."""
         with self._lock:

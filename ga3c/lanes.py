@@ -51,12 +51,17 @@ class Lanes(_Book):
     """
 
     def __init__(self, lanes: int, t_max: int, pending: int, stack: int) -> None:
-        super().__init__(lanes, pending * t_max + stack, stack)
+        super().__init__(lanes, self.slots_of_a_lane(t_max, pending, stack), stack)
         self.t_max = t_max
         self._starts = np.zeros(lanes, np.int64)  # the first record of who plays the lane now
         self._versions = np.zeros((lanes, self.capacity), np.int64)
         self._free = np.ones((lanes, pending), bool)  # of segment k at k % pending
         self._trained = threading.Condition()
+
+    @staticmethod
+    def slots_of_a_lane(t_max: int, pending: int, stack: int) -> int:
+        """The ring's slots that a lane needs."""
+        return pending * t_max + stack
 
     def begin(self, lanes: np.ndarray) -> None:
         """Another agent plays `lanes` from now on: their unfinished segments are left out.

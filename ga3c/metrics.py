@@ -65,6 +65,7 @@ class Metrics:
 
     Counters: `steps` (one environment step is one prediction, a reset's frame included),
     `prediction_batches`, `updates`, `trained_samples`, `lag_updates` (summed over samples),
+    `refused_updates` (left out, as their loss or gradient was not finite),
     `*_busy_s` and `*_waiting_s` per role, `*_cpu_s` of those that call the model: CPU time of their
     own threads inside it; `rejected:<reason>` messages, `agent_deaths`.
     """

@@ -22,12 +22,15 @@ from ga3c.memory import DEVICE, HOST
 from ga3c.replay import Replay, Source, source
 from ga3c.schedules import linear
 
+FINITE = "is_finite"  # among the figures of an update: 1, or 0 if it was left out
+
 
 class Learned(NamedTuple):
     """What one update did."""
 
     update: int  # updates done, this one included
     means: dict[str, float]  # over the batch's steps
+    is_finite: bool = True  # False: its loss or gradient was not finite, so it was left out
 
 
 def build_optimizer(config: OptimizerConfig) -> keras.optimizers.Optimizer:
@@ -97,10 +100,13 @@ class Model:
         acts_on_target: actions are chosen with the target's weights.
         """
         self._algorithm = algorithm
-        self._optimizer_config = optimizer
+        self._optimizer_config = optimizer.scheduled(None)
         self._seed = seed
         self._acts = 0
         self._updates = 0
+        self.refused_in_a_row = 0
+        """Updates left out since the last one that was made: their loss or gradient was not
+        finite."""
         self._learning = threading.Lock()
         self._counting = threading.Lock()
         self.experience = Experience(ring, algorithm.columns, DEVICE if on_device else HOST)
@@ -123,7 +129,7 @@ class Model:
         return cls(
             build(config, spaces.num_actions),
             config.network,
-            config.optimizer,
+            config.scheduled_optimizer,
             spaces,
             ring,
             on_device,
@@ -202,13 +208,16 @@ class Model:
             self._copy()
 
     def _learned(self, metrics: Mapping[str, Any]) -> Learned:
-        self._updates += 1
-        return Learned(self._updates, {name: float(value) for name, value in metrics.items()})
+        means = {name: float(value) for name, value in metrics.items()}
+        is_finite = bool(means.pop(FINITE))
+        self._updates += is_finite
+        self.refused_in_a_row = 0 if is_finite else self.refused_in_a_row + 1
+        return Learned(self._updates, means, is_finite)
 
     def _rates(self, progress: float) -> np.ndarray:
         optimizer = self._optimizer_config
         rates = [
-            linear(optimizer.learning_rate, optimizer.learning_rate_end, progress),
+            linear(optimizer.learning_rate, optimizer.learning_rate_end or 0.0, progress),
             self._algorithm.rate(progress),
             self.source.rate(progress),
         ]
@@ -304,7 +313,10 @@ class Model:
         return metrics
 
     def _update(self, *inputs: backend.Tensor) -> tuple[dict[str, backend.Tensor], backend.Tensor]:
-        """An update from a batch: its figures, and an error for each of its parts."""
+        """An update from a batch: its figures, and an error for each of its parts.
+
+        Weights and optimizer stay as they are if the loss or the gradient's norm is not finite.
+        """
         batch, rates = self.source.batch(*inputs[:-1]), inputs[-1]
         variables = self.network.trainable_variables
         loss, (metrics, errors), gradients = backend.value_and_gradients(
@@ -315,8 +327,10 @@ class Model:
             scale = limit / keras.ops.maximum(norm, limit)
             gradients = [g * scale for g in gradients]
         self._optimizer.learning_rate.assign(rates[0])
-        self._optimizer.apply(gradients, variables)
-        return {**metrics, "loss": loss, "gradient_norm": norm}, errors
+        is_finite = keras.ops.isfinite(loss) & keras.ops.isfinite(norm)
+        backend.when(is_finite, lambda: self._optimizer.apply(gradients, variables))
+        figures = {"loss": loss, "gradient_norm": norm, FINITE: keras.ops.cast(is_finite, "int32")}
+        return {**metrics, **figures}, errors
 
     def _copy_weights(self) -> None:
         assert self.target is not None

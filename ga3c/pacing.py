@@ -61,6 +61,16 @@ class Pacing(ABC):
     def _admits(self, steps: int) -> bool:
         return not self._ended and self._may_act(steps)
 
+    def waits(self) -> str:
+        """How far acting and learning are, and what either waits for, in words."""
+        with self._changed:
+            made = f"{self._before + self._acted:,} steps are made, {self._flushed:,} can be drawn"
+            return f"{made}, {self._learned:,} updates are done; {self._limits()}"
+
+    @abstractmethod
+    def _limits(self) -> str:
+        """What either side waits for, and what to change, in words."""
+
     @property
     def _ended(self) -> bool:
         return self._before + self._admitted >= self._limit_steps
@@ -106,6 +116,12 @@ class Pacing(ABC):
     def visible_steps(self) -> int:
         """Steps of the whole run up to the last flush: what schedules of learning go by."""
         return self._before + self._flushed
+
+    @property
+    def missing_steps(self) -> int:
+        """Steps that this process has yet to make before its first update."""
+        with self._changed:
+            return max(self._min_steps - self._acted, 0)
 
     @property
     def is_settled(self) -> bool:
@@ -156,6 +172,14 @@ class Ratio(Pacing):
         learned = self._min_steps + self._learned * self._steps_per_update
         return self._admitted + steps <= learned + self._slack_steps
 
+    def _limits(self) -> str:
+        due = self._min_steps + (self._claimed + 1) * self._steps_per_update
+        ahead = self._min_steps + self._learned * self._steps_per_update + self._slack_steps
+        return (
+            f"the next update is due at {due:,.0f} steps, and acting may go up to {ahead:,.0f}: "
+            "give a larger --slack-steps or a smaller --update-size"
+        )
+
     def _next(self) -> Turn | None:
         if self._flushing:
             return None
@@ -183,6 +207,13 @@ class TargetPeriod(Pacing):
 
     def _may_act(self, steps: int) -> bool:
         return self._admitted < self._min_steps + self._periods * self._period_steps
+
+    def _limits(self) -> str:
+        ends = self._min_steps + self._periods * self._period_steps
+        return (
+            f"the period ends at {ends:,} steps and {self._periods * self._updates:,} updates: "
+            "give another --period-steps"
+        )
 
     def _next(self) -> Turn | None:
         if self._flushing:

@@ -9,46 +9,17 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from agents.environments import Spaces
 from ga3c import backend
 from ga3c.algorithms.a3c import Segments
 from ga3c.backend import Column, Signature, Tensor
 from ga3c.config import ReplayConfig, TrainConfig
-from ga3c.experience import Experience, RingShape
+from ga3c.experience import Experience
 from ga3c.lanes import Block
-from ga3c.memory import DEVICE, HOST, free_bytes
 from ga3c.priorities import Priorities
 from ga3c.schedules import linear
 
-USABLE = 0.95  # of what is free
 TRIES = 4  # candidates of a batch's every place: some lead to a reset, or are there already
 SMALLEST_ERROR = 1e-6  # so that no step is never drawn again (Schaul et al. 2016, section 3.3)
-
-
-def plan(config: TrainConfig, spaces: Spaces) -> str:
-    """What a replay will take and where, in words.
-
-    Raises ValueError if it does not fit there, with the largest that does.
-    """
-    lanes, capacity = config.max_lanes, config.replay_window + config.replay_reserve
-    ring = RingShape(lanes, capacity, spaces.shape, spaces.dtype, spaces.stack)
-    columns: dict[str, Column] = {"action": ((), "int32"), "priority": ((), "float32")}
-    on_device = config.service.experience == "device"
-    needed, free = ring.bytes(columns), free_bytes(DEVICE if on_device else HOST)
-    where = "the GPU's memory" if on_device and backend.has_gpu() else "RAM"
-    if config.replay.save_replay:
-        needed *= 2  # a checkpoint's copy
-    if needed > free * USABLE:
-        step = needed / (lanes * capacity)
-        fits = int(free * USABLE / step - lanes * config.replay_reserve) // 1000 * 1000
-        raise ValueError(
-            f"replay_steps {config.replay.replay_steps:,} take {needed / 1e9:.2f} GB > "
-            f"{free / 1e9:.2f} GB that are free in {where}: at most {max(fits, 0):,} fit"
-        )
-    return (
-        f"replay of {lanes * config.replay_window:,} steps, {needed / 1e9:.2f} GB in {where} "
-        f"({free / 1e9:.1f} GB free)"
-    )
 
 
 class Source(Protocol):
@@ -215,7 +186,8 @@ class Replay:
         if self._priorities is None:
             return
         ops = self._ops
-        errors = ops.abs(errors) + SMALLEST_ERROR
+        # One that is not finite would make every sum above it so, and draws with them.
+        errors = ops.where(ops.isfinite(errors), ops.abs(errors), 0.0) + SMALLEST_ERROR
         self._priorities.set(batch.rows, errors**self._config.priority_exponent)
         largest = ops.maximum(self._state.gather("largest", self._first), ops.max(errors))
         self._state.write(self._first, {"largest": largest})

@@ -62,6 +62,7 @@ class Service:
         """Args: model: if it is not to be the configured one."""
         service = config.service
         self._config = config
+        self._schedule_steps = config.scheduled_optimizer.schedule_steps or math.inf
         self.metrics = Metrics()
         self.pacing = pacing.build(config) if config.learns_from_replay else None
         self._lanes = lanes.build(config, spaces.stack, self.pacing)
@@ -163,11 +164,53 @@ class Service:
         self._predictors.resize(counts.predictors)
         self.agents.resize(counts.agents)
 
+    def waits(self) -> str:
+        """Who waits for whom, and what to change, in words: for a run in which nothing moves."""
+        service, begun, unanswered = (
+            self._config.service,
+            self.agents.begun,
+            self._frontend.unanswered,
+        )
+        if begun < len(self.agents):
+            return (
+                f"{begun} of {len(self.agents)} agents have made a step; the others make their "
+                f"environments ({service.envs_per_agent} each) or are being replaced"
+            )
+        if not unanswered:
+            return (
+                "every observation has its action, and no agent sends its next step: an "
+                f"environment may hang; --agent-timeout-s {service.agent_timeout_s:g} is when such "
+                "an agent is replaced"
+            )
+        if service.synchronized and 0 < self.requests.size < service.prediction_min:
+            return (
+                f"the predictor waits for all {service.prediction_min} observations and has "
+                f"{self.requests.size}: an agent's environments may hang"
+            )
+        learning = (
+            self.pacing.waits()
+            if self.pacing
+            else (
+                f"{self.segments.size} samples await training, a batch takes at least "
+                f"{service.training_batch_min}: give a smaller --training-batch-min, a larger "
+                "--training-queue or more --pending-segments"
+            )
+        )
+        return f"{unanswered} observations await actions until learning catches up; {learning}"
+
     def tend(self) -> list[str]:
         """See to the agents. Returns a line for each event.
 
-        Raises RunFailed if a thread has failed or agents cannot live.
+        Raises RunFailed if a thread has failed, agents cannot live, or too many updates in a row
+        were not finite.
         """
+        refused, most = self.model.refused_in_a_row, self._config.learning.max_refused_updates
+        if refused >= most:
+            raise RunFailed(
+                f"{refused} updates in a row were left out, as their loss or gradient was not "
+                "finite: nothing more would be learned; a smaller --learning-rate, a --clip-norm "
+                "or a --reward-clip may help, from the last checkpoint or anew"
+            )
         if failure := self._failure:
             raise RunFailed(f"a service thread failed\n{failure}")
         if not self._frontend.alive:
@@ -284,9 +327,11 @@ class Service:
                 stack.callback(self._lockstep.go_on)
             yield stack.enter_context(self._gate.held(timeout_s))
 
-    def _progress(self) -> float:
+    @property
+    def progress(self) -> float:
+        """Of the schedules: 0 at the start, 1 at their end and more beyond."""
         steps = self.pacing.visible_steps if self.pacing else self.metrics.total("steps")
-        return steps / self._config.optimizer.schedule_steps
+        return steps / self._schedule_steps
 
     def _predictor(self, stop: threading.Event) -> Callable[[], None]:
         return Predictor(
@@ -312,7 +357,7 @@ class Service:
                 self._lanes,
                 self.model,
                 self.metrics,
-                self._progress,
+                lambda: self.progress,
                 stop,
                 self._gate,
                 self.trace,
@@ -325,7 +370,7 @@ class Service:
             self._lanes,
             self.model,
             self.metrics,
-            self._progress,
+            lambda: self.progress,
             config.dqn.batch_size,
             config.dqn.target_period if by_updates else None,
             stop,

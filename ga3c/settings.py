@@ -1,6 +1,6 @@
 """What learning is told: returns, algorithms, replay, pacing, network, optimizer."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from ga3c.checks import check_count, check_share, not_negative
@@ -8,6 +8,9 @@ from ga3c.checks import check_count, check_share, not_negative
 NetworkName = Literal[
     "auto", "small", "large-4", "large-3", "large-2", "large-1", "nature", "mlp", "parr"
 ]
+
+SCHEDULE_STEPS = 10_000_000  # of a run that no number of steps ends
+LASTING_SHARE = 0.1  # of the first learning rate, which such a run learns on with
 
 
 @dataclass(frozen=True)
@@ -18,10 +21,14 @@ class LearningConfig:
     """Discount per step (gamma)."""
     reward_clip: float = 1.0
     """Rewards are clipped to [-x, x] for learning; 0 leaves them as they are."""
+    max_refused_updates: int = 100
+    """An update whose loss or gradient is not finite is left out; after so many in a row the run
+    ends, with its last good checkpoint."""
 
     def __post_init__(self) -> None:
         check_share(self, "discount")
         not_negative(self, "reward_clip")
+        check_count(self, "max_refused_updates")
 
 
 @dataclass(frozen=True)
@@ -193,10 +200,12 @@ class OptimizerConfig:
     """Optimizer: rmsprop is the paper's, not centred, epsilon within the root."""
     learning_rate: float = 7e-4
     """Step size at the start."""
-    learning_rate_end: float = 0.0
-    """Step size at the end of the schedule, reached linearly."""
-    schedule_steps: int = 10_000_000
-    """Environment steps over which schedules run; afterwards their end holds."""
+    learning_rate_end: float | None = None
+    """Step size at the end of the schedule, reached linearly. None: 0 if the run ends there by
+    --steps, else a tenth of the first, as a rate of 0 would learn nothing more."""
+    schedule_steps: int | None = None
+    """Environment steps over which schedules run; afterwards their end holds. None: as many as
+    --steps, or 10 million without it."""
     rms_decay: float = 0.99
     """RMSProp's decay of the mean square."""
     rms_centered: bool = False
@@ -213,11 +222,21 @@ class OptimizerConfig:
     def __post_init__(self) -> None:
         if self.learning_rate <= 0:
             raise ValueError(f"learning_rate {self.learning_rate}: must be above 0 to learn")
-        not_negative(self, "learning_rate_end", "rms_start", "optimizer_epsilon", "clip_norm")
+        not_negative(self, "rms_start", "optimizer_epsilon", "clip_norm")
+        if self.learning_rate_end is not None:
+            not_negative(self, "learning_rate_end")
         for name in ("rms_decay", "momentum"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(
                     f"{name} {getattr(self, name)}: must be in [0, 1), or it never adapts"
                 )
-        if self.schedule_steps < 1:
-            raise ValueError(f"schedule_steps {self.schedule_steps}: must be at least 1")
+        if self.schedule_steps is not None:
+            check_count(self, "schedule_steps")
+
+    def scheduled(self, run_steps: int | None) -> "OptimizerConfig":
+        """With the schedule of a run of so many environment steps in place of None."""
+        horizon = self.schedule_steps or run_steps or SCHEDULE_STEPS
+        end = self.learning_rate_end
+        if end is None:
+            end = 0.0 if horizon == run_steps else LASTING_SHARE * self.learning_rate
+        return replace(self, schedule_steps=horizon, learning_rate_end=end)

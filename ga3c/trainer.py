@@ -9,7 +9,7 @@ import numpy as np
 from ga3c.gate import Gate
 from ga3c.lanes import Lanes, ReplayLanes, Segment
 from ga3c.metrics import Metrics
-from ga3c.model import Model
+from ga3c.model import Learned, Model
 from ga3c.pacing import Pacing, Turn
 from ga3c.queues import BatchQueue, Closed
 from ga3c.trace import MOMENT_S, Trace
@@ -67,9 +67,8 @@ class Trainer:
             self._trace.learned(batch, started_s + MOMENT_S)
         lags = learned.update - 1 - versions
         self._metrics.add(
-            updates=1,
-            trained_samples=lags.size,
-            lag_updates=float(lags.sum()),
+            **_counted(learned, lags.size),
+            lag_updates=float(lags.sum()) * learned.is_finite,
             trainers_busy_s=ended_s - started_s,
             trainers_cpu_s=cpu_s,
         )
@@ -130,7 +129,7 @@ class ReplayTrainer:
         if self._target_period and learned.update % self._target_period == 0:
             self._model.copy_target()
         self._pacing.learned()
-        self._metrics.add(updates=1, trained_samples=self._batch_size)
+        self._metrics.add(**_counted(learned, self._batch_size))
         self._metrics.set(**learned.means)
         if self._trace:
             self._trace.here("learn", started_s, time.monotonic(), samples=self._batch_size)
@@ -146,3 +145,10 @@ class ReplayTrainer:
         self._metrics.set(replay_steps=float(self._lanes.drawable))
         if self._trace:
             self._trace.here("flush", started_s, time.monotonic(), steps=len(block.entering))
+
+
+def _counted(learned: Learned, samples: int) -> dict[str, int]:
+    """What an update of so many samples adds to the counters."""
+    if not learned.is_finite:
+        return {"refused_updates": 1}
+    return {"updates": 1, "trained_samples": samples}

@@ -20,15 +20,17 @@ from ga3c.config import TrainConfig, WrongInput
 from ga3c.evaluation import BEST
 from ga3c.evaluator import Evaluator
 from ga3c.metrics import ROLLING_EPISODES, Window
-from ga3c.replay import plan
-from ga3c.runs import EVALUATIONS, RunDirectory
+from ga3c.planning import plan
+from ga3c.runs import EVALUATIONS, RunDirectory, load_config
 from ga3c.scheduler import Counts, Decision, Scheduler
 from ga3c.service import RunFailed, Service
+from ga3c.watch import Watch, resumed_schedule
 
 TICK_S = 0.2
 STOP_TIMEOUT_S = 8.0
 SAME_WISH_S = 0.5
 READ_TIMEOUT_S = 1.0  # for an update that will not end
+WRITING_S = 5.0  # between two lines about a checkpoint that is being written
 
 
 class Interrupts:
@@ -41,6 +43,9 @@ class Interrupts:
         self.first = threading.Event()
         self.second = threading.Event()
         self._first_s = 0.0
+
+    def listen(self) -> None:
+        """Take the signals from now on. For the main thread."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup
                 signal.signal(number, self._handle)
@@ -63,10 +68,12 @@ def train(config: TrainConfig, found: Spaces, path: Path) -> int:
         RunFailed: if the run cannot go on; everything has been stopped.
     """
     interrupts = Interrupts()
+    interrupts.listen()
     backend.configure(config.service.intra_op_threads, config.run.seed)
     try:
+        planned = plan(config, found)
         if config.learns_from_replay:
-            print(f"ga3c: {plan(config, found)}", flush=True)
+            print(f"ga3c: {planned}", flush=True)
         service = Service(config, found)
     except ValueError as error:
         raise WrongInput(str(error)) from error
@@ -75,10 +82,10 @@ def train(config: TrainConfig, found: Spaces, path: Path) -> int:
             directory = RunDirectory(config, path)
         except OSError as error:
             raise WrongInput(f"run {path} cannot be used: {error}") from error
-        run = Run(config, found, service, directory)
+        run = Run(config, found, service, directory, interrupts)
         try:
             run.prepare()
-            return run.go(interrupts)
+            return run.go()
         finally:
             run.close()
     finally:
@@ -89,9 +96,15 @@ class Run:
     """A run from its first or next step to its end; the main thread's."""
 
     def __init__(
-        self, config: TrainConfig, spaces: Spaces, service: Service, directory: RunDirectory
+        self,
+        config: TrainConfig,
+        spaces: Spaces,
+        service: Service,
+        directory: RunDirectory,
+        interrupts: Interrupts,
     ) -> None:
         self._config = config
+        self._interrupts = interrupts
         self._spaces = spaces
         self._service = service
         self._last = service.snapshot()
@@ -122,6 +135,7 @@ class Run:
         self._checkpoints.begin(metrics.seconds, metrics.total("steps"))
         if not config.run.resume:
             self._keep()
+        self._watch = Watch(config, service)
         self._scheduler = _scheduler(config, service, self._directory.path)
         if config.evaluation.evaluate_every:
             noted = records.read(self._directory.path / EVALUATIONS)
@@ -146,23 +160,37 @@ class Run:
                 f"run {self._directory.path}: {reason} already, so nothing is left to do: give a "
                 "larger --steps, --seconds or --score"
             )
+        self._check_refill(int(checkpoint.state["steps"]))
         checkpoints.set_aside(checkpoint)
-        self._say(f"ga3c: goes on from {int(checkpoint.state['steps']):,} steps")
+        steps = int(checkpoint.state["steps"])
+        self._say(f"ga3c: goes on from {steps:,} steps")
+        if line := resumed_schedule(load_config(self._directory.path), self._config, steps):
+            self._say(f"ga3c: {line}")
 
-    def go(self, interrupts: Interrupts) -> int:
+    def _check_refill(self, steps: int) -> None:
+        """Raises WrongInput if the run would end before the replay is full enough to learn from."""
+        pacing, limit = self._service.pacing, self._config.run.steps
+        if pacing and limit is not None and limit - steps <= pacing.missing_steps:
+            raise WrongInput(
+                f"steps {limit}: the run has made {steps} and learns on after "
+                f"{pacing.missing_steps} more, which fill its replay anew, as --save-replay did "
+                "not keep it: it would end before its next update; give more --steps"
+            )
+
+    def go(self) -> int:
         """Play and learn until something ends the run. Returns the exit code."""
-        service, config = self._service, self._config
+        service, config, interrupts = self._service, self._config, self._interrupts
         first = service.metrics.snapshot()
         reason = "failed"
         kept = False
         try:
             service.start(self._scheduler.counts if self._scheduler else config.service.counts)
-            reason = self._loop(interrupts)
+            reason = self._loop()
         finally:
             counts = service.counts
             stuck = service.stop(STOP_TIMEOUT_S, interrupts.second)
             kept = self._keep()
-            if self._evaluator and not self._end(self._evaluator, interrupts):
+            if self._evaluator and not self._end(self._evaluator):
                 stuck = [*stuck, "evaluator"]
             window = Window(first, service.metrics.snapshot())
             result = {"ended": reason, **_result(config, service, counts, window)}
@@ -180,8 +208,9 @@ class Run:
             return 130
         return 0 if kept else 1
 
-    def _end(self, evaluator: Evaluator, interrupts: Interrupts) -> bool:
+    def _end(self, evaluator: Evaluator) -> bool:
         """Let an evaluation that goes on come to its end, unless a signal or a failure came."""
+        interrupts = self._interrupts
         if evaluator.is_busy and not interrupts.first.is_set() and sys.exc_info()[0] is None:
             self._say("ga3c: the last evaluation goes on; Ctrl-C leaves it out")
             while evaluator.is_busy and not interrupts.first.wait(TICK_S):
@@ -194,10 +223,10 @@ class Run:
         """Leave the terminal as it was."""
         self._view.close()
 
-    def _loop(self, interrupts: Interrupts) -> str:
+    def _loop(self) -> str:
         """Tend the service until something ends the run. Returns what did."""
         self._last = self._service.snapshot()
-        while not interrupts.first.wait(TICK_S):
+        while not self._interrupts.first.wait(TICK_S):
             self.tick()
             if reason := _finished(self._config, self._service):
                 return reason
@@ -206,14 +235,17 @@ class Run:
     def tick(self) -> None:
         """Tend the service, and do what is due: tune, note, show, keep, evaluate."""
         service = self._service
-        for event in service.tend():
+        for event in (*service.tend(), *self._watch.events(service.snapshot())):
             self._say(f"ga3c: {event}", sys.stderr)
         if self._scheduler:
             self._tune(self._scheduler)
         self._directory.episodes(service.metrics.take_episodes())
         now = service.snapshot()
         if now.time_s - self._last.time_s >= self._config.run.progress_every_s:
-            self._show(Window(self._last, now))
+            window = Window(self._last, now)
+            self._show(window)
+            for event in self._watch.figures(window):
+                self._say(f"ga3c: {event}", sys.stderr)
             self._last = now
         if self._checkpoints.due(service.metrics.seconds, now["steps"]):
             self._keep()
@@ -266,15 +298,33 @@ class Run:
         seconds = self._service.metrics.seconds
         if found is None:
             self._say("ga3c: no checkpoint: an update did not end", sys.stderr)
-        elif self._write(lambda: self._checkpoints.save(seconds, *found)):
+        elif self._write(lambda: self._checkpoints.save(seconds, *found, self._writing())):
             return True
         self._checkpoints.postpone(seconds)
         return False
 
+    def _writing(self) -> checkpoints.Progress:
+        """Tells how far a large checkpoint is, and gives it up at a second signal."""
+        interrupts, heard = self._interrupts, self._interrupts.first.is_set()
+        said_s = time.monotonic()
+
+        def progress(done: int, total: int) -> None:
+            nonlocal heard, said_s
+            if interrupts.second.is_set():
+                raise checkpoints.NotWritten("a second signal came; the one before it is kept")
+            now_s = time.monotonic()
+            if (interrupts.first.is_set() and not heard) or now_s > said_s + WRITING_S:
+                heard, said_s = interrupts.first.is_set(), now_s
+                hint = "; Ctrl-C again leaves it out" if heard else ""
+                part = f"{done / total:.0%} of {total / 2e9:.2f} GB"
+                self._say(f"ga3c: writing a checkpoint: {part}{hint}")
+
+        return progress
+
     def _write(self, write: Callable[[], object]) -> bool:
         try:
             write()
-        except OSError as error:
+        except (OSError, checkpoints.NotWritten) as error:
             self._say(f"ga3c: no checkpoint: {error}", sys.stderr)
             return False
         return True
@@ -342,6 +392,7 @@ def _result(
         "trained_samples_per_s": values["tps"],
         "policy_lag_mean": values["policy_lag"],
         "agent_deaths": int(window.end["agent_deaths"]),
+        "refused_updates": int(window.end["refused_updates"]),
         "rejected_messages": {
             name.removeprefix("rejected:"): int(count)
             for name, count in window.end.counts.items()

@@ -123,7 +123,12 @@ class Agents:
 
     def play(self) -> bool:
         """Whether every agent has made a step."""
-        return all(self._frontend.has_played(name) for name in self._identities.values())
+        return self.begun == len(self)
+
+    @property
+    def begun(self) -> int:
+        """How many agents have made a step."""
+        return sum(self._frontend.has_played(name) for name in self._identities.values())
 
     def pids(self) -> list[int]:
         """Process ids of the agents: of those that play, then of those that rest."""

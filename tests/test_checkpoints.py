@@ -215,3 +215,37 @@ def test_a_writer_that_is_killed_leaves_the_last_whole_one(tmp_path: Path) -> No
         assert (found.arrays["a"] == found.state["steps"]).all()
         for path in checkpoints.kept(directory):
             assert checkpoints.read(path).state["steps"] >= last - 1
+
+
+def test_what_was_learned_is_not_kept_where_it_is_not_finite(tmp_path: Path) -> None:
+    write(tmp_path, 70)
+    for part in ("weights", "target", "optimizer"):
+        for value in (np.nan, np.inf):
+            bad = {f"{part}/dense/kernel": np.array([1.0, value], np.float32)}
+            with pytest.raises(checkpoints.NotWritten, match=f"{part}/dense/kernel is not finite"):
+                checkpoints.write(tmp_path / "000000000071", bad, {"steps": 71})
+    assert [path.name for path in tmp_path.iterdir()] == ["000000000070"]
+    checkpoints.write(tmp_path / "000000000072", {"ring/x": np.array([np.nan])}, {"steps": 72})
+
+
+def test_a_large_checkpoint_tells_how_far_it_is_and_can_be_given_up(tmp_path: Path) -> None:
+    """Every few megabytes while it is written, and while its checksum is made."""
+    write(tmp_path, 70)
+    large = {"ring/frame": np.zeros(100_000_000, np.uint8)}
+    told: list[float] = []
+    checkpoints.write(
+        tmp_path / "000000000071", large, {}, lambda done, total: told.append(done / total)
+    )
+    assert told == sorted(told)
+    assert told[-1] == 1.0
+    assert len([share for share in told if share < 0.5]) >= 5
+    assert len([share for share in told if share > 0.5]) >= 20
+    for limit in (0.2, 0.9):
+
+        def give_up(done: int, total: int) -> None:
+            if done / total > limit:  # noqa: B023
+                raise checkpoints.NotWritten("enough")
+
+        with pytest.raises(checkpoints.NotWritten, match="enough"):
+            checkpoints.write(tmp_path / "000000000072", large, {}, give_up)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["000000000070", "000000000071"]

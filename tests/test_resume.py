@@ -122,11 +122,15 @@ def test_a_replays_run_goes_on_with_it_or_fills_a_new_one(
     before = state(run)
     assert ("ring/frame" in before.arrays) == keeps
     assert ("pacing" in before.state) == keeps
-    done = ended("train", "--resume", str(run), "--steps", "5500")
+    if not keeps:
+        done = ended("train", "--resume", str(run), "--steps", "5500")
+        assert done.returncode == 2
+        assert "learns on after 2000 more, which fill its replay anew" in done.stderr
+    done = ended("train", "--resume", str(run), "--steps", "6500")
     assert done.returncode == 0, done.stderr
     after = state(run)
     updates = after.state["counts"]["updates"] - before.state["counts"]["updates"]
-    assert updates == pytest.approx(1500 / 4 if keeps else 0, abs=20)
+    assert updates == pytest.approx(2500 / 4 if keeps else 500 / 4, abs=20)
     assert any((before.arrays[n] != after.arrays[n]).any() for n in before.arrays) or not keeps
     for name in before.arrays:
         if name.startswith("target/") and not keeps:

@@ -22,7 +22,8 @@ from ga3c.config import (
 )
 from ga3c.scheduler import SchedulerConfig
 from ga3c.service import Service
-from tests.commands import STOP_S, Command, ended, wait_for
+from ga3c.training import SAME_WISH_S
+from tests.commands import STOP_S, Command, assert_nothing_is_left, ended, wait_for
 
 LEDGER = "tests.tiny:Ledger-v0"
 READ_S = 20.0
@@ -123,3 +124,22 @@ def test_every_checkpoint_of_a_killed_run_is_of_one_moment_and_goes_on(
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["updates"] == pytest.approx((least + 4000 - 500) / 4, abs=20)
+
+
+@pytest.mark.slow
+def test_signals_are_heard_while_a_large_checkpoint_is_written(
+    command: Callable[..., Command],
+) -> None:
+    """The first says what goes on; the second leaves the checkpoint out."""
+    large = ["--algorithm", "dqn", "--save-replay", "--replay-steps", "16000000", "--name", "mine"]
+    run = command("train", "--game", "tests.tiny:Corridor-v0", *large)
+    checkpoint = run.runs / "mine" / "checkpoints"
+    run.until(lambda: any(checkpoint.glob(".partial-*")))
+    run.interrupt()
+    run.until(lambda: "Ctrl-C again leaves it out" in run.out)
+    time.sleep(SAME_WISH_S)
+    run.interrupt()
+    assert run.wait(STOP_S) == 130, run.err
+    assert "no checkpoint: a second signal came" in run.err
+    assert list(checkpoint.glob("*")) == [], "nothing that is not whole"
+    assert_nothing_is_left(run)

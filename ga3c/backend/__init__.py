@@ -25,6 +25,7 @@ if TYPE_CHECKING or FRAMEWORK != "jax":
         shape,
         uniform,
         value_and_gradients,
+        when,
     )
 else:
     from ga3c.backend.jax import (
@@ -41,6 +42,7 @@ else:
         shape,
         uniform,
         value_and_gradients,
+        when,
     )
 
 __all__ = [
@@ -61,4 +63,5 @@ __all__ = [
     "shape",
     "uniform",
     "value_and_gradients",
+    "when",
 ]

@@ -148,6 +148,15 @@ def value_and_gradients(
     return value, auxiliary, gradients
 
 
+def when(condition: Tensor, function: Callable[[], Any]) -> None:
+    """Call `function`, which sets variables, only where the scalar `condition` holds."""
+    outer = keras.src.backend.common.stateless_scope.get_stateless_scope()
+    with _Trace({}, outer) as scope:
+        function()
+    for key, variable in scope.changed.items():
+        variable.assign(jnp.where(condition, scope.state_mapping[key], variable.value))
+
+
 def compiled(
     function: Callable[..., Any], signature: Sequence[tuple[tuple[int | None, ...], str]]
 ) -> Callable[..., Any]:

@@ -191,6 +191,16 @@ def value_and_gradients(
     return value, auxiliary, gradients
 
 
+def when(condition: Tensor, function: Callable[[], Any]) -> None:
+    """Call `function`, which sets variables, only where the scalar `condition` holds."""
+
+    def called() -> Tensor:
+        function()
+        return tf.constant(True)
+
+    tf.cond(condition, called, lambda: tf.constant(False))
+
+
 def compiled(
     function: Callable[..., Any], signature: Sequence[tuple[tuple[int | None, ...], str]]
 ) -> Callable[..., Any]:

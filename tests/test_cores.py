@@ -1,0 +1,65 @@
+"""How many processors there are for us, where a container allows less time than the machine has."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ga3c.cores import available_cores
+
+OURS = len(os.sched_getaffinity(0))
+
+
+def root_with(tmp_path: Path, groups: str, files: dict[str, str]) -> Path:
+    """A file system as the kernel shows it to a process in these control groups."""
+    for name, text in {"proc/self/cgroup": groups, **files}.items():
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "cores"),
+    [
+        ("0::/", {"sys/fs/cgroup/cpu.max": "max 100000\n"}, OURS),
+        ("0::/", {"sys/fs/cgroup/cpu.max": "100000 100000\n"}, 1),
+        ("0::/", {"sys/fs/cgroup/cpu.max": "20000 100000\n"}, 1),
+        ("0::/box", {"sys/fs/cgroup/box/cpu.max": "150000 100000\n"}, 1),
+        ("0::/pod/box", {"sys/fs/cgroup/pod/cpu.max": "199999 100000\n"}, 1),
+        # Inside a container the group's own folder is what is mounted.
+        ("0::/docker/1234", {"sys/fs/cgroup/cpu.max": "100000 100000\n"}, 1),
+        (
+            "5:cpu,cpuacct:/box\n0::/",
+            {
+                "sys/fs/cgroup/cpu/box/cpu.cfs_quota_us": "100000\n",
+                "sys/fs/cgroup/cpu/box/cpu.cfs_period_us": "100000\n",
+            },
+            1,
+        ),
+        (
+            "5:cpu:/\n",
+            {
+                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n",
+                "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+            },
+            OURS,
+        ),
+        ("0::/", {"sys/fs/cgroup/cpu.max": "not what the kernel writes\n"}, OURS),
+        ("0::/../elsewhere", {}, OURS),
+    ],
+)
+def test_a_containers_quota_is_honoured(
+    groups: str, files: dict[str, str], cores: int, tmp_path: Path
+) -> None:
+    assert available_cores(root_with(tmp_path, groups, files)) == min(cores, OURS)
+
+
+def test_without_control_groups_it_is_our_affinity(tmp_path: Path) -> None:
+    assert available_cores(tmp_path) == OURS
+    allowed = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(allowed)})
+        assert available_cores(tmp_path) == 1
+    finally:
+        os.sched_setaffinity(0, allowed)

@@ -1,0 +1,60 @@
+"""Memory that experience would take is said and refused before it is allocated."""
+
+from dataclasses import replace
+
+import numpy as np
+import psutil
+import pytest
+
+from agents.environments import EnvironmentConfig, Spaces
+from ga3c.config import ReplayConfig, ServiceConfig, TrainConfig
+from ga3c.experience import RingShape
+from ga3c.planning import plan
+from ga3c.presets import DEFAULTS
+from tests.commands import ended
+
+PONG = Spaces((84, 84), "uint8", 6, 4)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["--pending-segments", "20000"], "pending_segments 20,000 of 20 steps for 128"),
+        (["--pending-segments", "100000000"], "rows >= 2,147,483,648"),
+        (["--algorithm", "dqn", "--replay-steps", "90000000"], "replay_steps 90,000,000 take"),
+        (["--algorithm", "dqn", "--replay-steps", "3000000000"], "rows >= 2,147,483,648"),
+    ],
+)
+def test_too_much_is_one_line_before_anything_is_allocated(given: list[str], words: str) -> None:
+    done = ended("train", "--agents", "2", "--max-agents", "2", *given)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert words in done.stderr
+
+
+def test_the_most_that_fits_is_said_and_fits() -> None:
+    service = ServiceConfig(agents=2, max_agents=2, pending_segments=10**5)
+    config = TrainConfig(service=service)
+    with pytest.raises(ValueError, match="that are free in RAM: at most") as refusal:
+        plan(config, PONG)
+    most = int(str(refusal.value).split("at most ")[1].split(" ")[0].replace(",", ""))
+    plan(replace(config, service=replace(service, pending_segments=int(0.9 * most))), PONG)
+    with pytest.raises(ValueError, match="are free"):
+        plan(replace(config, service=replace(service, pending_segments=int(1.1 * most))), PONG)
+
+
+def test_a_kept_replay_needs_room_for_a_checkpoints_copy() -> None:
+    free = psutil.virtual_memory().available
+    steps = int(0.7 * free / 7100)  # one copy fits, two do not
+    dqn = replace(DEFAULTS["dqn"], environment=EnvironmentConfig("Pong"))
+    alone = replace(dqn, replay=ReplayConfig(replay_steps=steps))
+    assert "GB in RAM" in plan(alone, PONG)
+    with pytest.raises(ValueError, match="free in RAM"):
+        plan(replace(alone, replay=replace(alone.replay, save_replay=True)), PONG)
+
+
+def test_a_ring_of_more_rows_than_32_bits_can_number_is_refused() -> None:
+    RingShape(2**10, 2**21 - 1, (1,), "uint8", 1)
+    with pytest.raises(ValueError, match="2,147,483,648 rows >= 2,147,483,648"):
+        RingShape(2**10, 2**21, (1,), "uint8", 1)
+    assert np.int32(2**10 * (2**21 - 1) - 1) > 0

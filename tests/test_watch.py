@@ -1,0 +1,257 @@
+"""What a run says about its own health, and when it ends itself."""
+
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from agents.environments import EnvironmentConfig, spaces
+from ga3c import backend, checkpoints
+from ga3c.config import (
+    OptimizerConfig,
+    RunConfig,
+    ServiceConfig,
+    TrainConfig,
+)
+from ga3c.metrics import Snapshot, Window
+from ga3c.runs import load_config
+from ga3c.scheduler import SchedulerConfig
+from ga3c.service import Service
+from ga3c.watch import BORNE_LAG_UPDATES, STILL_S, Watch, resumed_schedule
+from tests.commands import CORRIDOR, PATIENCE, STOP_S, ended
+
+WAIT_S = 40.0 * PATIENCE
+SMALL = TrainConfig(
+    environment=EnvironmentConfig("tests.tiny:Corridor-v0"),
+    service=ServiceConfig(agents=1, max_agents=1, envs_per_agent=8),
+    scheduler=SchedulerConfig(scheduler="off"),
+)
+
+
+class Clock:
+    """Seconds that a test sets."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Still:
+    """A service whose progress a test sets."""
+
+    def __init__(self) -> None:
+        self.progress = 0.0
+
+    def waits(self) -> str:
+        return "who waits for whom"
+
+
+def watched(config: TrainConfig = SMALL) -> tuple[Watch, Still, Clock]:
+    service, clock = Still(), Clock()
+    return Watch(config, service, clock), service, clock
+
+
+def snapshot(**counts: float) -> Snapshot:
+    return Snapshot(0.0, counts)
+
+
+# Standstill
+
+
+def test_a_run_in_which_nothing_moves_says_so_after_a_minute_and_then_less_often() -> None:
+    watch, _, clock = watched()
+    said = []
+    for clock.now_s in range(0, 400, 5):
+        said += [(clock.now_s, line) for line in watch.events(snapshot(steps=8.0))]
+    assert [time_s for time_s, _ in said] == [STILL_S, 2 * STILL_S, 4 * STILL_S]
+    assert "no environment step and no update for 60 s: who waits for whom" in said[0][1]
+    for clock.now_s in range(400, 600, 5):
+        assert not list(watch.events(snapshot(steps=clock.now_s)))
+
+
+def test_a_service_whose_agents_are_stopped_says_that_they_owe_their_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    backend.configure(1, 0)
+    service = Service(SMALL, spaces(SMALL.environment))
+    try:
+        service.start()
+        assert "0 of 1 agents have made a step" in service.waits()
+        until(service, lambda: service.plays())
+        for agent in psutil.Process().children():
+            os.kill(agent.pid, signal.SIGSTOP)
+        until(service, lambda: "no agent sends its next step" in service.waits())
+        assert "--agent-timeout-s 60" in service.waits()
+    finally:
+        for agent in psutil.Process().children():
+            os.kill(agent.pid, signal.SIGCONT)
+        assert service.stop(STOP_S) == []
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "words"),
+    [
+        ([], "samples await training, a batch takes at least 80"),
+        (["--algorithm", "dqn"], "the next update is due at"),
+    ],
+    ids=["a3c", "dqn"],
+)
+def test_a_service_whose_learning_stands_still_says_that_acting_waits_for_it(
+    algorithm: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    backend.configure(1, 0)
+    config = SMALL
+    if "dqn" in algorithm:
+        small = replace(SMALL.replay, replay_steps=500, replay_min_steps=200, update_size=50)
+        config = replace(SMALL, algorithm="dqn", replay=small)
+    service = Service(config, spaces(config.environment))
+    service._trainers.resize = lambda count: None  # type: ignore[method-assign]
+    try:
+        service.start()
+        until(service, lambda: service.plays() and words in service.waits())
+        assert "catches up" in service.waits()
+    finally:
+        assert service.stop(STOP_S) == []
+
+
+def until(service: Service, holds: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < deadline_s, service.waits()
+        service.tend()
+        time.sleep(0.05)
+
+
+def test_a_group_larger_than_the_largest_batch_is_refused_where_it_would_wait_forever() -> None:
+    given = ["--algorithm", "dqn", "--agents", "1", "--envs-per-agent", "1024"]
+    done = ended("train", "--game", "CartPole-v1", *given)
+    assert done.returncode == 2
+    assert "slack_steps 256 < 515: a prediction of 512 steps" in done.stderr
+
+
+def test_a_lockstep_that_could_never_fill_a_batch_is_refused() -> None:
+    service = ServiceConfig(agents=1, groups=1, envs_per_agent=1, lockstep=True)
+    with pytest.raises(ValueError, match="make 40 before they wait for an update"):
+        replace(SMALL, service=service)
+
+
+# Numbers that are not finite
+
+
+def test_updates_that_were_left_out_are_said_but_not_every_time() -> None:
+    watch, _, clock = watched()
+    assert not list(watch.events(snapshot(updates=3.0)))
+    (line,) = watch.events(snapshot(updates=3.0, refused_updates=2.0))
+    assert "2 updates left out, 2 in all" in line
+    clock.now_s = 10.0
+    assert not list(watch.events(snapshot(updates=4.0, refused_updates=5.0)))
+    clock.now_s = 31.0
+    (line,) = watch.events(snapshot(updates=4.0, refused_updates=6.0))
+    assert "4 updates left out, 6 in all" in line
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        ["--optimizer", "rmsprop"],
+        ["--algorithm", "dqn", "--replay-min-steps", "500", "--update-size", "100"],
+    ],
+    ids=["a3c", "dqn"],
+)
+def test_a_run_whose_weights_explode_ends_and_keeps_its_last_good_checkpoint(
+    algorithm: list[str], tmp_path: Path
+) -> None:
+    given = [*CORRIDOR, *algorithm, "--learning-rate", "3e38", "--max-refused-updates", "20"]
+    given += ["--checkpoint-every-s", "0.2", "--clip-norm", "0"]
+    done = ended(*given, "--seconds", "60", "--runs-dir", str(tmp_path), "--name", "mine")
+    assert done.returncode == 1, done.stdout
+    said = re.search(r"ga3c: (\d+) updates in a row were left out", done.stderr.splitlines()[-1])
+    assert said
+    assert int(said[1]) >= 20
+    assert "Traceback" not in done.stderr
+    result = json.loads((tmp_path / "mine" / "result.json").read_text())
+    assert result["ended"] == "failed"
+    assert result["refused_updates"] >= 20
+    newest, damaged = checkpoints.newest(tmp_path / "mine" / "checkpoints")
+    assert newest is not None
+    assert damaged == []
+    for name, array in newest.arrays.items():
+        assert np.isfinite(array).all(), name
+
+
+# Schedules
+
+
+def test_the_horizon_of_schedules_follows_the_runs_steps() -> None:
+    open_ended = OptimizerConfig().scheduled(None)
+    assert open_ended.schedule_steps == 10_000_000
+    assert open_ended.learning_rate_end == pytest.approx(7e-5), "it learns on"
+    limited = OptimizerConfig().scheduled(50_000_000)
+    assert (limited.schedule_steps, limited.learning_rate_end) == (50_000_000, 0.0)
+    shorter = OptimizerConfig(schedule_steps=1000).scheduled(5000)
+    assert (shorter.schedule_steps, shorter.learning_rate_end) == (1000, pytest.approx(7e-5))
+    own = OptimizerConfig(schedule_steps=1000, learning_rate_end=0.0).scheduled(5000)
+    assert (own.schedule_steps, own.learning_rate_end) == (1000, 0.0)
+    config = replace(SMALL, run=RunConfig(steps=700))
+    assert config.scheduled_optimizer.schedule_steps == 700
+
+
+@pytest.mark.parametrize(
+    ("end", "words"), [(0.0, "0 from now on, so nothing more is learned"), (1e-5, "it stays there")]
+)
+def test_the_end_of_the_schedules_is_said_once(end: float, words: str) -> None:
+    config = replace(SMALL, optimizer=OptimizerConfig(schedule_steps=100, learning_rate_end=end))
+    watch, service, _ = watched(config)
+    service.progress = 0.99
+    assert not list(watch.events(snapshot()))
+    service.progress = 1.0
+    (line,) = watch.events(snapshot())
+    assert "ended after 100 steps" in line
+    assert words in line
+    assert not list(watch.events(snapshot()))
+
+
+def test_a_constant_learning_rate_has_no_end_to_speak_of() -> None:
+    constant = OptimizerConfig(learning_rate=1e-3, learning_rate_end=1e-3, schedule_steps=100)
+    watch, service, _ = watched(replace(SMALL, optimizer=constant))
+    service.progress = 2.0
+    assert not list(watch.events(snapshot()))
+
+
+def test_a_run_resumed_with_more_steps_says_what_its_schedules_do(tmp_path: Path) -> None:
+    names = ["--runs-dir", str(tmp_path), "--name", "mine"]
+    assert ended(*CORRIDOR, "--steps", "1000", *names).returncode == 0
+    before = load_config(tmp_path / "mine")
+    assert before.scheduled_optimizer.schedule_steps == 1000
+    done = ended("train", "--resume", str(tmp_path / "mine"), "--steps", "2000")
+    assert done.returncode == 0, done.stderr
+    assert "schedules run to 2,000 steps now, to 1,000 before: the learning rate" in done.stdout
+    assert resumed_schedule(before, before, 1000) is None
+
+
+# Policy lag
+
+
+def test_a_policy_lag_beyond_what_was_measured_is_said_once() -> None:
+    watch, _, _ = watched()
+
+    def window(lag: float) -> Window:
+        counts = {"trained_samples": 100.0, "lag_updates": 100.0 * lag}
+        return Window(snapshot(), Snapshot(1.0, counts))
+
+    assert not list(watch.figures(window(BORNE_LAG_UPDATES)))
+    (line,) = watch.figures(window(200.0))
+    assert "policy lag of 200 updates" in line
+    assert not list(watch.figures(window(300.0)))
