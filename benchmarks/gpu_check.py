@@ -22,10 +22,11 @@ from ga3c import backend
 from ga3c.config import CORES
 from ga3c.machine import machine
 
-Part = Literal["parity", "limits", "throughput", "lanes", "replay", "pong"]
+Part = Literal["tables", "parity", "limits", "throughput", "lanes", "replay", "pong"]
 Found = dict[str, Any]
 TOLERANCE = 1e-4
 LIMITS_S: dict[Part, float] = {
+    "tables": 80,
     "parity": 110,
     "limits": 50,
     "throughput": 125,
@@ -33,6 +34,14 @@ LIMITS_S: dict[Part, float] = {
     "replay": 80,
     "pong": 80,
 }
+TABLE_BYTES = 36e9  # beyond 34 GB, where 32-bit numbers of 16 bytes each end
+WITHOUT_GPU = ("CUDA_VISIBLE_DEVICES=-1", "JAX_PLATFORMS=cpu")
+DEVICE_PROGRAM = """
+from ga3c import backend
+backend.configure(1, 0)
+print("GPU" if backend.has_gpu() else "no GPU: the processor")
+"""
+START_S = 120.0  # of a framework, on a machine that has just been started
 WHOLE_FLOATS = ("NVIDIA_TF32_OVERRIDE=0", "JAX_DEFAULT_MATMUL_PRECISION=highest")
 PARITY_QUICK = ("a3c small", "a3c mlp", "dqn dueling")
 FIGURES = ("pps", "limit_pps", "share_of_limit", "trained_samples_per_s", "policy_lag_mean")
@@ -41,7 +50,7 @@ NETWORKS = ("small", "large-4", "large-3", "large-2", "large-1", "nature")
 
 @dataclass(frozen=True)
 class Config:
-    """Check and measure this machine: parity, limits, throughput, lanes, replay, a run of Pong."""
+    """Check and measure: large tables, parity, limits, throughput, lanes, replay, a run of Pong."""
 
     out_dir: Path
     """Directory of one JSON file for each part, and of gpu-check.json with all; made if need be."""
@@ -49,8 +58,12 @@ class Config:
     """Which parts, in this order."""
     quick: bool = False
     """A few seconds for each part: to see that all of them work."""
+    time_factor: float = 1.0
+    """Factor on the seconds that each part may take: above 1 where compiling takes long."""
 
     def __post_init__(self) -> None:
+        if not self.time_factor > 0:
+            raise ValueError(f"time_factor {self.time_factor}: must be above 0")
         if not self.parts:
             raise ValueError(f"parts: must be some of {', '.join(get_args(Part))}")
 
@@ -58,14 +71,13 @@ class Config:
 def run(config: Config) -> int:
     """Run all parts. Returns the exit code: 1 if one of them failed."""
     config.out_dir.mkdir(parents=True, exist_ok=True)
-    backend.configure(1, 0)
-    where = "GPU" if backend.has_gpu() else "no GPU: the processor"
+    where = _device()
     print(f"{backend.FRAMEWORK}, {where}, {CORES} cores", flush=True)
     found: Found = {"machine": machine(), "device": where}
     for part in config.parts:
         started_s = time.monotonic()
         try:
-            found[part] = PARTS[part](config, LIMITS_S[part])
+            found[part] = PARTS[part](config, LIMITS_S[part] * config.time_factor)
         except Exception as error:
             found[part] = {"failed": f"{type(error).__name__}: {error}"[-2000:]}
         seconds = round(time.monotonic() - started_s, 1)
@@ -86,6 +98,26 @@ def _ga3c(limit_s: float, *arguments: str) -> Found:
     return found
 
 
+def _device() -> str:
+    """Where the framework thinks. A process asks that ends at once: it may take a GPU's memory."""
+    return said_by([sys.executable, "-c", DEVICE_PROGRAM], START_S).splitlines()[-1]
+
+
+def _tables(config: Config, limit_s: float) -> Found:
+    """Whether a table of 36 GB keeps what is written to it, and where each column lies."""
+    most_bytes = 1e8 if config.quick else TABLE_BYTES
+    program = [sys.executable, "-m", "benchmarks.tables", str(most_bytes)]
+    found: Found = json.loads(said_by(program, limit_s).splitlines()[-1])
+    for model, devices in found["devices"].items():
+        for device in sorted(set(devices.values())):
+            names = ", ".join(name for name, at in devices.items() if at == device)
+            print(f"  {model} on {device}: {names}", flush=True)
+    print(f"  {found['rows']:,} rows, {found['bytes'] / 1e9:.1f} GB", flush=True)
+    if found["wrong"]:
+        raise RuntimeError(f"{len(found['wrong'])} faults: {'; '.join(found['wrong'][:10])}")
+    return found
+
+
 def _parity(config: Config, limit_s: float) -> Found:
     """The largest relative difference between the GPU and the processor, the same framework.
 
@@ -94,11 +126,11 @@ def _parity(config: Config, limit_s: float) -> Found:
     with tempfile.TemporaryDirectory() as directory:
         weights = Path(directory) / "weights.npz"
         made: list[dict[str, np.ndarray]] = []
-        for hidden in ("", "CUDA_VISIBLE_DEVICES=-1"):
+        for hidden in ((), WITHOUT_GPU):
             file = Path(directory) / f"{len(made)}.npz"
             program = [sys.executable, "-m", "benchmarks.parity", str(weights), str(file)]
             program += PARITY_QUICK if config.quick else ()
-            said_by(["env", *WHOLE_FLOATS, *([hidden] if hidden else []), *program], limit_s / 2)
+            said_by(["env", *WHOLE_FLOATS, *hidden, *program], limit_s / 2)
             made.append(dict(np.load(file)))
     differences = {
         name: float(np.abs(made[1][name] - ours).max() / max(np.abs(ours).max(), 1e-3))
@@ -172,6 +204,7 @@ def _pong(config: Config, limit_s: float) -> Found:
 
 
 PARTS: dict[Part, Callable[[Config, float], Found]] = {
+    "tables": _tables,
     "parity": _parity,
     "limits": _limits,
     "throughput": _throughput,

@@ -4,7 +4,10 @@ Every point is kept in `points.jsonl` as soon as it is measured: what is cut sho
 was when it is run again.
 """
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -97,15 +100,25 @@ def measure(
 def said_by(command: list[str], timeout_s: float) -> str:
     """The standard output of a command of ours, which is given time to end in order.
 
+    Processes of its own that it leaves are killed: one that used a GPU would keep its memory.
+
     Raises RuntimeError with its last words if it fails or takes too long.
     """
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     try:
         out, err = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired as error:
         raise RuntimeError(f"{' '.join(command)}: not done after {timeout_s:g} s") from error
     finally:
         end(process)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
     if process.returncode:
         raise RuntimeError(f"{' '.join(command)}: {err.strip()}")
     return out

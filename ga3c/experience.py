@@ -99,7 +99,7 @@ class Experience:
         return self.memory.on_device
 
     def write(self, rows: Tensor, values: Mapping[str, Tensor]) -> None:
-        """Put entries at `rows` int32 [n]."""
+        """Put entries at `rows` [n]."""
         self._table.write(rows, values)
 
     def gather(self, name: str, rows: Tensor) -> Tensor:
@@ -107,12 +107,17 @@ class Experience:
         return self._table.gather(name, rows)
 
     def stacks(self, lanes: Tensor, slots: Tensor, ages: Tensor) -> Tensor:
-        """Observations [k, *observation_shape] of k int32 lanes, slots and ages."""
+        """Observations [k, *observation_shape] of k lanes, slots and ages."""
         memory = self.memory
+        lanes, slots, ages = (memory.cast(x, memory.row_dtype) for x in (lanes, slots, ages))
         rows = self.ring.stack_rows(lanes, slots, ages, memory.ops.minimum)
         frames = [self.gather("frame", row) for row in rows]
         shape = (-1, *self.ring.observation_shape)
         return memory.ops.reshape(memory.channels_last(frames), shape)
+
+    def devices(self) -> dict[str, str]:
+        """Where each column lies."""
+        return self._table.devices()
 
     def read(self) -> dict[str, np.ndarray]:
         """A copy of every column; outside of compiled functions."""

@@ -41,6 +41,10 @@ class HostTable:
         for name, column in self._columns.items():
             column[:] = values[name]
 
+    def devices(self) -> dict[str, str]:
+        """Where each column lies."""
+        return dict.fromkeys(self._columns, "RAM")
+
 
 @dataclass(frozen=True)
 class Memory:
@@ -58,6 +62,8 @@ class Memory:
     """Draws from [tiny, 1) of a shape, by a seed int32 [2]."""
     integers: Callable[[Any, Tensor, Tensor], Tensor]
     """int32 draws below a total, of a shape, by a seed int32 [2]."""
+    row_dtype: str
+    """Dtype of lanes, slots and row numbers in arithmetic there."""
 
 
 def _host_channels_last(frames: Sequence[np.ndarray]) -> np.ndarray:
@@ -90,6 +96,7 @@ DEVICE = Memory(
     backend.channels_last,
     backend.uniform,
     backend.integers,
+    backend.ROW_DTYPE,
 )
 HOST = Memory(
     False,
@@ -99,6 +106,7 @@ HOST = Memory(
     _host_channels_last,
     _host_uniform,
     _host_integers,
+    "int32",
 )
 
 

@@ -24,31 +24,33 @@ class Priorities:
             sizes.append(-(-sizes[-1] // fanout**2) * fanout)
         self._sizes = sizes
         self._levels: list[Any] = [memory.table({"sum": ((), "float32")}, s) for s in sizes]
-        self._children = np.arange(fanout, dtype=np.int32)
+        self._row_dtype = memory.row_dtype
+        self._children = np.arange(fanout, dtype=memory.row_dtype)
 
     def of(self, rows: Tensor) -> Tensor:
-        """The priorities of `rows` int32 [n]."""
+        """The priorities of `rows` [n]."""
         return self._levels[0].gather("sum", rows)
 
     def set(self, rows: Tensor, priorities: Tensor) -> None:
-        """Set the priorities [n] of `rows` int32 [n]; a row that comes twice has one of its two."""
+        """Set the priorities [n] of `rows` [n]; a row that comes twice has one of its two."""
+        rows = self._cast(rows, self._row_dtype)
         self._levels[0].write(rows, {"sum": priorities})
         for below, level in zip(self._levels, self._levels[1:]):
             rows = rows // self._fanout
             level.write(rows, {"sum": self._ops.sum(self._below(below, rows), axis=1)})
 
     def draw(self, points: Tensor) -> Tensor:
-        """Rows int32 [n] at `points` [n] of [0, 1): each has its priority's share of them."""
+        """Rows [n] at `points` [n] of [0, 1): each has its priority's share of them."""
         ops, top = self._ops, self._levels[-1]
         sums = top.gather("sum", self._children)
         left = points * ops.sum(sums)
-        node = self._cast(ops.zeros_like(points), "int32")
+        node = self._cast(ops.zeros_like(points), self._row_dtype)
         for level in reversed(self._levels):
             below = self._below(level, node)
             sums = ops.cumsum(below, axis=1)
-            passed = ops.sum(self._cast(sums <= left[:, None], "int32"), axis=1)
+            passed = ops.sum(self._cast(sums <= left[:, None], self._row_dtype), axis=1)
             last = ops.max(ops.where(below > 0, self._children, 0), axis=1)  # sums are rounded
-            child = self._cast(ops.minimum(passed, last), "int32")
+            child = self._cast(ops.minimum(passed, last), self._row_dtype)
             chosen = child[:, None]
             before = ops.take_along_axis(sums - below, chosen, axis=1)[:, 0]
             left = ops.maximum(left - before, 0.0)
@@ -58,6 +60,13 @@ class Priorities:
     def _below(self, level: Any, nodes: Tensor) -> Tensor:
         """The sums [n, fanout] that the nodes [n] of the level above are made of."""
         return level.gather("sum", nodes[:, None] * self._fanout + self._children)
+
+    def devices(self) -> dict[str, str]:
+        """Where each level of the tree lies."""
+        return {
+            f"sums of {size:,}": level.devices()["sum"]
+            for size, level in zip(self._sizes, self._levels, strict=True)
+        }
 
     def read(self) -> np.ndarray:
         """The priorities of all rows."""

@@ -99,10 +99,10 @@ class InOrder:
 class Transitions(NamedTuple):
     """A batch of B transitions of at most n steps each."""
 
-    rows: Tensor  # [B] int32, of the ring
+    rows: Tensor  # [B] int, of the ring
     weights: Tensor  # [B] float32, of the losses; 0 where there was nothing to draw
     observations: Tensor  # [B, ...] stacked
-    actions: Tensor  # [B] int32, the action taken there
+    actions: Tensor  # [B] int, the action taken there
     rewards: Tensor  # [B, n] float32, unclipped, of the n steps that follow
     discounts: Tensor  # [B, n] float32, of the same
     valid: Tensor  # [B, n] float32, 1 until a reset comes
@@ -135,6 +135,7 @@ class Replay:
         visible: dict[str, Column] = {"slot": ((), "int32"), "count": ((), "int32")}
         self._lanes = memory.table(visible, ring.lanes)
         self._every_lane = np.arange(ring.lanes, dtype=np.int32)
+        self._dtype = memory.row_dtype
         one: dict[str, Column] = {"draws": ((), "int32"), "largest": ((), "float32")}
         self._state = memory.table(one, 1)
         self._first = np.zeros(1, np.int32)
@@ -195,9 +196,9 @@ class Replay:
     def transitions(self, rows: Tensor, weights: Tensor) -> Transitions:
         """What begins at `rows` [B]."""
         ops, experience = self._ops, self._experience
-        after = self._after(rows[:, None], np.arange(1, self._n_step + 1, dtype=np.int32))
+        after = self._after(rows[:, None], np.arange(1, self._n_step + 1, dtype=self._dtype))
         valid = ops.cumprod(1.0 - experience.gather("first", after), axis=1)
-        last = self._after(rows, self._memory.cast(ops.sum(valid, axis=1), "int32"))
+        last = self._after(rows, self._memory.cast(ops.sum(valid, axis=1), self._dtype))
         return Transitions(
             rows=rows,
             weights=weights,
@@ -220,18 +221,20 @@ class Replay:
         return rows // capacity * capacity + (rows % capacity + steps) % capacity
 
     def _rows(self, rate: Any) -> tuple[Tensor, Tensor]:
-        """Rows int32 [B] and weights [B] of a batch."""
+        """Rows [B] and weights [B] of a batch."""
         ops, size = self._ops, self._batch_size
         draws = self._state.gather("draws", self._first)
         self._state.write(self._first, {"draws": draws + 1})
-        seed = ops.concatenate([ops.zeros_like(draws) + np.int32(self._seed), draws], axis=0)
+        count_of_draws = self._memory.cast(draws, "int32")
+        own = ops.zeros_like(count_of_draws) + np.int32(self._seed)
+        seed = ops.concatenate([own, count_of_draws], axis=0)
         if self._priorities is None:
             rows, good = self._evenly(size * TRIES, seed)
         else:
             count = size if self._config.replay_repeats else size * TRIES
             rows = self._priorities.draw(self._memory.uniform((count,), seed))
             good = self._priorities.of(rows) > 0
-        order = np.arange(rows.shape[0], dtype=np.int32)
+        order = np.arange(rows.shape[0], dtype=self._dtype)
         if not self._config.replay_repeats:
             twice = (rows[:, None] == rows[None, :]) & good[None, :] & (order[:, None] > order)
             good = good & ~ops.any(twice, axis=1)
@@ -241,15 +244,16 @@ class Replay:
         return rows, self._weights(rows, good, rate)
 
     def _evenly(self, count: int, seed: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows int32 [count] out of all that can be drawn, and which do not lead to a reset."""
-        ops, capacity = self._ops, self._ring.capacity
+        """Rows [count] out of all that can be drawn, and which do not lead to a reset."""
+        ops, cast, dtype = self._ops, self._memory.cast, self._dtype
+        capacity = self._ring.capacity
         counts = self._lanes.gather("count", self._every_lane)
-        ends = self._memory.cast(ops.cumsum(counts), "int32")
-        draws = self._memory.integers((count,), seed, ends[-1])
-        lanes = self._memory.cast(ops.searchsorted(ends, draws, side="right"), "int32")
+        ends = cast(ops.cumsum(counts), dtype)
+        draws = cast(self._memory.integers((count,), seed, cast(ends[-1], "int32")), dtype)
+        lanes = cast(ops.searchsorted(ends, draws, side="right"), dtype)
         offsets = draws - ops.take(ends - counts, lanes)
         slots = (self._lanes.gather("slot", lanes) + offsets) % capacity
-        rows = self._memory.cast(lanes * capacity + slots, "int32")
+        rows = cast(lanes * capacity + slots, dtype)
         return rows, self._experience.gather("first", self._after(rows, 1)) == 0
 
     def _weights(self, rows: Tensor, good: Tensor, rate: Any) -> Tensor:
@@ -260,6 +264,13 @@ class Replay:
         priorities = self._priorities.of(rows)
         smallest = ops.min(ops.where(priorities > 0, priorities, np.float32(np.inf)))
         return good * (ops.maximum(priorities, SMALLEST_ERROR) / smallest) ** -rate
+
+    def devices(self) -> dict[str, str]:
+        """Where each column lies but those of the ring."""
+        found = {**self._lanes.devices(), **self._state.devices()}
+        if self._priorities is not None:
+            found |= self._priorities.devices()
+        return found
 
     def read(self) -> dict[str, np.ndarray]:
         """What draws depend on but the ring and what is visible of it."""

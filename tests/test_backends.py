@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,13 @@ import keras
 import numpy as np
 import pytest
 
+from benchmarks.parity import cases
+from benchmarks.tables import check, compiled, places
 from ga3c import backend
+from ga3c.backend import Column
+from ga3c.experience import Experience, RingShape
+from ga3c.memory import DEVICE
+from ga3c.model import Model
 from tests.commands import ROOT
 
 FRAMEWORKS = ("tensorflow", "jax")
@@ -158,3 +166,103 @@ def test_our_optimizers_make_the_steps_and_keep_the_state_of_kerass(
     for path, value in kerass.items():
         np.testing.assert_allclose(ours[path], value, rtol=2e-5, atol=1e-6, err_msg=path)
     assert all(np.abs(ours[f"v{i}"] - value).max() > 1e-2 for i, value in enumerate(first))
+
+
+def table_ops(model: Model) -> list[Any]:
+    """All operations of a TensorFlow model's functions that touch a table or another variable."""
+    functions = [model._act, model._learn, *([model._publish] if model.target else [])]
+    return [op for function in functions for op in function.graph.get_operations()]
+
+
+@pytest.mark.skipif(backend.FRAMEWORK == "jax", reason="of TensorFlow's kernels")
+@pytest.mark.parametrize("name", ["a3c small", "dqn dueling"])
+def test_tensorflow_s_tables_are_used_with_64_bit_rows_and_have_no_int32_variable(
+    name: str,
+) -> None:
+    config, spaces = cases()[name]
+    config = replace(config, replay=replace(config.replay, replay_draws="prioritised"))
+    ring = RingShape(4, 300, spaces.shape, spaces.dtype, spaces.stack)
+    ops = table_ops(Model.configured(config, spaces, ring, on_device=True))
+    used = [op for op in ops if op.type in ("ResourceGather", "ResourceScatterUpdate")]
+    assert len(used) > 10
+    for op in used:
+        assert op.get_attr("Tindices").name == "int64", op
+        assert op.get_attr("dtype").name != "int32", op
+
+
+@pytest.mark.parametrize("capacity", [304_349, 2**31 // 1000])
+def test_rows_of_a_large_ring_do_not_overflow(capacity: int) -> None:
+    """Row by row as exact integers are, also at the end of the largest ring."""
+    ring = RingShape(1000, capacity, (84, 84), "uint8", 4)
+
+    def rows(lanes: Any, slots: Any, ages: Any) -> list[Any]:
+        lanes, slots, ages = (DEVICE.cast(x, DEVICE.row_dtype) for x in (lanes, slots, ages))
+        return ring.stack_rows(lanes, slots, ages, keras.ops.minimum)
+
+    lanes = np.array([0, 1, ring.lanes - 1, ring.lanes - 1], np.int32)
+    slots = np.array([capacity - 1, 0, 1, capacity - 1], np.int32)
+    ages = np.full(4, 3, np.int32)
+    found = backend.compiled(rows, [((None,), "int32")] * 3)(lanes, slots, ages)
+    for back, row in zip((3, 2, 1, 0), found):
+        exact = [
+            int(lane) * capacity + (int(slot) - back) % capacity
+            for lane, slot in zip(lanes, slots, strict=True)
+        ]
+        assert np.asarray(row).tolist() == exact
+
+
+@pytest.mark.parametrize("kept_as", ["int32", "int64"])
+def test_a_kept_table_of_any_integer_type_is_taken_over(kept_as: str) -> None:
+    columns: dict[str, Column] = {"age": ((), "int32"), "pair": ((2,), "int32")}
+    values = {
+        "age": np.array([3, 0, -1]),
+        "pair": np.array([[1, 2], [2**31 - 1, -(2**31)], [0, 7]]),
+    }
+    table = backend.DeviceTable(columns, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        table.restore({name: value.astype(kept_as) for name, value in values.items()})
+    read = table.read()
+    gather = backend.compiled(lambda rows: table.gather("pair", rows), [((None,), "int32")])
+    assert np.asarray(gather(np.array([1, 2], np.int32))).tolist() == values["pair"][1:].tolist()
+    for name, value in values.items():
+        assert read[name].dtype == np.int32, "as it has always been kept"
+        assert read[name].tolist() == value.tolist()
+
+
+@pytest.mark.skipif(backend.FRAMEWORK == "jax", reason="JAX has one way for all devices")
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+@pytest.mark.parametrize("stack", [1, 2, 4])
+def test_frames_are_stacked_on_a_gpu_as_on_a_processor(stack: int, dtype: str) -> None:
+    from ga3c.backend.tensorflow import concatenated
+
+    random = np.random.default_rng(0)
+    frames = [random.integers(256, size=(3, 35)).astype(dtype) for _ in range(stack)]
+    expected = np.stack(frames, axis=-1)
+    signature = [((None, 35), dtype)] * stack
+    both = backend.compiled(
+        lambda *each: (concatenated(each), backend.channels_last(each)), signature
+    )
+    for found in both(*frames):
+        np.testing.assert_array_equal(np.asarray(found), expected)
+
+
+def test_the_check_of_large_tables_sees_rows_that_go_elsewhere() -> None:
+    ring = RingShape(4, 3000, (8, 8), "uint8", 4)
+    call = compiled(Experience(ring, {}, DEVICE))
+    overflowing = call._replace(
+        write=lambda rows, frames, ages: call.write(rows % np.int32(5000), frames, ages)
+    )
+    said = "\n".join(check(overflowing, ring)["wrong"])
+    assert "frame of row 11,999" in said
+    assert "row 1,999, not written, is not 0" in said
+    assert "row 11,999, written, is 0" in said
+    assert not check(compiled(Experience(ring, {}, DEVICE)), ring)["wrong"]
+
+
+def test_each_column_says_where_it_lies() -> None:
+    found = places()
+    assert {"frame", "age", "log_prob"} <= set(found["a3c small"])
+    assert {"frame", "action", "slot", "count", "draws", "largest"} <= set(found["dqn dueling"])
+    assert any(name.startswith("sums of") for name in found["dqn dueling"])
+    assert all(device for devices in found.values() for device in devices.values())

@@ -11,10 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from benchmarks.accounting import usage
 from benchmarks.doctor import Sizes, _remedies
+from benchmarks.points import said_by
 from benchmarks.readme import table
 from benchmarks.reporting import Spread, plain, spread
 from ga3c.config import CORES, TrainConfig
@@ -307,6 +309,7 @@ def test_the_baseline_learns(tmp_path: Path) -> None:
         (["replay", "--batches", "0"], ["batches (0,)", "at least 1"]),
         (["replay", "--picture-steps", "900000000"], ["GB", "that are free"]),
         (["replay", "--vector-steps", "100"], ["a replay of 100 steps", "at least 1000"]),
+        (["gpu-check", "--out-dir", "x", "--time-factor", "0"], ["time_factor 0.0", "above 0"]),
         (["fast-dqn", "--out-dir", "x", "--samplers", "0"], ["samplers (0,)", "at least 1"]),
     ],
 )
@@ -320,13 +323,37 @@ def test_wrong_use_is_one_line_and_code_2(arguments: list[str], words: list[str]
 @pytest.mark.slow
 def test_a_check_of_a_gpu_keeps_each_part_and_says_where_it_was(tmp_path: Path) -> None:
     done = ended(
-        "benchmark", "gpu-check", "--quick", "--parts", "limits", "--out-dir", str(tmp_path)
+        "benchmark",
+        "gpu-check",
+        "--quick",
+        "--parts",
+        "tables",
+        "limits",
+        "--time-factor",
+        "2",
+        "--out-dir",
+        str(tmp_path),
     )
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads((tmp_path / "gpu-check.json").read_text())
     assert found["limits"]["limit_pps"] > 0
+    assert found["tables"]["rows"] > 10_000
+    assert not found["tables"]["wrong"]
+    assert "age" in found["tables"]["devices"]["a3c small"]
     assert found["device"].startswith("no GPU" if found["machine"]["gpu"] is None else "GPU")
     assert json.loads((tmp_path / "limits.json").read_text()) == found["limits"]
+
+
+def test_a_command_that_takes_too_long_leaves_no_process_of_its_own() -> None:
+    mark = f"child-of-the-test-{os.getpid()}"
+    child = f"import time; time.sleep(60)  # {mark}"
+    program = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    with pytest.raises(RuntimeError, match="not done after 5 s"):
+        said_by([sys.executable, "-c", program], 5.0)
+    until_s = time.monotonic() + 5.0
+    while left := [p for p in psutil.process_iter(["cmdline"]) if mark in str(p.info["cmdline"])]:
+        assert time.monotonic() < until_s, left
+        time.sleep(0.05)
 
 
 def test_the_readme_s_table_is_what_the_kept_results_say() -> None:

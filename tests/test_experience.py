@@ -437,7 +437,7 @@ def test_act_records_action_and_log_probability_beside_the_outcome(
         outcomes = np.array(played.seen.outcomes[lane][last])
         lanes = np.full(len(held), lane)
         actions = played.recorded("action", lanes, held)
-        assert actions.dtype == np.int32
+        assert actions.dtype == (backend.ROW_DTYPE if on_device else np.int32)
         assert set(actions) <= {0, 1, 2}
         np.testing.assert_array_equal(actions, [action for action, _ in decisions])
         logits = np.asarray(played.model.network(observations)[0], np.float64)

@@ -12,6 +12,7 @@ FRAMEWORK = os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 if TYPE_CHECKING or FRAMEWORK != "jax":
     from ga3c.backend.tensorflow import (
+        ROW_DTYPE,
         Adam,
         DeviceTable,
         RMSprop,
@@ -29,6 +30,7 @@ if TYPE_CHECKING or FRAMEWORK != "jax":
     )
 else:
     from ga3c.backend.jax import (
+        ROW_DTYPE,
         Adam,
         DeviceTable,
         RMSprop,
@@ -47,6 +49,7 @@ else:
 
 __all__ = [
     "FRAMEWORK",
+    "ROW_DTYPE",
     "Adam",
     "Column",
     "DeviceTable",

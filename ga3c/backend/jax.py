@@ -18,6 +18,7 @@ import numpy as np
 
 from ga3c.backend.common import Column, Tensor, without
 
+ROW_DTYPE = "int32"  # of row numbers; JAX has no 64-bit integers unless told so
 _DISPATCH = threading.RLock()
 Adam = keras.optimizers.Adam  # compiled, it is one pass already
 RMSprop = keras.optimizers.RMSprop
@@ -81,14 +82,14 @@ class DeviceTable:
         }
 
     def write(self, rows: Tensor, values: Mapping[str, Tensor]) -> None:
-        """Put `values[name]` [n, ...] at `rows` int32 [n], but for rows beyond the last one."""
+        """Put `values[name]` [n, ...] at `rows` [n], but for rows beyond the last one."""
         for name, value in values.items():
             variable = self._variables[name]
             entries = jnp.asarray(value, variable.dtype)
             variable.assign(variable.value.at[jnp.asarray(rows)].set(entries, mode="drop"))
 
     def gather(self, name: str, rows: Tensor) -> Tensor:
-        """The entries of a column at `rows` int32 [...], as [..., *shape]."""
+        """The entries of a column at `rows` [...], as [..., *shape]."""
         return jnp.take(self._variables[name].value, jnp.asarray(rows), axis=0, mode="clip")
 
     def read(self) -> dict[str, np.ndarray]:
@@ -100,7 +101,15 @@ class DeviceTable:
         """Take over what `read` gave. Raises KeyError or ValueError if it does not fit."""
         with _DISPATCH:
             for name, variable in self._variables.items():
-                variable.assign(np.array(values[name]))
+                variable.assign(np.array(values[name], variable.dtype))
+
+    def devices(self) -> dict[str, str]:
+        """Where each column lies."""
+        with _DISPATCH:
+            return {
+                name: ", ".join(map(str, variable.value.devices()))
+                for name, variable in self._variables.items()
+            }
 
 
 def channels_last(frames: Sequence[Tensor]) -> Tensor:

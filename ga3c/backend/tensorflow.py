@@ -16,6 +16,12 @@ import numpy as np
 from ga3c.backend.common import Column, Tensor, without
 from ga3c.machine import said_of_gpus
 
+ROW_DTYPE = "int64"
+"""Dtype of row numbers. A GPU kernel of TensorFlow that scatters or gathers multiplies a row number
+by its size in this type: int32 overflows from row 304,348 of 84x84 bytes on. Arithmetic on int32
+tensors would moreover run on the host.
+"""
+
 NOISE = ("WARNING: All log messages before absl", "oneDNN custom operations", "cpu_feature_guard")
 
 
@@ -62,46 +68,78 @@ class DeviceTable:
 
     `write` and `gather` are for use inside a compiled function. A gather copies only the rows
     it names. Safe from several threads as long as nobody gathers a row that is being written.
+
+    TensorFlow has no int32 variables on a GPU. An int32 column is a variable of the same bits as
+    uint32, which it has, and is gathered as int64: arithmetic on int32 would run on the host.
     """
 
     def __init__(self, columns: Mapping[str, Column], rows: int) -> None:
         self._variables = {
-            name: tf.Variable(tf.zeros((rows, *shape), dtype), trainable=False, name=name)
+            name: tf.Variable(tf.zeros((rows, *shape), _stored(dtype)), trainable=False, name=name)
             for name, (shape, dtype) in columns.items()
         }
+        self._dtypes = {name: dtype for name, (_, dtype) in columns.items()}
 
     def write(self, rows: Tensor, values: Mapping[str, Tensor]) -> None:
-        """Put `values[name]` [n, ...] at `rows` int32 [n]."""
+        """Put `values[name]` [n, ...] at `rows` [n], of any integer type."""
+        rows = tf.cast(rows, ROW_DTYPE)
         for name, value in values.items():
             variable = self._variables[name]
+            entries = tf.cast(value, self._dtypes[name])
+            if entries.dtype != variable.dtype:
+                entries = tf.bitcast(entries, variable.dtype)
             tf.raw_ops.ResourceScatterUpdate(
-                resource=variable.handle, indices=rows, updates=tf.cast(value, variable.dtype)
+                resource=variable.handle, indices=rows, updates=entries
             )
 
     def gather(self, name: str, rows: Tensor) -> Tensor:
-        """The entries of a column at `rows` int32 [...], as [..., *shape]."""
-        return tf.gather(self._variables[name], rows)
+        """The entries of a column at `rows` [...], as [..., *shape]; int32 columns as int64."""
+        found = tf.gather(self._variables[name], tf.cast(rows, ROW_DTYPE))
+        if self._dtypes[name] != "int32":
+            return found
+        return tf.cast(tf.bitcast(found, tf.int32), tf.int64)
 
     def read(self) -> dict[str, np.ndarray]:
         """A copy of every column. Not for use inside a compiled function."""
-        return {name: variable.numpy() for name, variable in self._variables.items()}
+        return {
+            name: variable.numpy().view(self._dtypes[name])
+            for name, variable in self._variables.items()
+        }
 
     def restore(self, values: Mapping[str, np.ndarray]) -> None:
         """Take over what `read` gave. Raises KeyError or ValueError if it does not fit."""
         for name, variable in self._variables.items():
-            variable.assign(values[name])
+            entries = np.asarray(values[name], self._dtypes[name])
+            variable.assign(entries.view(_stored(self._dtypes[name])))
+
+    def devices(self) -> dict[str, str]:
+        """Where each column lies."""
+        return {name: variable.device for name, variable in self._variables.items()}
+
+
+def _stored(dtype: str) -> str:
+    """The dtype of the variable that holds a column of this dtype."""
+    return "uint32" if dtype == "int32" else dtype
 
 
 def channels_last(frames: Sequence[Tensor]) -> Tensor:
     """Frames [..., pixels], oldest first, as one [..., pixels, len(frames)].
 
     Four frames of bytes are packed into one int32 a pixel by multiplication, which is vectorised:
-    about three times as fast on a CPU as a transposition.
+    about three times as fast on a CPU as a transposition. On a GPU both this and `tf.stack` of
+    bytes would copy the frames to the host, where their kernels are.
     """
+    if has_gpu():
+        return concatenated(frames)
     if len(frames) != 4 or frames[0].dtype != tf.uint8:
         return tf.stack(frames, axis=-1)
     oldest, second, third, newest = (tf.cast(frame, tf.int32) for frame in frames)
     return tf.bitcast(((newest * 256 + third) * 256 + second) * 256 + oldest, tf.uint8)
+
+
+def concatenated(frames: Sequence[Tensor]) -> Tensor:
+    """`channels_last` by an operation that a GPU has for every dtype of frames."""
+    return tf.concat([frame[..., tf.newaxis] for frame in frames], axis=-1)
 
 
 def integers(shape: Tensor, seed: Tensor, total: Tensor) -> Tensor:
