@@ -174,6 +174,9 @@ class NetworkConfig:
     that moves all units together: Adam's first steps would leave few that are ever active."""
     initializer: Literal["orthogonal", "fan-in"] = "orthogonal"
     """First weights: fan-in is the published code's uniform distribution."""
+    separate_value: bool = False
+    """The value has a torso of its own (a3c): large errors of the value then leave the policy's
+    features alone."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Arithmetic of all layers but the heads; weights stay float32. bfloat16 can pay on a GPU, and
     on a processor that has it (AVX512-BF16)."""
