@@ -52,9 +52,7 @@ def dense(config: NetworkConfig, x: Tensor, units: int, gain: float, **options: 
     return keras.layers.Dense(units, **options)(x)
 
 
-def torso(
-    config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: str = ""
-) -> Tensor:
+def torso(config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: str = "") -> Tensor:
     """Features [n, k] of observations [n, h, w, channels] uint8 or [n, k] float32 or uint8.
 
     Args:
@@ -77,14 +75,10 @@ def stream(config: NetworkConfig, features: Tensor, is_picture: bool, name: str)
     return dense(config, features, units, HIDDEN_GAIN, activation=activation, name=name)
 
 
-def body(
-    config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: str = ""
-) -> Tensor:
+def body(config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: str = "") -> Tensor:
     """All layers of a torso but the last one. Raises ValueError as `torso`."""
     name = _name(config, is_picture)
-    x = observation
-    if keras.backend.standardize_dtype(x.dtype) == "uint8":
-        x = keras.ops.cast(x, "float32") * (1 / 255)
+    x = _scaled(config, observation, is_picture)
     if not is_picture:
         units, _, activation = _VECTORS[name]
         return dense(config, x, units, HIDDEN_GAIN, activation=activation, name=f"{prefix}dense_0")
@@ -107,6 +101,16 @@ def body(
             **initializers(config, HIDDEN_GAIN, size * size * x.shape[-1]),
         )(x)
     return keras.layers.Flatten(dtype=_dtype(config), name=f"{prefix}flatten")(x)
+
+
+def _scaled(config: NetworkConfig, x: Tensor, is_picture: bool) -> Tensor:
+    """Bytes as floats, and pictures in the configured range."""
+    is_bytes = keras.backend.standardize_dtype(x.dtype) == "uint8"
+    if is_bytes:
+        x = keras.ops.cast(x, "float32")
+    if is_picture and config.pixel_scale == "symmetric":
+        return x * ((1 if is_bytes else 255) / 128) - 1.0
+    return x * (1 / 255) if is_bytes else x
 
 
 def _dtype(config: NetworkConfig) -> str:
