@@ -137,20 +137,14 @@ DQN = TrainConfig(
         pixels="uint8",
         stack=4,
     ),
-    service=ServiceConfig(
+    service=replace(
+        PAPER.service,
         agents=1,
         predictors=1,
         trainers=1,
         max_agents=1,
         max_predictors=4,
         max_trainers=4,
-        envs_per_agent=1,
-        groups=1,
-        prediction_batch_min=1,
-        prediction_batch_max=128,
-        prediction_wait_s=0.005,
-        synchronized=False,
-        lockstep=False,
     ),
     learning=_LEARNING,
     dqn=DQNConfig(
