@@ -13,7 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-USAGE = """usage: ga3c train [--game GAME] [--algorithm a3c|dqn] [--preset NAME] [options]
+from ga3c.preset_names import preset_lines
+
+USAGE = f"""usage: ga3c train [--game GAME] [--algorithm a3c|dqn] [--preset NAME] [options]
        ga3c train --resume RUN [options]
        ga3c runs [options]
        ga3c evaluate RUN [--protocol paper|nature|machado] [options]
@@ -46,6 +48,9 @@ benchmark   measure this machine. NAME is
             replay      in-GPU replay: a train step's time by place, what adding and drawing cost
             fast-dqn    Concurrent Training and Synchronized Execution, on and off
             gpu-check   what a machine with a GPU makes of it all, in ten minutes
+
+Settings of train begin with those of --preset:
+{preset_lines("    ")}
 
 `--help` after any of them shows every setting, its unit and its default.
 """

@@ -3,7 +3,9 @@
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+import tyro
 
 from agents.environments import EnvironmentConfig
 from ga3c.checks import (
@@ -15,6 +17,7 @@ from ga3c.checks import (
     check_slack,
 )
 from ga3c.cores import available_cores
+from ga3c.preset_names import preset_lines
 from ga3c.scheduler import Counts, SchedulerConfig
 from ga3c.settings import (
     A3CConfig,
@@ -51,7 +54,20 @@ AlgorithmName = Literal["a3c", "dqn"]
 BackendName = Literal["tensorflow", "jax"]
 BACKEND: BackendName = "jax" if os.environ.get("KERAS_BACKEND") == "jax" else "tensorflow"
 
-PresetName = Literal["default", "paper", "dqn", "dueling", "in-gpu-replay", "fast-dqn"]
+PresetName = Literal[
+    "default",
+    "a3c-pictures",
+    "a3c-vectors",
+    "dqn-pictures",
+    "dqn-vectors",
+    "paper",
+    "dqn",
+    "dueling",
+    "in-gpu-replay",
+    "fast-dqn",
+]
+
+PRESET_HELP = f"Settings to begin with, ours or as published:\n{preset_lines()}\n"
 
 ProtocolName = Literal["paper", "nature", "machado"]
 
@@ -265,9 +281,10 @@ class TrainConfig:
 
     algorithm: AlgorithmName = "a3c"
     """a3c learns from what is played, in order; dqn from a replay of it."""
-    preset: PresetName = "default"
-    """default is ours, for each algorithm. As published are: paper (GA3C), dqn (Mnih et al. 2015),
-    dueling (Wang et al. 2016), in-gpu-replay (Parr 2018), fast-dqn (Daley and Amato 2021)."""
+    preset: Annotated[
+        PresetName,
+        tyro.conf.arg(help=PRESET_HELP),
+    ] = "default"
     run: RunConfig = field(default_factory=RunConfig)
     environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
     service: ServiceConfig = field(default_factory=ServiceConfig)

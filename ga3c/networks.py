@@ -52,14 +52,17 @@ def dense(config: NetworkConfig, x: Tensor, units: int, gain: float, **options: 
     return keras.layers.Dense(units, **options)(x)
 
 
-def torso(config: NetworkConfig, observation: Tensor, is_picture: bool) -> Tensor:
+def torso(config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: str = "") -> Tensor:
     """Features [n, k] of observations [n, h, w, channels] uint8 or [n, k] float32 or uint8.
+
+    Args:
+        prefix: of the layers' names, which tell two torsos of one model apart.
 
     Raises:
         ValueError: if the network does not fit the observation.
     """
-    name = "dense" if is_picture else "dense_1"
-    return stream(config, body(config, observation, is_picture), is_picture, name)
+    name = prefix + ("dense" if is_picture else "dense_1")
+    return stream(config, body(config, observation, is_picture, prefix), is_picture, name)
 
 
 def stream(config: NetworkConfig, features: Tensor, is_picture: bool, name: str) -> Tensor:
@@ -72,15 +75,13 @@ def stream(config: NetworkConfig, features: Tensor, is_picture: bool, name: str)
     return dense(config, features, units, HIDDEN_GAIN, activation=activation, name=name)
 
 
-def body(config: NetworkConfig, observation: Tensor, is_picture: bool) -> Tensor:
+def body(config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: str = "") -> Tensor:
     """All layers of a torso but the last one. Raises ValueError as `torso`."""
     name = _name(config, is_picture)
-    x = observation
-    if keras.backend.standardize_dtype(x.dtype) == "uint8":
-        x = keras.ops.cast(x, "float32") * (1 / 255)
+    x = _scaled(config, observation, is_picture)
     if not is_picture:
         units, _, activation = _VECTORS[name]
-        return dense(config, x, units, HIDDEN_GAIN, activation=activation, name="dense_0")
+        return dense(config, x, units, HIDDEN_GAIN, activation=activation, name=f"{prefix}dense_0")
     if config.center:
         x = x - keras.ops.mean(x, axis=(1, 2, 3), keepdims=True)
     for layer, (filters, size, stride) in enumerate(_CONVS[name][0]):
@@ -96,10 +97,20 @@ def body(config: NetworkConfig, observation: Tensor, is_picture: bool) -> Tensor
             padding=config.padding,
             activation="relu",
             dtype=_dtype(config),
-            name=f"conv_{layer}",
+            name=f"{prefix}conv_{layer}",
             **initializers(config, HIDDEN_GAIN, size * size * x.shape[-1]),
         )(x)
-    return keras.layers.Flatten(dtype=_dtype(config), name="flatten")(x)
+    return keras.layers.Flatten(dtype=_dtype(config), name=f"{prefix}flatten")(x)
+
+
+def _scaled(config: NetworkConfig, x: Tensor, is_picture: bool) -> Tensor:
+    """Bytes as floats, and pictures in the configured range."""
+    is_bytes = keras.backend.standardize_dtype(x.dtype) == "uint8"
+    if is_bytes:
+        x = keras.ops.cast(x, "float32")
+    if is_picture and config.pixel_scale == "symmetric":
+        return x * ((1 if is_bytes else 255) / 128) - 1.0
+    return x * (1 / 255) if is_bytes else x
 
 
 def _dtype(config: NetworkConfig) -> str:

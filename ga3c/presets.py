@@ -1,5 +1,5 @@
-"""Named settings: ours for each algorithm, and the published ones; and what the command line makes
-of them."""
+"""Named settings: ours for each algorithm and kind of observation, and the published ones; and
+what the command line makes of them."""
 
 from dataclasses import fields, replace
 from itertools import zip_longest
@@ -7,11 +7,14 @@ from typing import Annotated, Any, TypeVar
 
 import tyro
 
-from agents.environments import EnvironmentConfig
+from agents.environments import EnvironmentConfig, spaces
+from agents.games import resolve
+from ga3c import preset_names
 from ga3c.config import (
     CORES,
     A3CConfig,
     DQNConfig,
+    LearningConfig,
     NetworkConfig,
     OptimizerConfig,
     PacingConfig,
@@ -19,127 +22,57 @@ from ga3c.config import (
     ServiceConfig,
     TrainConfig,
 )
+from ga3c.published import PUBLISHED
 from ga3c.scheduler import SchedulerConfig
 
+DEFAULT = "default"
 MOST_AGENTS = 16  # of dqn, whose updates are the limit long before: each takes its part of a replay
+MOST_AGENTS_VECTORS = 4  # more of them add policy lag: predictions and updates are the limit
 
-# One environment, one update every four steps, strictly in turn (Mnih et al. 2015). Gradients are
-# of summed losses, as theirs; their RMSProp has epsilon 0.01 within the root.
-_NATURE = TrainConfig(
-    algorithm="dqn",
-    preset="dqn",
-    environment=EnvironmentConfig(max_pool=True),
-    service=ServiceConfig(
-        agents=1, max_agents=1, envs_per_agent=1, groups=1, prediction_batch_min=1
-    ),
-    dqn=DQNConfig(
-        n_step=1,
-        double=False,
-        target_period=10_000,
-        epsilon_end=0.1,
-        epsilon_steps=1_000_000,
-    ),
-    replay=ReplayConfig(replay_steps=1_000_000, replay_min_steps=50_000, update_size=1),
-    pacing=PacingConfig(slack_steps=4),
-    network=NetworkConfig(network="nature", center=False, initializer="fan-in"),
-    optimizer=OptimizerConfig(
-        optimizer="rmsprop",
-        learning_rate=2.5e-4,
-        learning_rate_end=2.5e-4,
-        rms_decay=0.95,
-        rms_centered=True,
-        optimizer_epsilon=0.01,
-        clip_norm=0.0,
-    ),
-    scheduler=SchedulerConfig(scheduler="off"),
-)
+_NO_SCHEDULER = SchedulerConfig(scheduler="off")
 
-PRESETS: dict[str, TrainConfig] = {
-    "default": TrainConfig(),
-    "paper": TrainConfig(
-        preset="paper",
-        environment=EnvironmentConfig(life_loss_terminates=False),
+OURS: dict[str, TrainConfig] = {
+    "a3c-pictures": TrainConfig(preset="a3c-pictures"),
+    "a3c-vectors": TrainConfig(
+        preset="a3c-vectors",
         service=ServiceConfig(
-            agents=32,
-            max_agents=64,
-            predictors=2,
-            trainers=2,
-            max_predictors=16,
-            max_trainers=16,
-            envs_per_agent=1,
-            groups=1,
-            prediction_batch_min=1,
-            training_batch_min=0,
-            training_batch_max=40,
-            training_queue=500,
+            agents=min(CORES, MOST_AGENTS_VECTORS),
+            envs_per_agent=16,
+            prediction_batch_min=16,
+            training_batch_min=320,
+            training_batch_max=320,
+            training_queue=1280,
         ),
-        a3c=A3CConfig(t_max=5, trace_decay=1.0, correction="none"),
-        network=NetworkConfig(padding="same", center=False, initializer="fan-in"),
-        optimizer=OptimizerConfig(
-            optimizer="rmsprop",
-            learning_rate=3e-4,
-            learning_rate_end=3e-4,
-            rms_start=1.0,
-            clip_norm=0.0,
-        ),
+        learning=LearningConfig(reward_clip=0.0),
+        a3c=A3CConfig(entropy_weight=0.003, entropy_weight_end=0.003, normalize_advantages=True),
+        network=NetworkConfig(separate_value=True),
+        optimizer=OptimizerConfig(learning_rate=3e-3, clip_norm=0.0),
+        scheduler=_NO_SCHEDULER,
     ),
-    "dqn": _NATURE,
-    "dueling": replace(
-        _NATURE,
-        preset="dueling",
-        dqn=replace(_NATURE.dqn, double=True, dueling=True),
-        optimizer=replace(
-            _NATURE.optimizer, learning_rate=6.25e-5, learning_rate_end=6.25e-5, clip_norm=10.0
-        ),
-    ),
-    # Vectors; what the paper leaves open (who plays, how much, exploration) is ours.
-    "in-gpu-replay": TrainConfig(
+    "dqn-pictures": TrainConfig(
         algorithm="dqn",
-        preset="in-gpu-replay",
-        environment=EnvironmentConfig("CartPole-v1"),
-        service=ServiceConfig(agents=1, envs_per_agent=8, prediction_batch_min=1),
-        dqn=DQNConfig(
-            n_step=1, double=False, dueling=True, target_period=10_000, epsilon_steps=50_000
-        ),
-        replay=ReplayConfig(replay_steps=1_000_000, update_size=2000),
-        pacing=PacingConfig(steps_per_update=1.0),
-        network=NetworkConfig(network="parr"),
-        optimizer=OptimizerConfig(
-            optimizer="rmsprop",
-            learning_rate=2.5e-4,
-            learning_rate_end=2.5e-4,
-            rms_decay=0.95,
-            momentum=0.95,
-            optimizer_epsilon=0.01,
-            clip_norm=0.0,
-        ),
-        scheduler=SchedulerConfig(scheduler="off"),
-    ),
-    "fast-dqn": replace(
-        _NATURE,
-        preset="fast-dqn",
-        environment=EnvironmentConfig(max_pool=False),
-        service=replace(
-            _NATURE.service,
-            agents=8,
-            max_agents=8,
-            synchronized=True,
-        ),
-        pacing=PacingConfig(pacing="target-period"),
-    ),
-}
-
-DEFAULTS: dict[str, TrainConfig] = {
-    "a3c": PRESETS["default"],
-    "dqn": TrainConfig(
-        algorithm="dqn",
+        preset="dqn-pictures",
         service=ServiceConfig(
             agents=min(CORES, MOST_AGENTS), envs_per_agent=16, prediction_batch_min=16
         ),
         optimizer=OptimizerConfig(learning_rate=3e-4, learning_rate_end=3e-4, clip_norm=0.0),
-        scheduler=SchedulerConfig(scheduler="off"),
+        scheduler=_NO_SCHEDULER,
+    ),
+    "dqn-vectors": TrainConfig(
+        algorithm="dqn",
+        preset="dqn-vectors",
+        service=ServiceConfig(agents=1, envs_per_agent=8, prediction_batch_min=4),
+        learning=LearningConfig(reward_clip=0.0),
+        dqn=DQNConfig(batch_size=64, target_period=200, epsilon_steps=10_000),
+        replay=ReplayConfig(replay_steps=100_000, replay_min_steps=1_000, update_size=64),
+        pacing=PacingConfig(steps_per_update=2.0),
+        optimizer=OptimizerConfig(learning_rate=1e-3, learning_rate_end=1e-3, clip_norm=0.0),
+        scheduler=_NO_SCHEDULER,
     ),
 }
+
+PRESETS: dict[str, TrainConfig] = {**OURS, **PUBLISHED}
+"""All but `default`, which stands for one of the first four."""
 
 C = TypeVar("C")
 
@@ -151,32 +84,60 @@ def parse(arguments: list[str], kind: type[C], command: str, base: C | None = No
 
     Raises:
         SystemExit: for --help, or (code 2) after one line about wrong arguments.
-        ValueError: if settings do not fit each other.
+        ValueError: if settings do not fit each other, or the game cannot be played.
     """
     default: Any = tyro.MISSING_NONPROP if base is None else base
     if base is None and issubclass(kind, TrainConfig):
         preset = _named(arguments)
         default = kind(**{each.name: getattr(preset, each.name) for each in fields(preset)})
     wanted: Any = Annotated[kind, tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes]
-    return tyro.cli(wanted, prog=command, args=arguments, default=default)
+    config: Any = tyro.cli(wanted, prog=command, args=arguments, default=default)
+    if isinstance(config, TrainConfig) and config.preset == DEFAULT:  # named by --preset
+        config = replace(config, preset=default.preset)
+    found: C = config
+    return found
 
 
 def _named(arguments: list[str]) -> TrainConfig:
-    """What --preset and --algorithm name; unknown ones are left to tyro.
+    """The preset that --preset, --algorithm and --game ask for; unknown ones are left to tyro.
 
-    Raises ValueError if they do not fit each other.
+    Raises ValueError if they do not fit each other, or the game cannot be played.
     """
-    preset = given_value(arguments, "--preset") or "default"
+    name = given_value(arguments, "--preset") or DEFAULT
     algorithm = given_value(arguments, "--algorithm")
-    if preset in PRESETS and preset != "default":
-        found = PRESETS[preset]
+    if name in PRESETS:
+        found = PRESETS[name]
         if algorithm not in (None, found.algorithm):
             raise ValueError(
-                f"algorithm {algorithm} with preset {preset}: must be {found.algorithm}, which "
+                f"algorithm {algorithm} with preset {name}: must be {found.algorithm}, which "
                 "the preset is of"
             )
         return found
-    return DEFAULTS.get(algorithm or "a3c", PRESETS["default"])
+    game = given_value(arguments, "--game") or EnvironmentConfig().game
+    try:
+        shown = "pictures" if shows_pictures(game) else "vectors"
+    except ValueError:
+        if not {"-h", "--help"} & set(arguments):
+            raise
+        shown = "pictures"
+    return OURS.get(f"{algorithm}-{shown}", OURS[f"a3c-{shown}"])
+
+
+def shows_pictures(game: str) -> bool:
+    """Whether the observations of `game` are pictures. An environment that is no Atari game is made
+    once, to ask it.
+
+    Raises ValueError if the game is unknown or cannot be played.
+    """
+    return resolve(game).is_atari or spaces(EnvironmentConfig(game)).is_picture
+
+
+def described(config: TrainConfig) -> str:
+    """Which preset a run's settings began with, in words."""
+    name = config.preset
+    return f"settings of preset {name}" + (
+        f" ({preset_names.PRESETS[name]})" if name in PRESETS else ""
+    )
 
 
 def given_value(arguments: list[str], name: str) -> str | None:

@@ -72,8 +72,14 @@ class DQNConfig:
     al. 2016)."""
     dueling: bool = False
     """The value of a state and the advantages of its actions are told apart (Wang et al. 2016)."""
+    dueling_gradient_scale: float = 1.0
+    """Factor of the gradient that enters the layers shared by both streams of a dueling network
+    (Wang et al. 2016 use 1 / sqrt(2))."""
     huber_delta: float = 1.0
     """Errors beyond this count linearly; 0 squares them all."""
+    loss_reduction: Literal["sum", "mean"] = "sum"
+    """The loss of a batch is the sum (Mnih et al. 2015) or the mean (Parr 2018) of its errors'
+    losses. It matters where the optimizer's epsilon is as large as the mean square."""
     batch_size: int = 32
     """Transitions of an update."""
     target_period: int = 500
@@ -90,7 +96,7 @@ class DQNConfig:
         for name in ("n_step", "batch_size", "target_period", "epsilon_steps"):
             check_count(self, name)
         not_negative(self, "huber_delta")
-        check_share(self, "epsilon_start", "epsilon_end")
+        check_share(self, "epsilon_start", "epsilon_end", "dueling_gradient_scale")
 
 
 @dataclass(frozen=True)
@@ -174,6 +180,9 @@ class NetworkConfig:
 
     network: NetworkName = "auto"
     """Torso: auto is small for pictures and mlp for vectors; parr is for vectors as well."""
+    pixel_scale: Literal["unit", "symmetric"] = "unit"
+    """A picture's bytes x become x / 255, in [0, 1], or as in GA3C x / 128 - 1, in [-1, 1).
+    Pictures of floats in [0, 1] are taken as x / 255."""
     padding: Literal["same", "valid"] = "valid"
     """Edges of convolutions: same is the published code's, valid costs less."""
     center: bool = True
@@ -181,6 +190,9 @@ class NetworkConfig:
     that moves all units together: Adam's first steps would leave few that are ever active."""
     initializer: Literal["orthogonal", "fan-in"] = "orthogonal"
     """First weights: fan-in is the published code's uniform distribution."""
+    separate_value: bool = False
+    """The value has a torso of its own (a3c): large errors of the value then leave the policy's
+    features alone."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Arithmetic of all layers but the heads; weights stay float32. bfloat16 can pay on a GPU, and
     on a processor that has it (AVX512-BF16)."""

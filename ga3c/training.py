@@ -21,6 +21,7 @@ from ga3c.evaluation import BEST
 from ga3c.evaluator import Evaluator
 from ga3c.metrics import ROLLING_EPISODES, Window
 from ga3c.planning import plan
+from ga3c.presets import described
 from ga3c.runs import EVALUATIONS, RunDirectory, load_config
 from ga3c.scheduler import Counts, Decision, Scheduler
 from ga3c.service import RunFailed, Service
@@ -128,6 +129,8 @@ class Run:
         service, config = self._service, self._config
         game = f"{config.environment.game}, seed {config.run.seed}, in {self._directory.path}"
         self._say(f"ga3c: {game}")
+        if not config.run.resume:
+            self._say(f"ga3c: {described(config)}")
         if config.run.resume:
             self._restore()
         metrics = service.metrics

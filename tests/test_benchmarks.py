@@ -20,7 +20,7 @@ from benchmarks.points import said_by
 from benchmarks.readme import table
 from benchmarks.reporting import Spread, plain, spread
 from ga3c.config import CORES, TrainConfig
-from ga3c.presets import DEFAULTS
+from ga3c.presets import PRESETS
 from tests.commands import PATIENCE, ROOT, ended
 
 WINDOW_S = str(PATIENCE)
@@ -145,11 +145,11 @@ def test_the_doctor_proposes_what_the_figures_call_for() -> None:
         assert doctored(replace(config, service=service), idle=CORES / 4)[0] == {"agents": 2}
     assert doctored(config, idle=CORES / 4)[0] == {"envs_per_agent": 128}
     fewer = {"steps_per_update": 8.0}
-    assert doctored(DEFAULTS["dqn"], predictors_blocked_share=0.3) == [fewer]
+    assert doctored(PRESETS["dqn-pictures"], predictors_blocked_share=0.3) == [fewer]
     meets_seldom = {"pacing": "target-period", "period_steps": 2000}
-    assert doctored(DEFAULTS["dqn"], idle=CORES / 4) == [meets_seldom, fewer]
-    pacing = replace(DEFAULTS["dqn"].pacing, pacing="target-period")
-    assert doctored(replace(DEFAULTS["dqn"], pacing=pacing), idle=CORES / 4) == [fewer]
+    assert doctored(PRESETS["dqn-pictures"], idle=CORES / 4) == [meets_seldom, fewer]
+    pacing = replace(PRESETS["dqn-pictures"].pacing, pacing="target-period")
+    assert doctored(replace(PRESETS["dqn-pictures"], pacing=pacing), idle=CORES / 4) == [fewer]
 
 
 @pytest.mark.slow

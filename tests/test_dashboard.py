@@ -14,7 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from ga3c.dashboard import curve, figures, line
 from ga3c.metrics import Metrics, Window
-from ga3c.presets import DEFAULTS
+from ga3c.presets import PRESETS
 from tests.commands import CORRIDOR, ROOT
 
 
@@ -75,7 +75,7 @@ def test_plain_lines_are_had_in_a_terminal_as_well(tmp_path: Path) -> None:
 
 
 def test_a_replays_line_tells_its_steps_and_epsilon_instead_of_lag(tmp_path: Path) -> None:
-    config = DEFAULTS["dqn"]
+    config = PRESETS["dqn-pictures"]
     metrics = Metrics(lambda: 5.0)
     before = metrics.snapshot()
     metrics.add(steps=100)

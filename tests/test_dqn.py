@@ -119,10 +119,10 @@ def kernels(network: Any) -> list[tuple[int, ...]]:
     return sorted(tuple(w.shape) for w in network.weights if w.path.endswith("kernel"))
 
 
-def network_of(dueling: bool, name: Any, shape: tuple[int, ...]) -> Any:
+def network_of(dueling: bool, name: Any, shape: tuple[int, ...], scale: float = 1.0) -> Any:
     picture = len(shape) == 3
     config = NetworkConfig(name, center=False)
-    dqn = DQN(DQNConfig(dueling=dueling), ACTIONS, 1.0, 0)
+    dqn = DQN(DQNConfig(dueling=dueling, dueling_gradient_scale=scale), ACTIONS, 1.0, 0)
     return dqn.network(config, shape, "uint8" if picture else "float32", picture)
 
 
@@ -152,6 +152,54 @@ def test_dueling_subtracts_the_mean_advantage_of_each_state() -> None:
     for b in range(5):
         expected = value[b] + advantage[b] - advantage[b].mean()
         np.testing.assert_allclose(np.asarray(network(observations))[b], expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "shape"), [("mlp", (3,)), ("small", (20, 20, 4))])
+def test_the_gradient_into_a_dueling_networks_shared_layers_is_scaled_and_its_values_are_not(
+    name: Any, shape: tuple[int, ...]
+) -> None:
+    """By 1 / sqrt(2) (Wang et al. 2016, section 4.2); of both streams it stays as it is."""
+    scales = (1.0, 2**-0.5)
+    networks = [network_of(True, name, shape, scale) for scale in scales]
+    networks[1].set_weights(networks[0].get_weights())
+    observations = (
+        np.random.default_rng(0).integers(0, 9, (5, *shape)).astype(networks[0].input.dtype)
+    )
+    values, gradients = [], []
+    for network in networks:
+        _, found, by_weight = backend.value_and_gradients(
+            lambda network=network: (
+                keras.ops.sum(keras.ops.square(q := network(observations))),
+                q,
+            ),
+            network.trainable_variables,
+        )
+        values.append(np.asarray(found))
+        paths = [v.path for v in network.trainable_variables]
+        gradients.append(dict(zip(paths, map(np.asarray, by_weight), strict=True)))
+    np.testing.assert_array_equal(values[0], values[1])
+    shared = [path for path in gradients[0] if path.startswith(("dense_0", "conv"))]
+    assert len(shared) == (2 if name == "mlp" else 4)
+    for path, gradient in gradients[0].items():
+        expected = gradient * (scales[1] if path in shared else 1.0)
+        np.testing.assert_allclose(gradients[1][path], expected, rtol=1e-4, atol=1e-6, err_msg=path)
+        assert np.abs(gradient).max() > 0 or path.endswith("bias"), path
+
+
+@pytest.mark.parametrize("double", [True, False])
+def test_a_mean_loss_is_the_summed_one_over_its_size(double: bool) -> None:
+    rng = np.random.default_rng(1)
+    batch, size = batch_of(rng), 32
+    q, q_target = (table(each) for each in rng.normal(size=(2, size, ACTIONS)))
+    summed, mean = (
+        float(
+            DQN(DQNConfig(double=double, loss_reduction=how), ACTIONS, 1.0, 0).loss(
+                q, q_target, batch, 0.0
+            )[0]
+        )
+        for how in ("sum", "mean")
+    )
+    assert mean == pytest.approx(summed / size)
 
 
 # Actions

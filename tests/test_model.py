@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any, get_args
 
 import keras
@@ -557,3 +558,58 @@ def test_centred_pictures_keep_the_first_layers_units_alive(
     first = keras.Model(model.network.input, model.network.get_layer("conv_0").output)
     fired = np.asarray(first(balls(rng, 64))) > 0
     assert least <= fired.any(axis=(0, 1, 2)).mean() <= most
+
+
+@pytest.mark.parametrize(
+    ("scale", "at_byte"), [("unit", lambda x: x / 255), ("symmetric", lambda x: x / 128 - 1)]
+)
+def test_pixels_enter_the_network_in_the_configured_range(
+    scale: Any, at_byte: Callable[[Array], Array]
+) -> None:
+    """Bytes, and floats in [0, 1] for the same picture, by a network that shows its input."""
+    rng = np.random.default_rng(0)
+    pictures = rng.integers(0, 256, (3, 20, 20, 4)).astype(np.uint8)
+    pictures[0, 0, 0, :3] = 0, 128, 255
+    inputs = {"uint8": pictures, "float32": pictures.astype(np.float32) / 255}
+    for dtype, given in inputs.items():
+        config = NetworkConfig("small", pixel_scale=scale, center=False)
+        network = A3C(A3CConfig(), ACTIONS).network(config, (20, 20, 4), dtype, True)
+        shown = keras.Model(network.input, network.get_layer("conv_0").input)
+        found = np.asarray(shown(given))
+        np.testing.assert_allclose(found, at_byte(pictures.astype(np.float32)), atol=1e-6)
+
+
+def test_vectors_are_not_rescaled_as_pixels_are() -> None:
+    for scale in ("unit", "symmetric"):
+        config: Any = NetworkConfig("mlp", pixel_scale=scale)
+        network = A3C(A3CConfig(), ACTIONS).network(config, (3,), "float32", False)
+        shown = keras.Model(network.input, network.get_layer("dense_0").input)
+        given = np.array([[-3.0, 0.5, 200.0]], np.float32)
+        np.testing.assert_array_equal(np.asarray(shown(given)), given)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"), [((20, 20, 4), "uint8"), ((3,), "float32")], ids=["pictures", "vectors"]
+)
+@pytest.mark.parametrize("separate", [True, False])
+def test_a_separate_values_gradient_does_not_reach_the_policys_features(
+    shape: tuple[int, ...], dtype: str, separate: bool
+) -> None:
+    config = NetworkConfig(separate_value=separate)
+    network = A3C(A3CConfig(), ACTIONS).network(config, shape, dtype, len(shape) > 1)
+    given = np.random.default_rng(0).integers(0, 9, (2, *shape)).astype(dtype)
+    reached = {}
+    for place, name in enumerate(("policy", "value")):
+        variables = network.trainable_variables
+        _, _, gradients = backend.value_and_gradients(
+            lambda place=place: (keras.ops.sum(keras.ops.square(network(given)[place] + 1)), None),
+            variables,
+        )
+        reached[name] = {
+            v.path
+            for v, g in zip(variables, gradients, strict=True)
+            if g is not None and np.abs(np.asarray(g)).max() > 0
+        }
+    assert all(reached.values())
+    shared = reached["policy"] & reached["value"]
+    assert bool(shared) is not separate

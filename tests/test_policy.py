@@ -9,7 +9,7 @@ from agents.environments import Spaces
 from ga3c.config import ReplayConfig
 from ga3c.experience import Arrivals
 from ga3c.policy import Policy, Stacks
-from ga3c.presets import DEFAULTS
+from ga3c.presets import PRESETS
 from ga3c.service import Service
 
 SPACES = {
@@ -54,7 +54,8 @@ def test_the_policy_judges_as_the_service_acts(kind: str, algorithm: str) -> Non
     Q-learning's greedy action is the one that has all of it.
     """
     spaces = SPACES[kind]
-    config = replace(DEFAULTS[algorithm], replay=SMALL)
+    shown = "pictures" if spaces.is_picture else "vectors"
+    config = replace(PRESETS[f"{algorithm}-{shown}"], replay=SMALL)
     service = Service(config, spaces)
     try:
         model, lanes = service.model, 4

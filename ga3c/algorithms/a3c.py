@@ -116,6 +116,8 @@ class A3C:
         observation = keras.Input(shape, dtype=dtype)
         features = torso(config, observation, is_picture)
         logits = dense(config, features, self._num_actions, 0.01, dtype="float32", name="policy")
+        if config.separate_value:
+            features = torso(config, observation, is_picture, "value_")
         value = dense(config, features, 1, 1.0, dtype="float32", name="value")
         return keras.Model(observation, [logits, keras.layers.Reshape((), dtype="float32")(value)])
 

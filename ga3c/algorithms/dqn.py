@@ -65,6 +65,14 @@ def chosen(values: Tensor, actions: Tensor) -> Tensor:
     return ops.take_along_axis(values, actions[:, None], axis=1)[:, 0]
 
 
+def gradient_scaled(x: Tensor, scale: float) -> Tensor:
+    """x itself, exactly; the gradient that flows back through it is multiplied by `scale`."""
+    if scale == 1.0:
+        return x
+    fixed = ops.stop_gradient(x)
+    return fixed + scale * (x - fixed)
+
+
 class DQN:
     """What the model asks of an algorithm (`algorithms.Algorithm`)."""
 
@@ -94,6 +102,7 @@ class DQN:
             features = torso(config, observation, is_picture)
             return keras.Model(observation, self._head(config, features, "q"))
         features = body(config, observation, is_picture)
+        features = gradient_scaled(features, self.config.dueling_gradient_scale)
         value = stream(config, features, is_picture, "value_stream")
         value = dense(config, value, 1, 1.0, dtype="float32", name="value")
         advantage = stream(config, features, is_picture, "advantage_stream")
@@ -138,12 +147,13 @@ class DQN:
     def loss(
         self, network: keras.Model, target: keras.Model | None, batch: Batch, rate: Tensor
     ) -> tuple[Tensor, tuple[dict[str, Tensor], Tensor]]:
-        """sum_i w_i huber(Q(x_i, a_i) - y_i), as the original sums over its batch."""
+        """sum_i w_i huber(Q(x_i, a_i) - y_i), or the mean over the batch if so configured."""
         assert target is not None
         targets = ops.stop_gradient(self.targets(network, target, batch))
         values = chosen(network(batch.observations), batch.actions)
         errors = values - targets
-        loss = ops.sum(batch.weights * huber(errors, self.config.huber_delta))
+        losses = batch.weights * huber(errors, self.config.huber_delta)
+        loss = ops.mean(losses) if self.config.loss_reduction == "mean" else ops.sum(losses)
         errors = ops.stop_gradient(errors)
         figures = {"value": ops.mean(values), "td_error": ops.mean(ops.abs(errors))}
         return loss, (figures, errors)

@@ -1,0 +1,24 @@
+"""What each preset is, in a line: for help texts and for what a run says at its start.
+
+This module imports nothing, so that `ga3c --help` is immediate.
+"""
+
+PRESETS: dict[str, str] = {
+    "default": "chosen by --algorithm and --game",
+    "a3c-pictures": "default for a3c on pictures",
+    "a3c-vectors": "default for a3c on vectors",
+    "dqn-pictures": "default for dqn on pictures",
+    "dqn-vectors": "default for dqn on vectors",
+    "paper": "GA3C, Babaeizadeh et al. 2017",
+    "dqn": "DQN, Mnih et al. 2015",
+    "dueling": "dueling DQN, Wang et al. 2016",
+    "in-gpu-replay": "in-GPU replay, Parr 2018",
+    "fast-dqn": "fast-dqn, Daley and Amato 2021",
+}
+"""The names of all presets, and what each is."""
+
+
+def preset_lines(indent: str = "") -> str:
+    """All presets, a line for each."""
+    width = max(map(len, PRESETS))
+    return "\n".join(f"{indent}{name:<{width}}  {line}" for name, line in PRESETS.items())
