@@ -205,6 +205,7 @@ def test_rmsprop_updates_are_the_twins_with_gradients_clipped_in_common(clip_nor
     config = OptimizerConfig(
         optimizer="rmsprop",
         learning_rate=0.01,
+        learning_rate_end=0.0,
         rms_decay=0.9,
         optimizer_epsilon=0.01,
         clip_norm=clip_norm,
