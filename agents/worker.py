@@ -50,13 +50,15 @@ class Task:
         return Task(**{**values, "environment": EnvironmentConfig(**values["environment"])})
 
 
-def connect(context: zmq.Context, task: Task) -> zmq.Socket:
+def connect(context: zmq.Context, endpoint: str, identity: str, token: str) -> zmq.Socket:
     """A DEALER socket to the service. The caller's thread owns it."""
     socket = context.socket(zmq.DEALER)
-    socket.setsockopt(zmq.IDENTITY, task.identity.encode())
+    socket.setsockopt(zmq.IDENTITY, identity.encode())
+    socket.setsockopt(zmq.PLAIN_USERNAME, b"agent")
+    socket.setsockopt(zmq.PLAIN_PASSWORD, token.encode())
     socket.setsockopt(zmq.IMMEDIATE, 1)
     socket.setsockopt(zmq.LINGER, LINGER_MS)
-    socket.connect(task.endpoint)
+    socket.connect(endpoint)
     return socket
 
 
@@ -139,7 +141,7 @@ def main() -> int:
     groups: list[Environments] = []
     while True:
         task = Task.from_json(lines.get().decode())
-        with connect(context, task) as socket:
+        with connect(context, task.endpoint, task.identity, task.token) as socket:
             try:
                 new = not groups
                 for _ in range(task.groups if new else 0):

@@ -15,7 +15,7 @@ import numpy as np
 from agents.launchers import Exit, LocalLauncher
 from agents.worker import Task
 from ga3c.config import TrainConfig
-from ga3c.frontend import Frontend
+from ga3c.frontend import Frontend, name_of, new_identity
 from ga3c.metrics import Metrics
 
 SLICE_S = 0.1  # of a wait that can be cut short
@@ -169,21 +169,22 @@ class Agents:
         index = next(i for i, name in self._identities.items() if name == ended.identity)
         self._early_deaths[index] = 0 if played else self._early_deaths[index] + 1
         self._metrics.add(agent_deaths=1)
+        name = name_of(ended.identity)
         how = f"was killed by signal {-ended.code}" if ended.code < 0 else f"exited {ended.code}"
         if self._config.service.lockstep:
-            raise RunFailed(f"agent {ended.identity} {how}: no other can take its turn\n{words}")
+            raise RunFailed(f"agent {name} {how}: no other can take its turn\n{words}")
         if self._early_deaths[index] >= MAX_EARLY_DEATHS:
             raise RunFailed(
-                f"agent {ended.identity} {how}: {MAX_EARLY_DEATHS} in a row ended in its place "
+                f"agent {name} {how}: {MAX_EARLY_DEATHS} in a row ended in its place "
                 f"before their first step\n{words}"
             )
         self._start(index)
         reason = words.strip().splitlines()[-1] if words.strip() else "no last words"
-        return f"agent {ended.identity} {how} ({reason}): replaced by {self._identities[index]}"
+        return f"agent {name} {how} ({reason}): replaced by {name_of(self._identities[index])}"
 
     def _start(self, index: int) -> None:
         config = self._config
-        identity = f"agent-{index}.{self.started}"
+        identity = new_identity(f"agent-{index}.{self.started}")
         seeds = np.random.SeedSequence([config.run.seed, index, self.started])
         self.started += 1
         per_agent, groups = config.service.envs_per_agent, config.service.groups
