@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from agents.environments import EnvironmentConfig
+from agents.messages import MAX_COUNT
 from ga3c.checks import (
     WrongInput,
     check_file,
@@ -123,6 +124,12 @@ class ServiceConfig:
             raise ValueError(
                 f"envs_per_agent {self.envs_per_agent}: must be a multiple of groups "
                 f"{self.groups}, so that all groups are alike"
+            )
+        if max(self.groups, self.envs_per_agent // self.groups) > MAX_COUNT:
+            raise ValueError(
+                f"envs_per_agent {self.envs_per_agent} in groups {self.groups}: must be at most "
+                f"{MAX_COUNT} groups of at most {MAX_COUNT} environments, or no message could name "
+                "them"
             )
         if self.pending_segments < 2:
             raise ValueError(

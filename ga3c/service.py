@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import psutil
 
+from agents import messages
 from agents.environments import Spaces
 from ga3c import lanes, pacing
 from ga3c.algorithms import build
@@ -58,8 +59,15 @@ class Service:
     """A whole run's threads and processes. Made, resized, tended and stopped by the main thread."""
 
     def __init__(self, config: TrainConfig, spaces: Spaces, model: Model | None = None) -> None:
-        """Args: model: if it is not to be the configured one."""
+        """Args: model: if it is not to be the configured one.
+
+        Raises ValueError if the settings do not fit the environment.
+        """
         service = config.service
+        envs_per_group = service.envs_per_agent // service.groups
+        messages.check_sizes(
+            spaces.shape, spaces.dtype, spaces.num_actions, service.groups, envs_per_group
+        )
         self._config = config
         self.metrics = Metrics()
         self.pacing = pacing.build(config) if config.learns_from_replay else None
@@ -97,7 +105,7 @@ class Service:
                 token,
                 spaces,
                 service.groups,
-                service.envs_per_agent // service.groups,
+                envs_per_group,
                 self.requests,
                 self.metrics,
                 self.trace,

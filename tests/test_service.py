@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 import ga3c.service
-from agents.environments import EnvironmentConfig, spaces
+from agents.environments import EnvironmentConfig, Spaces, spaces
 from ga3c import backend
 from ga3c.config import A3CConfig, RunConfig, ServiceConfig, TrainConfig
 from ga3c.lanes import Segment
@@ -441,6 +441,35 @@ def test_every_place_for_experience_and_every_transport_trains(
     with running(made(configured(game, **changes))) as service:
         assert tend_until(service, lambda: service.metrics.snapshot()["updates"] >= 5) == []
         assert service.metrics.snapshot()["steps"] > 0
+
+
+@pytest.mark.parametrize("name", ["Wide", "ManyActions", "WidePicture"])
+def test_observations_and_actions_of_every_size_train(name: str) -> None:
+    config = configured(f"tests.tiny:{name}-v0", envs_per_agent=2)
+    with running(made(config)) as service:
+        assert tend_until(service, lambda: service.metrics.snapshot()["updates"] >= 2) == []
+        assert not any(name.startswith("rejected") for name in service.snapshot().counts)
+
+
+def test_a_group_may_have_thousands_of_environments() -> None:
+    many = {"envs_per_agent": 4200, "groups": 1, "training_queue": 4200 * T_MAX, "max_agents": 1}
+    with running(made(configured(**many))) as service:
+        assert tend_until(service, lambda: service.metrics.snapshot()["updates"] >= 1) == []
+
+
+@pytest.mark.parametrize(
+    ("shown", "words"),
+    [
+        (Spaces((2**25,), "float32", 2, 1), "4 environments a group take 536870912 bytes"),
+        (Spaces((4,), "float32", 65_537, 1), "65537 actions: must be at most 65536"),
+    ],
+)
+def test_what_no_message_can_carry_is_refused_before_anything_starts(
+    directory: Path, shown: Spaces, words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        Service(configured(envs_per_agent=4, groups=1), shown)
+    assert list(directory.iterdir()) == []
 
 
 def test_each_episode_is_counted_once_with_its_return_and_length() -> None:

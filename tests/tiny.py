@@ -123,7 +123,35 @@ class Fallen(Corridor):
         raise RuntimeError("the corridor has fallen in")
 
 
+class Shaped(gymnasium.Env[Observation, np.int64]):
+    """Observations of any shape and as many actions as wanted; games of 10 steps."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: str, num_actions: int) -> None:
+        self.observation_space = spaces.Box(0, 1, shape, np.dtype(dtype).type)
+        self.action_space = spaces.Discrete(num_actions)
+
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> Any:
+        super().reset(seed=seed)
+        return np.ones(self.observation_space.shape or (), self.observation_space.dtype), {}
+
+    def step(self, action: np.int64) -> Any:
+        assert self.action_space.contains(action)
+        return *self.reset()[:1], 1.0, False, False, {}
+
+
 gymnasium.register("Corridor-v0", "tests.tiny:Corridor", max_episode_steps=20)
 gymnasium.register("Catch-v0", "tests.tiny:Catch", max_episode_steps=50)
 gymnasium.register("Ledger-v0", "tests.tiny:Ledger")
 gymnasium.register("Fallen-v0", "tests.tiny:Fallen")
+
+for name, shape, dtype, num_actions in (
+    ("Wide", (5000,), "float32", 2),
+    ("ManyActions", (4,), "float32", 5000),
+    ("WidePicture", (20, 5000), "uint8", 2),
+):
+    gymnasium.register(
+        f"{name}-v0",
+        "tests.tiny:Shaped",
+        max_episode_steps=10,
+        kwargs={"shape": shape, "dtype": dtype, "num_actions": num_actions},
+    )
