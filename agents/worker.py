@@ -1,6 +1,6 @@
 """One agent process: groups of environments, one stepping while the others await their actions.
 
-Started as `python -m agents.worker`, it reads `Task`s, each a line of JSON, from its standard
+Started by `agents.start`, it reads `Task`s, each a line of JSON, from its standard
 input: the first when it starts, another when it has retired and is to play again. Its parent keeps
 that input open: its end means that the parent is gone, however it went.
 """
@@ -149,7 +149,8 @@ def main() -> int:
                 play(socket, task, groups, new)
             except Exception:
                 text = traceback.format_exc()
-                print(text, file=sys.stderr)
+                with contextlib.suppress(OSError):  # standard error may be closed
+                    print(text, file=sys.stderr)
                 with contextlib.suppress(zmq.Again):  # nobody listens: the log has it
                     socket.send_multipart(messages.encode_failure(text), zmq.DONTWAIT)
                 break

@@ -113,7 +113,7 @@ class Agents:
         self._frontend = frontend
         self._token = token
         self._metrics = metrics
-        self._launcher = LocalLauncher(directory)
+        self._launcher = LocalLauncher()
         self._identities: dict[int, str] = {}
         self._retired: list[str] = []  # they rest, or soon will
         self._early_deaths: Counter[int] = Counter()  # in a row, by the agent's number

@@ -423,8 +423,7 @@ def test_an_agent_that_ends_before_its_first_word_fails_the_run_with_its_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     service = made(configured())
-    monkeypatch.setattr(service.agents._launcher, "_directory", service._directory)
-    monkeypatch.setenv("PYTHONPATH", str(service._directory))
+    monkeypatch.syspath_prepend(service._directory)
     (service._directory / "zmq.py").write_text("raise ImportError('no sockets here')")
     with (
         running(service),
@@ -470,6 +469,12 @@ def test_what_no_message_can_carry_is_refused_before_anything_starts(
     with pytest.raises(ValueError, match=words):
         Service(configured(envs_per_agent=4, groups=1), shown)
     assert list(directory.iterdir()) == []
+
+
+def test_a_chatty_environment_trains_and_fills_no_disk(directory: Path) -> None:
+    with running(made(configured("tests.tiny:Chatty-v0"))) as service:
+        assert tend_until(service, lambda: steps(service) >= 1000) == []
+        assert sum(path.stat().st_size for path in directory.rglob("*")) < 100_000
 
 
 def test_each_episode_is_counted_once_with_its_return_and_length() -> None:

@@ -3,6 +3,7 @@
 Ids are `tests.tiny:NAME`, which Gymnasium imports this module for, in every process.
 """
 
+import sys
 from typing import Any
 
 import gymnasium
@@ -123,6 +124,15 @@ class Fallen(Corridor):
         raise RuntimeError("the corridor has fallen in")
 
 
+class Chatty(Corridor):
+    """Each step writes 100 kB to standard output and as much to standard error."""
+
+    def step(self, action: np.int64) -> Any:
+        for stream in (sys.stdout, sys.stderr):
+            print("x" * 100_000, file=stream)
+        return super().step(action)
+
+
 class Shaped(gymnasium.Env[Observation, np.int64]):
     """Observations of any shape and as many actions as wanted; games of 10 steps."""
 
@@ -143,6 +153,7 @@ gymnasium.register("Corridor-v0", "tests.tiny:Corridor", max_episode_steps=20)
 gymnasium.register("Catch-v0", "tests.tiny:Catch", max_episode_steps=50)
 gymnasium.register("Ledger-v0", "tests.tiny:Ledger")
 gymnasium.register("Fallen-v0", "tests.tiny:Fallen")
+gymnasium.register("Chatty-v0", "tests.tiny:Chatty", max_episode_steps=20)
 
 for name, shape, dtype, num_actions in (
     ("Wide", (5000,), "float32", 2),
