@@ -205,18 +205,22 @@ def decode_step(
     if len(parts[2]) != n * math.prod(shape) * dtype.itemsize:
         raise MessageError("frame size", f"{len(parts[2])} bytes for {n} of {shape} {dtype}")
     outcomes = np.frombuffer(parts[1], OUTCOME)
-    if any((outcomes[flag] > 1).any() for flag in _FLAGS):
-        raise MessageError("flags")
-    if not (
-        np.isfinite(outcomes["reward"]).all() and np.isfinite(outcomes["episode_return"]).all()
-    ):
-        raise MessageError("reward")
-    if (outcomes["episode_length"] < 0).any():
-        raise MessageError("episode length")
+    for flag in _FLAGS:
+        _check_all(outcomes[flag] <= 1, outcomes[flag], "flags")
+    for name in ("reward", "episode_return"):
+        _check_all(np.isfinite(outcomes[name]), outcomes[name], "reward")
+    _check_all(outcomes["episode_length"] >= 0, outcomes["episode_length"], "episode length")
     frames = np.frombuffer(parts[2], dtype).reshape(n, *shape)
-    if dtype == np.float32 and not np.isfinite(frames).all():
-        raise MessageError("frame values")
+    if dtype == np.float32:
+        _check_all(np.isfinite(frames), frames, "frame values")
     return Step(frames, outcomes)
+
+
+def _check_all(valid: np.ndarray, values: np.ndarray, reason: str) -> None:
+    """Raises MessageError, with the first value that is not valid, unless all of them are."""
+    if not valid.all():
+        where = tuple(int(i) for i in np.argwhere(~valid)[0])
+        raise MessageError(reason, f"{values[where]} of environment {where[0]} of its group")
 
 
 def encode_actions(group: int, sequence: int, actions: np.ndarray) -> list[bytes]:

@@ -144,8 +144,11 @@ def main() -> int:
         with connect(context, task.endpoint, task.identity, task.token) as socket:
             try:
                 new = not groups
-                for _ in range(task.groups if new else 0):
-                    groups.append(Environments(task.environment, task.envs_per_group))
+                for group in range(task.groups if new else 0):
+                    number = group * task.envs_per_group
+                    groups.append(
+                        Environments(task.environment, task.envs_per_group, first_number=number)
+                    )
                 play(socket, task, groups, new)
             except Exception:
                 text = traceback.format_exc()

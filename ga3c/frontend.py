@@ -9,7 +9,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -107,8 +107,10 @@ class Frontend:
         self._unanswered: dict[int, Request] = {}  # by first lane
         self._parked: dict[int, Request] = {}  # by first lane
         self._failures: dict[str, str] = {}
+        self._faults: dict[str, str] = {}
         self._outbox: deque[Reply | str] = deque()  # replies, and identities to retire
-        self._lock = threading.Lock()  # of _expected, _retired, _heard_s, _peers and _failures
+        self._lock = threading.Lock()
+        """Of _expected, _retired, _heard_s, _peers, _failures and _faults."""
         self.failure = ""  # the traceback of what ended the thread
         self._woken_fd, self._wake_fd = os.pipe()
         os.set_blocking(self._woken_fd, False)
@@ -167,7 +169,13 @@ class Frontend:
             self._retired.discard(identity)
             self._heard_s.pop(identity, None)
             self._peers.pop(identity, None)
+            self._faults.pop(identity, None)
             return self._failures.pop(identity, "")
+
+    def faults(self) -> dict[str, str]:
+        """Agents that have sent what was refused, and why their first such message was."""
+        with self._lock:
+            return dict(self._faults)
 
     def knows(self, identity: str) -> bool:
         """Whether it is to be heard, or has not yet said that it rests."""
@@ -265,9 +273,17 @@ class Frontend:
             try:
                 self._receive(parts)
             except MessageError as error:
-                self._metrics.reject(error.reason)
-                log.debug("dropped a message: %s", error)
+                self._refuse(parts[0], error)
             self._send_all()
+
+    def _refuse(self, sender: bytes, error: MessageError) -> None:
+        """Count a message that is dropped; one from an agent of this run is that agent's fault."""
+        log.debug("dropped a message: %s", error)
+        self._metrics.reject(error.reason)
+        identity = sender.decode("ascii", errors="replace")
+        with self._lock:
+            if identity in self._expected:
+                self._faults.setdefault(identity, str(error))
 
     def _receive(self, parts: list[bytes]) -> None:
         if len(parts) < 2:
@@ -303,7 +319,8 @@ class Frontend:
             if peer is None or hello.token != self._hello.token:
                 raise MessageError("stranger", identity)
             if hello != self._hello:
-                raise MessageError("hello fields", f"{hello}, not {self._hello}")
+                given, wanted = (replace(each, token="") for each in (hello, self._hello))
+                raise MessageError("hello fields", f"{given}, not {wanted}")
             if identity in self._peers:
                 raise MessageError("second hello", identity)
             self._peers[identity] = peer

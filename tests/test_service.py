@@ -2,7 +2,9 @@
 
 import os
 import random
+import re
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -19,13 +21,14 @@ import pytest
 
 import ga3c.service
 from agents.environments import EnvironmentConfig, Spaces, spaces
-from ga3c import backend
+from ga3c import backend, deaths
 from ga3c.config import A3CConfig, RunConfig, ServiceConfig, TrainConfig
 from ga3c.lanes import Segment
 from ga3c.model import Model
 from ga3c.scheduler import Counts, SchedulerConfig
 from ga3c.service import RunFailed, Service
 from tests import leaks
+from tests.commands import ROOT
 from tests.tiny import ledger_end, ledger_reward
 
 CORRIDOR = "tests.tiny:Corridor-v0"
@@ -417,6 +420,81 @@ def test_agents_that_never_make_a_step_fail_the_run_with_their_traceback() -> No
         pytest.raises(RunFailed, match=r"(?s)Traceback.*the corridor has fallen in"),
     ):
         tend_until(service, lambda: False)
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("raises", "RuntimeError: the floor has given way"),
+        ("observation", r"InvalidStep: .*observation of environment 0 is nan at \[3\]"),
+    ],
+)
+def test_agents_that_fail_in_every_game_end_the_run_with_their_traceback(
+    fault: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deaths, "MAX_FAILURES", 3)
+    config = configured(f"tests.tiny:Broken-{fault}-v0")
+    events: list[str] = []
+    with (
+        running(made(config)) as service,
+        pytest.raises(
+            RunFailed, match=rf"(?s)agent-\d\.\d exited 1: 3 agents in a row.*Trace.*{words}"
+        ),
+    ):
+        tend_until(service, lambda: events.extend(service.tend()) is not None)
+    assert service.snapshot()["agent_deaths"] == 3
+    assert any(re.search(f"{words}.*: replaced by agent", event) for event in events)
+    assert any(re.search(f"{words}.*: to be replaced in 0.5 s", event) for event in events)
+
+
+def test_agents_that_hang_in_every_game_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deaths, "MAX_FAILURES", 3)
+    config = configured("tests.tiny:Broken-hangs-v0", agent_timeout_s=1.0)
+    with (
+        running(made(config)) as service,
+        pytest.raises(RunFailed, match=r"(?s)killed by signal 9: .* in a row .* owed a step"),
+    ):
+        tend_until(service, lambda: False)
+
+
+WRONG_SPEAKER = """
+import json, sys, numpy as np, zmq
+from agents import messages
+from agents.messages import Header, Hello, Kind, Step
+from agents.worker import Task, connect
+task = Task.from_json(sys.stdin.readline())
+socket = connect(zmq.Context(), task.endpoint, task.identity, task.token)
+hello = Hello(task.token, {shape}, "float32", 2, task.groups, task.envs_per_group)
+socket.send_multipart(messages.encode_hello(hello))
+n = task.envs_per_group
+step = Step(np.full((n, 7), np.nan, np.float32), np.zeros(n, messages.OUTCOME))
+socket.send_multipart(messages.encode_step(Header(Kind.STEP, 1, n), step))
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        ("(7,)", "frame values: nan of environment 0 of its group"),
+        ("(8,)", r"hello fields: Hello.token='', shape=.8,.*, not Hello.token='', shape=.7,"),
+    ],
+)
+def test_an_agent_whose_message_is_refused_is_ended_at_once_with_the_reason(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, shape: str, words: str
+) -> None:
+    service = made(configured())
+    (directory / "speaker.py").write_text(WRONG_SPEAKER.format(shape=shape))
+    stand_in = directory / "stand-in"
+    stand_in.write_text(f"#!/bin/sh\nexec {sys.executable} {directory}/speaker.py\n")
+    stand_in.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(stand_in))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    events: list[str] = []
+    with running(service), pytest.raises(RunFailed, match=f"(?s)its message was refused: {words}"):
+        tend_until(service, lambda: events.extend(service.tend()) is not None)
+    assert len(events) == 2
+    assert all(re.search(f"signal 9 .its message was refused: {words}", line) for line in events)
 
 
 def test_an_agent_that_ends_before_its_first_word_fails_the_run_with_its_log(

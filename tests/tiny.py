@@ -4,6 +4,7 @@ Ids are `tests.tiny:NAME`, which Gymnasium imports this module for, in every pro
 """
 
 import sys
+import time
 from typing import Any
 
 import gymnasium
@@ -124,6 +125,36 @@ class Fallen(Corridor):
         raise RuntimeError("the corridor has fallen in")
 
 
+class Broken(Corridor):
+    """Walks on whatever happens, and is broken from step `at_step` of each game on, in one way."""
+
+    def __init__(self, fault: str, at_step: int = 5) -> None:
+        super().__init__()
+        self._fault, self._at_step, self._made = fault, at_step, 0
+
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> Any:
+        self._made = 0
+        return super().reset(seed=seed)
+
+    def step(self, action: np.int64) -> Any:
+        self._made += 1
+        self._position = 1 + self._made % 2
+        observation, reward = self._see(), 0.0
+        if self._made >= self._at_step:
+            match self._fault:
+                case "raises":
+                    raise RuntimeError("the floor has given way")
+                case "observation":
+                    observation[3] = np.nan
+                case "reward":
+                    reward = float("nan")
+                case "large reward":
+                    reward = 1e39
+                case "hangs":
+                    time.sleep(600)
+        return observation, reward, False, False, {}
+
+
 class Chatty(Corridor):
     """Each step writes 100 kB to standard output and as much to standard error."""
 
@@ -154,6 +185,13 @@ gymnasium.register("Catch-v0", "tests.tiny:Catch", max_episode_steps=50)
 gymnasium.register("Ledger-v0", "tests.tiny:Ledger")
 gymnasium.register("Fallen-v0", "tests.tiny:Fallen")
 gymnasium.register("Chatty-v0", "tests.tiny:Chatty", max_episode_steps=20)
+for fault in ("raises", "observation", "reward", "large reward", "hangs"):
+    gymnasium.register(
+        f"Broken-{fault.replace(' ', '-')}-v0",
+        "tests.tiny:Broken",
+        max_episode_steps=20,
+        kwargs={"fault": fault},
+    )
 
 for name, shape, dtype, num_actions in (
     ("Wide", (5000,), "float32", 2),
