@@ -8,8 +8,6 @@ import contextlib
 import math
 import os
 import secrets
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,6 +32,7 @@ from ga3c.model import Model
 from ga3c.predictor import Predictor
 from ga3c.queues import BatchQueue
 from ga3c.scheduler import Counts
+from ga3c.scratch import ScratchDirectory
 from ga3c.trace import Trace
 from ga3c.trainer import ReplayTrainer, Trainer
 from ga3c.workers import SLICE_S, Agents, Deadline, RunFailed, Workers
@@ -97,11 +96,11 @@ class Service:
             else None
         )
         self.trace = Trace() if config.run.trace else None
-        self._directory = Path(tempfile.mkdtemp(prefix="ga3c-"))  # mode 0700
+        self._scratch = ScratchDirectory()
         token = secrets.token_hex(16)
         try:
             self._frontend = Frontend(
-                _endpoint(service.transport, self._directory),
+                _endpoint(service.transport, self._scratch.path),
                 token,
                 spaces,
                 service.groups,
@@ -111,9 +110,9 @@ class Service:
                 self.trace,
             )
         except Exception:
-            self._directory.rmdir()
+            self._scratch.remove()
             raise
-        self.agents = Agents(config, self._frontend, token, self._directory, self.metrics)
+        self.agents = Agents(config, self._frontend, token, self._scratch.path, self.metrics)
         self._predictors = Workers("predictor", self._predictor)
         self._trainers = Workers("trainer", self._trainer)
         self._stuck: list[str] | None = None  # known once stopped
@@ -206,7 +205,7 @@ class Service:
         if not self._frontend.stop(max(SLICE_S, deadline.left_s())):
             stuck.append("frontend")
         self.agents.stop(min(AGENTS_END_S, max(SLICE_S, deadline.left_s())))
-        shutil.rmtree(self._directory, ignore_errors=True)
+        self._scratch.remove()
         self._stuck = stuck
         return stuck
 

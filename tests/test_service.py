@@ -501,8 +501,8 @@ def test_an_agent_that_ends_before_its_first_word_fails_the_run_with_its_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     service = made(configured())
-    monkeypatch.syspath_prepend(service._directory)
-    (service._directory / "zmq.py").write_text("raise ImportError('no sockets here')")
+    monkeypatch.syspath_prepend(service._scratch.path)
+    (service._scratch.path / "zmq.py").write_text("raise ImportError('no sockets here')")
     with (
         running(service),
         pytest.raises(RunFailed, match=r"(?s)Traceback.*no sockets here"),
