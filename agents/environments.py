@@ -13,6 +13,7 @@ from ale_py.vector_env import AtariVectorEnv
 from gymnasium.spaces import Box, Discrete, Space
 from gymnasium.vector import AutoresetMode
 
+from agents.checks import check_finite, check_kind, check_shape
 from agents.games import Game, check
 from agents.messages import OUTCOME, Step
 
@@ -168,11 +169,17 @@ class Environments:
     The frames and outcomes that it returns are new arrays at each call: they stay as they are.
     """
 
-    def __init__(self, config: EnvironmentConfig, num_envs: int, num_threads: int = 1) -> None:
-        """`num_threads` emulate Atari games; other environments step in the caller's thread."""
+    def __init__(
+        self, config: EnvironmentConfig, num_envs: int, num_threads: int = 1, first_number: int = 0
+    ) -> None:
+        """`num_threads` emulate Atari games; other environments step in the caller's thread.
+
+        Errors name an environment by its number, from `first_number` on.
+        """
         _check(num_envs >= 1, f"num_envs {num_envs} < 1: nothing would be played")
         _check(num_threads >= 1, f"num_threads {num_threads} < 1: nothing would step")
         self.num_envs = num_envs
+        self._first_number = first_number
         self._game = check(config.game)
         self._vector = make_vector(config, self._game, num_envs, num_threads)
         action = self._vector.single_action_space
@@ -215,7 +222,10 @@ class Environments:
         truncated: np.ndarray,
         info: dict[str, Any],
     ) -> Step:
-        """Both back ends' answer as a Step, with the counts of whole games."""
+        """Both back ends' answer as a Step, with the counts of whole games. Raises InvalidStep."""
+        named = {"reward": rewards, "terminated": terminated, "truncated": truncated}
+        for name, values in named.items():
+            check_shape(self._game.name, name, values, (self.num_envs,))
         first, finished = self._finished, terminated | truncated
         self._lengths_steps += 1
         self._lengths_steps[first] = 0
@@ -228,10 +238,13 @@ class Environments:
             terminated = terminated | self._lost_life(info["lives"], first)
         outcomes["terminated"] = terminated
         outcomes["truncated"] = truncated & ~terminated
+        check_finite(self._game.name, "reward", outcomes["reward"], self._first_number)
         if finished.any():
             outcomes["finished"] = finished
             outcomes["episode_return"][finished] = self._returns[finished]
             outcomes["episode_length"][finished] = self._lengths_steps[finished]
+            returns = outcomes["episode_return"]
+            check_finite(self._game.name, "episode's return", returns, self._first_number)
         self._finished = finished
         return Step(self._newest(frames), outcomes)
 
@@ -247,7 +260,13 @@ class Environments:
             if self.spaces.dtype == "float32":
                 return frames * np.float32(1 / 255)
             return frames
-        return frames.astype(self.spaces.dtype, copy=False)
+        game, dtype = self._game.name, self.spaces.dtype
+        check_shape(game, "observation", frames, (self.num_envs, *self.spaces.shape))
+        check_kind(game, "observation", frames, dtype)
+        frames = frames.astype(dtype, copy=False)
+        if dtype == "float32":
+            check_finite(game, "observation", frames, self._first_number)
+        return frames
 
     def close(self) -> None:
         """Free the environments and the emulator's threads."""

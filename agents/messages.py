@@ -26,7 +26,9 @@ PROTOCOL = 1
 MAGIC = b"GA3C"
 MAX_HELLO_BYTES = 4096
 MAX_FAILURE_BYTES = 65536
-MAX_COUNT = 4096  # groups of an agent and environments of a group
+MAX_COUNT = 0xFFFF  # groups of an agent and environments of a group: a header's 16 bits
+MAX_ACTIONS = 1 << 16  # of an environment: lockstep records an action as 16 bits
+MAX_PART_BYTES = 1 << 28  # of a group's newest frames or outcomes
 
 OUTCOME = np.dtype(
     [
@@ -93,6 +95,28 @@ class Hello:
     protocol: int = PROTOCOL
 
 
+def check_sizes(
+    shape: tuple[int, ...], dtype: str, num_actions: int, groups: int, envs_per_group: int
+) -> None:
+    """Raises ValueError if an agent's counts, all above 0, are larger than messages can carry."""
+    if max(groups, envs_per_group) > MAX_COUNT:
+        raise ValueError(
+            f"{groups} groups of {envs_per_group} environments: must be at most {MAX_COUNT} each, "
+            "or no message could name them"
+        )
+    if num_actions > MAX_ACTIONS:
+        raise ValueError(
+            f"{num_actions} actions: must be at most {MAX_ACTIONS}, as one is recorded in 16 bits"
+        )
+    largest = max(math.prod(shape) * np.dtype(dtype).itemsize, OUTCOME.itemsize)
+    if envs_per_group * largest > MAX_PART_BYTES:
+        raise ValueError(
+            f"observations {shape} {dtype} of {envs_per_group} environments a group take "
+            f"{envs_per_group * largest} bytes: must be at most {MAX_PART_BYTES}, or no message "
+            "could carry them; smaller groups take less"
+        )
+
+
 def encode_header(header: Header) -> bytes:
     """The 24 bytes of `header`."""
     return _HEADER.pack(
@@ -118,8 +142,6 @@ def decode_header(part: bytes | memoryview) -> Header:
         raise MessageError("protocol", f"version {protocol}, not {PROTOCOL}")
     if kind not in Kind._value2member_map_:
         raise MessageError("kind", str(kind))
-    if group >= MAX_COUNT or envs > MAX_COUNT:
-        raise MessageError("counts", f"group {group}, {envs} environments")
     if not (0 <= waited_s < math.inf and 0 <= stepped_s < math.inf):
         raise MessageError("times")
     return Header(Kind(kind), group, envs, sequence, waited_s, stepped_s)
@@ -150,8 +172,12 @@ def decode_hello(parts: Sequence[bytes | memoryview]) -> Hello:
     counts = [values["num_actions"], values["groups"], values["envs_per_group"]]
     if not isinstance(shape, list) or not 1 <= len(shape) <= 4:
         raise MessageError("hello fields")
-    if not all(type(n) is int and 1 <= n <= MAX_COUNT for n in [*shape, *counts]):
+    if not all(type(n) is int and n >= 1 for n in [*shape, *counts]):
         raise MessageError("hello counts")
+    try:
+        check_sizes(tuple(shape), values["dtype"], *counts)
+    except ValueError as error:
+        raise MessageError("hello counts", str(error)) from error
     return Hello(**{**values, "shape": tuple(shape)})
 
 
@@ -179,18 +205,22 @@ def decode_step(
     if len(parts[2]) != n * math.prod(shape) * dtype.itemsize:
         raise MessageError("frame size", f"{len(parts[2])} bytes for {n} of {shape} {dtype}")
     outcomes = np.frombuffer(parts[1], OUTCOME)
-    if any((outcomes[flag] > 1).any() for flag in _FLAGS):
-        raise MessageError("flags")
-    if not (
-        np.isfinite(outcomes["reward"]).all() and np.isfinite(outcomes["episode_return"]).all()
-    ):
-        raise MessageError("reward")
-    if (outcomes["episode_length"] < 0).any():
-        raise MessageError("episode length")
+    for flag in _FLAGS:
+        _check_all(outcomes[flag] <= 1, outcomes[flag], "flags")
+    for name in ("reward", "episode_return"):
+        _check_all(np.isfinite(outcomes[name]), outcomes[name], "reward")
+    _check_all(outcomes["episode_length"] >= 0, outcomes["episode_length"], "episode length")
     frames = np.frombuffer(parts[2], dtype).reshape(n, *shape)
-    if dtype == np.float32 and not np.isfinite(frames).all():
-        raise MessageError("frame values")
+    if dtype == np.float32:
+        _check_all(np.isfinite(frames), frames, "frame values")
     return Step(frames, outcomes)
+
+
+def _check_all(valid: np.ndarray, values: np.ndarray, reason: str) -> None:
+    """Raises MessageError, with the first value that is not valid, unless all of them are."""
+    if not valid.all():
+        where = tuple(int(i) for i in np.argwhere(~valid)[0])
+        raise MessageError(reason, f"{values[where]} of environment {where[0]} of its group")
 
 
 def encode_actions(group: int, sequence: int, actions: np.ndarray) -> list[bytes]:

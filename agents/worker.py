@@ -1,6 +1,6 @@
 """One agent process: groups of environments, one stepping while the others await their actions.
 
-Started as `python -m agents.worker`, it reads `Task`s, each a line of JSON, from its standard
+Started by `agents.start`, it reads `Task`s, each a line of JSON, from its standard
 input: the first when it starts, another when it has retired and is to play again. Its parent keeps
 that input open: its end means that the parent is gone, however it went.
 """
@@ -50,13 +50,15 @@ class Task:
         return Task(**{**values, "environment": EnvironmentConfig(**values["environment"])})
 
 
-def connect(context: zmq.Context, task: Task) -> zmq.Socket:
+def connect(context: zmq.Context, endpoint: str, identity: str, token: str) -> zmq.Socket:
     """A DEALER socket to the service. The caller's thread owns it."""
     socket = context.socket(zmq.DEALER)
-    socket.setsockopt(zmq.IDENTITY, task.identity.encode())
+    socket.setsockopt(zmq.IDENTITY, identity.encode())
+    socket.setsockopt(zmq.PLAIN_USERNAME, b"agent")
+    socket.setsockopt(zmq.PLAIN_PASSWORD, token.encode())
     socket.setsockopt(zmq.IMMEDIATE, 1)
     socket.setsockopt(zmq.LINGER, LINGER_MS)
-    socket.connect(task.endpoint)
+    socket.connect(endpoint)
     return socket
 
 
@@ -139,15 +141,19 @@ def main() -> int:
     groups: list[Environments] = []
     while True:
         task = Task.from_json(lines.get().decode())
-        with connect(context, task) as socket:
+        with connect(context, task.endpoint, task.identity, task.token) as socket:
             try:
                 new = not groups
-                for _ in range(task.groups if new else 0):
-                    groups.append(Environments(task.environment, task.envs_per_group))
+                for group in range(task.groups if new else 0):
+                    number = group * task.envs_per_group
+                    groups.append(
+                        Environments(task.environment, task.envs_per_group, first_number=number)
+                    )
                 play(socket, task, groups, new)
             except Exception:
                 text = traceback.format_exc()
-                print(text, file=sys.stderr)
+                with contextlib.suppress(OSError):  # standard error may be closed
+                    print(text, file=sys.stderr)
                 with contextlib.suppress(zmq.Again):  # nobody listens: the log has it
                     socket.send_multipart(messages.encode_failure(text), zmq.DONTWAIT)
                 break

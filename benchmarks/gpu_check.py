@@ -7,7 +7,6 @@ downloaded. It runs on a processor as well, where it says so.
 
 import json
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from benchmarks.reporting import show
 from ga3c import backend
 from ga3c.config import CORES
 from ga3c.machine import machine
+from ga3c.scratch import ScratchDirectory
 
 Part = Literal["tables", "parity", "limits", "throughput", "lanes", "replay", "pong"]
 Found = dict[str, Any]
@@ -123,11 +123,11 @@ def _parity(config: Config, limit_s: float) -> Found:
 
     Both in float32 throughout: TF32, a GPU's default, has ten bits.
     """
-    with tempfile.TemporaryDirectory() as directory:
-        weights = Path(directory) / "weights.npz"
+    with ScratchDirectory() as directory:
+        weights = directory / "weights.npz"
         made: list[dict[str, np.ndarray]] = []
         for hidden in ((), WITHOUT_GPU):
-            file = Path(directory) / f"{len(made)}.npz"
+            file = directory / f"{len(made)}.npz"
             program = [sys.executable, "-m", "benchmarks.parity", str(weights), str(file)]
             program += PARITY_QUICK if config.quick else ()
             said_by(["env", *WHOLE_FLOATS, *hidden, *program], limit_s / 2)
@@ -198,8 +198,8 @@ def _replay(config: Config, limit_s: float) -> Found:
 def _pong(config: Config, limit_s: float) -> Found:
     """To a mean of 18, as far as the time goes."""
     seconds = "5" if config.quick else str(limit_s - 20)
-    with tempfile.TemporaryDirectory() as runs:
-        given = ["--score", "18", "--seconds", seconds, "--runs-dir", runs, "--json"]
+    with ScratchDirectory() as runs:
+        given = ["--score", "18", "--seconds", seconds, "--runs-dir", str(runs), "--json"]
         return _ga3c(limit_s, "train", "--game", "Pong", *given)
 
 

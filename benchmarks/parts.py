@@ -4,11 +4,9 @@ import contextlib
 import multiprocessing
 import multiprocessing.process
 import secrets
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 
@@ -22,6 +20,7 @@ from ga3c.metrics import Metrics, Window
 from ga3c.model import Model
 from ga3c.queues import BatchQueue, Closed
 from ga3c.replay import blank
+from ga3c.scratch import ScratchDirectory
 
 
 def environment_only(config: EnvironmentConfig, agents: int, envs: int, seconds: float) -> float:
@@ -69,8 +68,8 @@ def wire_only(found: Spaces, agents: int, envs: int, seconds: float) -> float:
     """
     requests: BatchQueue[Request] = BatchQueue(agents * envs, 0, envs, 0.0)
     metrics, token = Metrics(), secrets.token_hex()
-    with tempfile.TemporaryDirectory() as directory:
-        endpoint = f"ipc://{Path(directory) / 'wire'}"
+    with ScratchDirectory() as directory:
+        endpoint = f"ipc://{directory / 'wire'}"
         frontend = Frontend(endpoint, token, found, 1, envs, requests, metrics)
         frontend.start()
         answering = threading.Thread(target=_answer, args=(requests, frontend), daemon=True)

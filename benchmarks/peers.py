@@ -13,6 +13,7 @@ import zmq
 from agents import messages
 from agents.environments import EnvironmentConfig, Environments, Spaces
 from agents.messages import Header, Hello, Kind, Step
+from agents.worker import connect
 
 START_TIMEOUT_S = 60.0
 WARM_UP_CALLS = 3
@@ -48,10 +49,8 @@ def play_alone(
 def send_steps(endpoint: str, identity: str, token: str, found: Spaces, envs: int) -> None:
     """Send one group's steps to the frontend, each when the last has been answered, for ever."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the parent
-    socket = zmq.Context().socket(zmq.DEALER)
-    socket.setsockopt(zmq.IDENTITY, identity.encode())
+    socket = connect(zmq.Context(), endpoint, identity, token)
     socket.setsockopt(zmq.RCVTIMEO, int(1000 * START_TIMEOUT_S))  # should its parent be gone
-    socket.connect(endpoint)
     hello = Hello(token, found.shape, found.dtype, found.num_actions, 1, envs)
     socket.send_multipart(messages.encode_hello(hello))
     frames = np.zeros((envs, *found.shape), found.dtype)

@@ -27,6 +27,7 @@ from benchmarks.replay_shown import DRAWN, PLACES, TREE_ROWS, picture, tables
 from benchmarks.reporting import BenchmarkConfig, keep, spread
 from ga3c import backend
 from ga3c.backend import Column
+from ga3c.checks import check_threads
 from ga3c.config import ServiceConfig, TrainConfig, WrongInput
 from ga3c.experience import RingShape
 from ga3c.lanes import ReplayLanes
@@ -79,6 +80,7 @@ class Config:
             values = getattr(self, name)
             if not values or min(values) < 1 + (name == "fanouts"):
                 raise ValueError(f"{name} {values}: must be numbers of at least 1")
+        check_threads(self.intra_op_threads)
 
 
 class Alone:

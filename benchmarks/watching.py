@@ -6,7 +6,6 @@ there are by default.
 """
 
 import statistics
-import tempfile
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from benchmarks.reporting import BenchmarkConfig, keep, show, spread
 from ga3c.config import CheckpointConfig, TrainConfig, WrongInput
 from ga3c.metrics import Window
 from ga3c.runs import RunDirectory
+from ga3c.scratch import ScratchDirectory
 from ga3c.service import Service
 from ga3c.training import TICK_S, Interrupts, Run
 
@@ -38,8 +38,8 @@ def run(config: Config) -> None:
     config = replace(config, scheduler=replace(config.scheduler, scheduler="off"))
     found, _ = prepare(config)
     seconds = config.run.seconds or DEFAULT_WINDOW_S
-    with tempfile.TemporaryDirectory() as directory:
-        bare, watched = _pairs(config, found, seconds, Path(directory) / "run")
+    with ScratchDirectory() as directory:
+        bare, watched = _pairs(config, found, seconds, directory / "run")
     costs = [1 - with_it / without for without, with_it in zip(bare, watched, strict=True)]
     error = statistics.stdev(costs) / len(costs) ** 0.5 if len(costs) > 1 else float("nan")
     result = {

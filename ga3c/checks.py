@@ -6,6 +6,8 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+MAX_INTRA_OP_THREADS = 1024  # TensorFlow aborts or hangs at tens of thousands
+
 
 class WrongInput(ValueError):
     """What the user asked for cannot be done; the message says why in one line."""
@@ -29,6 +31,15 @@ def check_count(config: object, name: str) -> None:
     """Raises ValueError if the setting is below 1."""
     if getattr(config, name) < 1:
         raise ValueError(f"{name} {getattr(config, name)}: must be at least 1")
+
+
+def check_threads(intra_op_threads: int) -> None:
+    """Raises ValueError if a tensor framework would not start with so many threads."""
+    if not 1 <= intra_op_threads <= MAX_INTRA_OP_THREADS:
+        raise ValueError(
+            f"intra_op_threads {intra_op_threads}: must be between 1 and {MAX_INTRA_OP_THREADS}, "
+            "or the tensor framework would not start"
+        )
 
 
 def check_slack(slack_steps: int, largest_batch: int, steps_per_update: float) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import tyro
 
 from agents.environments import EnvironmentConfig
+from agents.messages import MAX_COUNT
 from ga3c.checks import (
     WrongInput,
     check_file,
@@ -15,6 +16,8 @@ from ga3c.checks import (
     check_queue,
     check_seed,
     check_slack,
+    check_threads,
+    not_negative,
 )
 from ga3c.cores import available_cores
 from ga3c.preset_names import preset_lines
@@ -118,9 +121,9 @@ class ServiceConfig:
     transport: Literal["ipc", "tcp"] = "ipc"
     """How agents reach the service: a socket in a private directory, or TCP on 127.0.0.1."""
     agent_timeout_s: float = 60.0
-    """An agent that owes a step for so many seconds is replaced."""
+    """An agent that owes a step for so many seconds is replaced: above 0."""
     intra_op_threads: int = 1
-    """Threads of the tensor framework within one operation."""
+    """Threads of the tensor framework within one operation: from 1 to 1024."""
     synchronized: bool = False
     """Predict once for all environments, when all have stepped (Synchronized Execution, Daley and
     Amato 2021). Needs --groups 1 --predictors 1 --scheduler off."""
@@ -151,6 +154,7 @@ class ServiceConfig:
                 f"prediction_batch_min {self.prediction_batch_min} > prediction_batch_max "
                 f"{self.prediction_batch_max}: no batch would ever be complete"
             )
+        _check_limits(self)
         check_queue("prediction", self.max_lanes, self.prediction_min, self.prediction_max)
         check_queue(
             "training", self.training_queue, self.training_batch_min, self.training_batch_max
@@ -339,6 +343,22 @@ class TrainConfig:
         if pacing.pacing == "target-period":
             return 2 * -(-pacing.period_steps // lanes) + 1
         return -(-(2 * self.replay.update_size + pacing.slack_steps) // lanes) + 1
+
+
+def _check_limits(service: ServiceConfig) -> None:
+    groups, envs = service.groups, service.envs_per_agent
+    if max(groups, envs // groups) > MAX_COUNT:
+        raise ValueError(
+            f"envs_per_agent {envs} in groups {groups}: must be at most {MAX_COUNT} groups of at "
+            f"most {MAX_COUNT} environments, or no message could name them"
+        )
+    not_negative(service, "prediction_wait_s", "training_wait_s")
+    if service.agent_timeout_s <= 0:
+        raise ValueError(
+            f"agent_timeout_s {service.agent_timeout_s}: must be above 0, or every agent would be "
+            "killed before its first step"
+        )
+    check_threads(service.intra_op_threads)
 
 
 def _check_segments(config: TrainConfig) -> None:

@@ -2,12 +2,14 @@
 
 import contextlib
 import logging
+import math
 import os
+import secrets
 import threading
 import time
 import traceback
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -15,15 +17,27 @@ import zmq
 
 from agents import messages
 from agents.environments import Spaces
-from agents.messages import Hello, Kind, MessageError, Step
+from agents.messages import OUTCOME, Hello, Kind, MessageError, Step
+from ga3c.authenticator import Authenticator
 from ga3c.metrics import Metrics
 from ga3c.queues import BatchQueue, Closed
 from ga3c.trace import Trace
 
 POLL_MS = 100
 MESSAGES_A_TURN = 64
-MAX_PART_BYTES = 1 << 28
+LEAST_PART_LIMIT_BYTES = 1 << 20  # so that parts of a wrong size are counted, not cut off
+SPARE_MESSAGES = 64  # of a peer in libzmq's queue, beyond one for each of its groups
 log = logging.getLogger(__name__)
+
+
+def new_identity(name: str) -> str:
+    """An identity on the wire that nobody can guess, for an agent with this readable name."""
+    return f"{name}#{secrets.token_hex(8)}"
+
+
+def name_of(identity: str) -> str:
+    """The readable name of the agent with this identity."""
+    return identity.partition("#")[0]
 
 
 class Request(NamedTuple):
@@ -35,6 +49,11 @@ class Request(NamedTuple):
     lanes: np.ndarray  # [n] int32
     step: Step
     came_s: float
+
+    @property
+    def agent(self) -> str:
+        """The agent's readable name."""
+        return name_of(self.identity)
 
 
 class Reply(NamedTuple):
@@ -55,10 +74,12 @@ class _Peer:
 class Frontend:
     """One ROUTER socket, served by one thread.
 
-    An agent may speak only after `expect` has given its identity its lanes, and only for steps
-    in order, one at a time for each group. Whatever else arrives is counted by reason and
-    dropped. When an agent is replaced, its successor's steps wait here until the last request
-    for the same lanes has been answered, so that a lane is never with two predictors.
+    Only a peer that knows the token can connect: libzmq closes every other connection before it
+    takes a message from it. An agent may speak only after `expect` has given its identity its
+    lanes, and only for steps in order, one at a time for each group. Whatever else arrives is
+    counted by reason and dropped. When an agent is replaced, its successor's steps wait here until
+    the last request for the same lanes has been answered, so that a lane is never with two
+    predictors.
     """
 
     def __init__(
@@ -86,13 +107,16 @@ class Frontend:
         self._unanswered: dict[int, Request] = {}  # by first lane
         self._parked: dict[int, Request] = {}  # by first lane
         self._failures: dict[str, str] = {}
+        self._faults: dict[str, str] = {}
         self._outbox: deque[Reply | str] = deque()  # replies, and identities to retire
-        self._lock = threading.Lock()  # of _expected, _retired, _heard_s, _peers and _failures
+        self._lock = threading.Lock()
+        """Of _expected, _retired, _heard_s, _peers, _failures and _faults."""
         self.failure = ""  # the traceback of what ended the thread
         self._woken_fd, self._wake_fd = os.pipe()
         os.set_blocking(self._woken_fd, False)
         os.set_blocking(self._wake_fd, False)
         self._context = zmq.Context()
+        self._authenticator = Authenticator(self._context, token)
         self._socket = self._bind(endpoint)
         self.endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
         self._stop = threading.Event()
@@ -145,7 +169,13 @@ class Frontend:
             self._retired.discard(identity)
             self._heard_s.pop(identity, None)
             self._peers.pop(identity, None)
+            self._faults.pop(identity, None)
             return self._failures.pop(identity, "")
+
+    def faults(self) -> dict[str, str]:
+        """Agents that have sent what was refused, and why their first such message was."""
+        with self._lock:
+            return dict(self._faults)
 
     def knows(self, identity: str) -> bool:
         """Whether it is to be heard, or has not yet said that it rests."""
@@ -188,14 +218,18 @@ class Frontend:
             ]
 
     def _bind(self, endpoint: str) -> zmq.Socket:
+        hello = self._hello
+        frame_bytes = math.prod(hello.shape) * self._dtype.itemsize
+        step_bytes = hello.envs_per_group * max(frame_bytes, OUTCOME.itemsize)
         socket = self._context.socket(zmq.ROUTER)
+        Authenticator.guard(socket)
         for option, value in (
             (zmq.ROUTER_MANDATORY, 1),
             (zmq.ROUTER_HANDOVER, 0),
             (zmq.LINGER, 0),
-            (zmq.MAXMSGSIZE, MAX_PART_BYTES),
-            (zmq.RCVHWM, 0),
-            (zmq.SNDHWM, 0),
+            (zmq.MAXMSGSIZE, max(step_bytes, LEAST_PART_LIMIT_BYTES)),
+            (zmq.RCVHWM, hello.groups + SPARE_MESSAGES),
+            (zmq.SNDHWM, 0),  # never more than one answer for each request
         ):
             socket.setsockopt(option, value)
         socket.bind(endpoint)
@@ -210,12 +244,15 @@ class Frontend:
     def _serve(self) -> None:
         poller = zmq.Poller()
         poller.register(self._socket, zmq.POLLIN)
+        poller.register(self._authenticator.socket, zmq.POLLIN)
         poller.register(self._woken_fd, zmq.POLLIN)
         try:
             while not self._stop.is_set():
                 ready = dict(poller.poll(POLL_MS))
                 if self._woken_fd in ready:
                     os.read(self._woken_fd, 4096)
+                if self._authenticator.socket in ready:
+                    self._authenticator.answer()
                 self._send_all()
                 if self._socket in ready:
                     self._receive_some()
@@ -228,6 +265,7 @@ class Frontend:
 
     def _close(self) -> None:
         self._socket.close(linger=0)
+        self._authenticator.socket.close(linger=0)
         self._context.term()
 
     def _receive_some(self) -> None:
@@ -240,9 +278,17 @@ class Frontend:
             try:
                 self._receive(parts)
             except MessageError as error:
-                self._metrics.reject(error.reason)
-                log.debug("dropped a message: %s", error)
+                self._refuse(parts[0], error)
             self._send_all()
+
+    def _refuse(self, sender: bytes, error: MessageError) -> None:
+        """Count a message that is dropped; one from an agent of this run is that agent's fault."""
+        log.debug("dropped a message: %s", error)
+        self._metrics.reject(error.reason)
+        identity = sender.decode("ascii", errors="replace")
+        with self._lock:
+            if identity in self._expected:
+                self._faults.setdefault(identity, str(error))
 
     def _receive(self, parts: list[bytes]) -> None:
         if len(parts) < 2:
@@ -278,7 +324,8 @@ class Frontend:
             if peer is None or hello.token != self._hello.token:
                 raise MessageError("stranger", identity)
             if hello != self._hello:
-                raise MessageError("hello fields", f"{hello}, not {self._hello}")
+                given, wanted = (replace(each, token="") for each in (hello, self._hello))
+                raise MessageError("hello fields", f"{given}, not {wanted}")
             if identity in self._peers:
                 raise MessageError("second hello", identity)
             self._peers[identity] = peer
@@ -303,7 +350,7 @@ class Frontend:
         )
         came_s = time.monotonic()
         if self._trace:
-            self._trace.stepped(identity, header, came_s)
+            self._trace.stepped(name_of(identity), header, came_s)
         request = Request(identity, header.group, header.sequence, lanes, step, came_s)
         if waiting[0] is not None:
             self._parked[int(lanes[0])] = request

@@ -81,7 +81,7 @@ class Predictor:
             actions, completed, cpu_s = self._act(batch, lanes)
         if self._trace:
             self._trace.predicted(
-                [Arrival(r.identity, int(r.lanes[0]), r.came_s) for r in batch],
+                [Arrival(r.agent, int(r.lanes[0]), r.came_s) for r in batch],
                 [starts(r.lanes, self._lanes.newest(r.lanes), self._lanes.t_max) for r in batch],
                 admitted_s + MOMENT_S,
             )

@@ -8,8 +8,6 @@ import contextlib
 import math
 import os
 import secrets
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import Any
 import numpy as np
 import psutil
 
+from agents import messages
 from agents.environments import Spaces
 from ga3c import lanes, pacing
 from ga3c.algorithms import build
@@ -34,6 +33,7 @@ from ga3c.model import Model
 from ga3c.predictor import Predictor
 from ga3c.queues import BatchQueue
 from ga3c.scheduler import Counts
+from ga3c.scratch import ScratchDirectory
 from ga3c.trace import Trace
 from ga3c.trainer import ReplayTrainer, Trainer
 from ga3c.workers import SLICE_S, Agents, Deadline, RunFailed, Workers
@@ -59,8 +59,15 @@ class Service:
     """A whole run's threads and processes. Made, resized, tended and stopped by the main thread."""
 
     def __init__(self, config: TrainConfig, spaces: Spaces, model: Model | None = None) -> None:
-        """Args: model: if it is not to be the configured one."""
+        """Args: model: if it is not to be the configured one.
+
+        Raises ValueError if the settings do not fit the environment.
+        """
         service = config.service
+        envs_per_group = service.envs_per_agent // service.groups
+        messages.check_sizes(
+            spaces.shape, spaces.dtype, spaces.num_actions, service.groups, envs_per_group
+        )
         self._config = config
         self._schedule_steps = config.scheduled_optimizer.schedule_steps or math.inf
         self.metrics = Metrics()
@@ -92,23 +99,23 @@ class Service:
         )
         self._gate = Gate()
         self.trace = Trace() if config.run.trace else None
-        self._directory = Path(tempfile.mkdtemp(prefix="ga3c-"))  # mode 0700
+        self._scratch = ScratchDirectory()
         token = secrets.token_hex(16)
         try:
             self._frontend = Frontend(
-                _endpoint(service.transport, self._directory),
+                _endpoint(service.transport, self._scratch.path),
                 token,
                 spaces,
                 service.groups,
-                service.envs_per_agent // service.groups,
+                envs_per_group,
                 self.requests,
                 self.metrics,
                 self.trace,
             )
         except Exception:
-            self._directory.rmdir()
+            self._scratch.remove()
             raise
-        self.agents = Agents(config, self._frontend, token, self._directory, self.metrics)
+        self.agents = Agents(config, self._frontend, token, self._scratch.path, self.metrics)
         self._predictors = Workers("predictor", self._predictor)
         self._trainers = Workers("trainer", self._trainer)
         self._stuck: list[str] | None = None  # known once stopped
@@ -243,7 +250,7 @@ class Service:
         if not self._frontend.stop(max(SLICE_S, deadline.left_s())):
             stuck.append("frontend")
         self.agents.stop(min(AGENTS_END_S, max(SLICE_S, deadline.left_s())))
-        shutil.rmtree(self._directory, ignore_errors=True)
+        self._scratch.remove()
         self._stuck = stuck
         return stuck
 

@@ -3,10 +3,10 @@
 Their numbers change while they run; they end in order, each wait with a limit.
 """
 
+import signal
 import threading
 import time
 import traceback
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,13 +15,14 @@ import numpy as np
 from agents.launchers import Exit, LocalLauncher
 from agents.worker import Task
 from ga3c.config import TrainConfig
-from ga3c.frontend import Frontend
+from ga3c.deaths import Death, Deaths
+from ga3c.frontend import Frontend, name_of, new_identity
 from ga3c.metrics import Metrics
 
 SLICE_S = 0.1  # of a wait that can be cut short
 SLOWEST_STEPS_PER_S = 100.0  # of an agent that plays recorded actions once more
 HURRIED_S = 0.5  # for all threads to end what they do, when the end is wanted at once
-MAX_EARLY_DEATHS = 3  # of one agent in a row, before its first step
+OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP}  # exit codes
 
 
 class RunFailed(RuntimeError):
@@ -96,9 +97,10 @@ class Workers:
 class Agents:
     """The agent processes: agent i owns lanes i * E .. (i + 1) * E, whoever plays it.
 
-    One that dies is replaced; one that dies at every start fails the run. One that is no longer
-    wanted rests until it is: its environments took seconds of a core to make. With a cap on memory
-    it ends. Those that play and rest are never more than the most that may play.
+    One that dies is replaced; where they die again and again, the run fails: see `Deaths`. One
+    that is no longer wanted rests until it is: its environments took seconds of a core to make.
+    With a cap on memory it ends. Those that play and rest are never more than the most that may
+    play.
     """
 
     def __init__(
@@ -113,17 +115,19 @@ class Agents:
         self._frontend = frontend
         self._token = token
         self._metrics = metrics
-        self._launcher = LocalLauncher(directory)
+        self._launcher = LocalLauncher()
         self._identities: dict[int, str] = {}
         self._retired: list[str] = []  # they rest, or soon will
-        self._early_deaths: Counter[int] = Counter()  # in a row, by the agent's number
+        self._killed: dict[str, str] = {}  # by us, and why
+        self._deaths = Deaths()
+        self._due_s: dict[int, float] = {}  # when a dead agent's successor is to start
 
     def __len__(self) -> int:
-        return len(self._identities)
+        return len(self._identities) + len(self._due_s)
 
     def play(self) -> bool:
         """Whether every agent has made a step."""
-        return self.begun == len(self)
+        return not self._due_s and self.begun == len(self)
 
     @property
     def begun(self) -> int:
@@ -137,8 +141,9 @@ class Agents:
 
     def resize(self, count: int) -> None:
         """Start agents, or let the last ones retire after their current step."""
+        self._due_s = {index: due_s for index, due_s in self._due_s.items() if index < count}
         for index in range(count):
-            if index not in self._identities:
+            if index not in self._identities and index not in self._due_s:
                 self._start(index)
         for index in [i for i in self._identities if i >= count]:
             identity = self._identities.pop(index)
@@ -150,45 +155,64 @@ class Agents:
             self._launcher.end(self._retired.pop(0))
 
     def tend(self) -> list[str]:
-        """Replace the dead and kill the silent. Returns a line for each event.
+        """Replace the dead; kill those that are silent or send what is refused.
 
-        Raises RunFailed if an agent dies again and again before its first step.
+        Returns a line for each death. Raises RunFailed if agents die again and again.
         """
-        for identity in self._frontend.silent(self._config.service.agent_timeout_s):
-            self._launcher.kill(identity)
-        events = []
-        for ended in self._launcher.reap():
-            played = self._frontend.has_played(ended.identity)
-            words = self._frontend.forget(ended.identity) or ended.log
-            if ended.identity in self._identities.values():
-                events.append(self._replace(ended, words, played))
-            elif ended.identity in self._retired:
-                self._retired.remove(ended.identity)
-        return events
+        timeout_s = self._config.service.agent_timeout_s
+        for identity in self._frontend.silent(timeout_s):
+            self._kill(identity, f"it owed a step for {timeout_s:g} s (agent_timeout_s)")
+        for identity, fault in self._frontend.faults().items():
+            self._kill(identity, f"its message was refused: {fault}")
+        events = [self._bury(ended) for ended in self._launcher.reap()]
+        for index in [i for i, due_s in self._due_s.items() if due_s <= time.monotonic()]:
+            del self._due_s[index]
+            self._start(index)
+        return [event for event in events if event]
+
+    def _kill(self, identity: str, why: str) -> None:
+        self._killed.setdefault(identity, why)
+        self._launcher.kill(identity)
+
+    def _bury(self, ended: Exit) -> str:
+        """See to an agent that has ended. Returns a line about it, empty if it is not missed."""
+        identity = ended.identity
+        why = self._killed.pop(identity, "")
+        silent_s = self._config.service.agent_timeout_s if why else 0.0
+        from_outside = not why and ended.code in OUTSIDE
+        death = Death(self._frontend.has_played(identity), from_outside, silent_s)
+        words = self._frontend.forget(identity) or f"{ended.log}\n{why}".strip()
+        if identity in self._identities.values():
+            return self._replace(ended, words, death)
+        if identity in self._retired:
+            self._retired.remove(identity)
+        return ""
 
     def stop(self, timeout_s: float) -> None:
         """End every agent process."""
         self._launcher.stop(timeout_s)
 
-    def _replace(self, ended: Exit, words: str, played: bool) -> str:
+    def _replace(self, ended: Exit, words: str, death: Death) -> str:
         index = next(i for i, name in self._identities.items() if name == ended.identity)
-        self._early_deaths[index] = 0 if played else self._early_deaths[index] + 1
+        delay_s = self._deaths.delay_s(index, death, self._metrics.total("updates"))
         self._metrics.add(agent_deaths=1)
+        name = name_of(ended.identity)
         how = f"was killed by signal {-ended.code}" if ended.code < 0 else f"exited {ended.code}"
         if self._config.service.lockstep:
-            raise RunFailed(f"agent {ended.identity} {how}: no other can take its turn\n{words}")
-        if self._early_deaths[index] >= MAX_EARLY_DEATHS:
-            raise RunFailed(
-                f"agent {ended.identity} {how}: {MAX_EARLY_DEATHS} in a row ended in its place "
-                f"before their first step\n{words}"
-            )
+            raise RunFailed(f"agent {name} {how}: no other can take its turn\n{words}")
+        if why := self._deaths.hopeless(index):
+            raise RunFailed(f"agent {name} {how}: {why}\n{words}")
+        del self._identities[index]
+        reason = words.splitlines()[-1] if words else "no last words"
+        if delay_s:
+            self._due_s[index] = time.monotonic() + delay_s
+            return f"agent {name} {how} ({reason}): to be replaced in {delay_s:g} s"
         self._start(index)
-        reason = words.strip().splitlines()[-1] if words.strip() else "no last words"
-        return f"agent {ended.identity} {how} ({reason}): replaced by {self._identities[index]}"
+        return f"agent {name} {how} ({reason}): replaced by {name_of(self._identities[index])}"
 
     def _start(self, index: int) -> None:
         config = self._config
-        identity = f"agent-{index}.{self.started}"
+        identity = new_identity(f"agent-{index}.{self.started}")
         seeds = np.random.SeedSequence([config.run.seed, index, self.started])
         self.started += 1
         per_agent, groups = config.service.envs_per_agent, config.service.groups
@@ -196,6 +220,7 @@ class Agents:
         played, patience_s = len(self.played), self.played.size / SLOWEST_STEPS_PER_S
         self._frontend.expect(identity, lanes.reshape(groups, -1), played, patience_s)
         self._identities[index] = identity
+        self._deaths.began(index, self._metrics.total("updates"))
         task = Task(
             identity,
             self._frontend.endpoint,

@@ -44,6 +44,8 @@ WRONG_VALUES: tuple[Any, ...] = (
     -1,
     0,
     4097,
+    65536,
+    65537,
     2**31,
     2**63,
     2**64,
@@ -70,6 +72,8 @@ WRONG_VALUES: tuple[Any, ...] = (
     [[3, 2]],
     [1] * 5,
     [4097],
+    [2**28],
+    [2**14, 2**14, 2],
     [10**300, 2],
     {},
     {"3": 2},
@@ -254,13 +258,11 @@ def header_flaw(part: bytes) -> str:
     """Why `part` is no header; empty if it is one."""
     if len(part) != HEADER_LAYOUT.size:
         return "size"
-    magic, protocol, kind, group, envs, _sequence, *times = HEADER_LAYOUT.unpack(part)
+    magic, protocol, kind, _group, _envs, _sequence, *times = HEADER_LAYOUT.unpack(part)
     if magic != b"GA3C" or protocol != 1:
         return "not ours"
     if not 1 <= kind <= 5:
         return "kind"
-    if group > 4095 or envs > 4096:
-        return "counts"
     return "" if all(0 <= time < math.inf for time in times) else "times"
 
 
@@ -303,6 +305,11 @@ def hello_flaw(hello: Hello) -> str:
         return "shape"
     if hello.protocol != 1 or hello.dtype not in {"uint8", "float32"}:
         return "values"
-    if not all(type(count) is int and 1 <= count <= 4096 for count in counts):
+    if not all(type(count) is int and count >= 1 for count in counts):
         return "counts"
+    if max(hello.groups, hello.envs_per_group) > 65535 or hello.num_actions > 65536:
+        return "counts"
+    frame_bytes = math.prod(hello.shape) * {"uint8": 1, "float32": 4}[hello.dtype]
+    if max(frame_bytes, 16) * hello.envs_per_group > 256 * 2**20:
+        return "bytes"
     return ""

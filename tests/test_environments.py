@@ -11,6 +11,7 @@ from ale_py import roms
 from gymnasium.spaces import Box, Discrete
 from gymnasium.wrappers import AtariPreprocessing
 
+from agents.checks import InvalidStep
 from agents.environments import (
     EnvironmentConfig,
     Environments,
@@ -411,3 +412,70 @@ def test_frames_equal_gymnasium_preprocessing_bit_for_bit(game):
         ends += over
     assert ends >= 1
     twin.close()
+
+
+class Vector(gymnasium.vector.VectorEnv):
+    """A vector of its own, whose step is `answer`."""
+
+    def __init__(self, num_envs: int = 1, **answer: object) -> None:
+        self.num_envs = num_envs
+        self.single_observation_space = Box(0, 255, (3,), answer.pop("dtype", np.float32))
+        self.single_action_space = Discrete(2)
+        zeros = np.zeros(num_envs)
+        self._answer = {
+            "observation": np.zeros((num_envs, 3), self.single_observation_space.dtype),
+            "reward": zeros,
+            "terminated": zeros.astype(bool),
+            "truncated": zeros.astype(bool),
+        }
+        self._first = self._answer["observation"]
+        self._answer |= answer
+
+    def reset(self, *, seed=None, options=None):
+        return self._first, {}
+
+    def step(self, actions):
+        return *self._answer.values(), {}
+
+
+gymnasium.register("TestVector-v0", vector_entry_point=Vector)
+
+
+@pytest.mark.parametrize(
+    ("game", "words"),
+    [
+        ("Broken-observation", r"observation of environment 12 is nan at \[3\]: must be finite"),
+        ("Broken-reward", "reward of environment 12 is nan: must be finite"),
+        ("Broken-large-reward", "reward of environment 12 is inf: must be finite in float32"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_what_is_not_finite_is_refused_with_environment_and_field(game, words):
+    environments = Environments(EnvironmentConfig(f"tests.tiny:{game}-v0"), 3, first_number=10)
+    environments._vector.envs[0].unwrapped._at_step = 1000  # only the others are broken
+    environments._vector.envs[1].unwrapped._at_step = 1000
+    environments.reset(0)
+    for _ in range(4):
+        environments.step(np.zeros(3, np.int32))
+    with pytest.raises(InvalidStep, match=f"{game}-v0: {words}"):
+        environments.step(np.zeros(3, np.int32))
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"observation": np.zeros((2, 4))}, r"observation of shape \(2, 4\): must be \(2, 3\)"),
+        ({"observation": np.zeros((1, 3))}, r"observation of shape \(1, 3\): must be \(2, 3\)"),
+        ({"dtype": np.uint8, "observation": np.zeros((2, 3))}, "float64: must be uint8"),
+        ({"reward": np.zeros((2, 1))}, r"reward of shape \(2, 1\): must be \(2,\)"),
+        ({"reward": 0.0}, r"reward of shape \(\): must be \(2,\)"),
+        ({"terminated": np.zeros(3, bool)}, r"terminated of shape \(3,\): must be \(2,\)"),
+        ({"truncated": False}, r"truncated of shape \(\): must be \(2,\)"),
+    ],
+)
+def test_arrays_of_a_wrong_shape_or_kind_are_refused(monkeypatch, answer, words):
+    monkeypatch.setattr(gymnasium.registry["TestVector-v0"], "kwargs", answer)
+    environments = Environments(EnvironmentConfig("TestVector-v0"), 2)
+    environments.reset(0)
+    with pytest.raises(InvalidStep, match=words):
+        environments.step(np.zeros(2, np.int32))

@@ -64,8 +64,16 @@ class Answer(NamedTuple):
 class Agent:
     """A DEALER socket that speaks as an agent does, or as none should."""
 
-    def __init__(self, context: zmq.Context, identity: str | bytes) -> None:
+    def __init__(
+        self,
+        context: zmq.Context,
+        identity: str | bytes,
+        password: str | None = HELLO.token,
+    ) -> None:
         self.socket = context.socket(zmq.DEALER)
+        if password is not None:
+            self.socket.setsockopt(zmq.PLAIN_USERNAME, b"agent")
+            self.socket.setsockopt(zmq.PLAIN_PASSWORD, password.encode())
         name = identity.encode() if isinstance(identity, str) else identity
         self.socket.setsockopt(zmq.IDENTITY, name)
         self.socket.setsockopt(zmq.LINGER, 0)
@@ -181,7 +189,7 @@ def predictor(rig: Rig) -> Iterator[None]:
         thread.join(LIMIT_S)
 
 
-def endpoint_of(transport: str, directory: Path) -> str:
+def endpoint_of(transport: str, directory: Path | None) -> str:
     return f"ipc://{directory}/agents" if transport == "ipc" else "tcp://127.0.0.1:*"
 
 

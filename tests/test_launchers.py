@@ -41,9 +41,9 @@ def agents_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def launcher(tmp_path: Path) -> Iterator[LocalLauncher]:
+def launcher() -> Iterator[LocalLauncher]:
     """Leaves no process, whatever the test did."""
-    launcher = LocalLauncher(tmp_path)
+    launcher = LocalLauncher()
     yield launcher
     launcher.stop(LIMIT_S)
 
@@ -262,7 +262,6 @@ def test_an_agent_that_rests_plays_again_with_new_games(
         if config is CARTPOLE:  # all games of Pong begin alike
             again = [request.step.frames for request in played if not request.sequence]
             assert not any(np.array_equal(a, b) for a in again for b in begun), "the same games"
-        assert [path.name for path in tmp_path.glob("*.log")] == ["after.log"]
         assert not any(n.startswith("rejected") for n in rig.metrics.snapshot().counts)
 
 
@@ -312,18 +311,17 @@ def test_an_agent_without_a_usable_endpoint_ends(launcher: LocalLauncher, endpoi
     assert "ZMQError" in reaped(launcher).log
 
 
-def test_an_agent_whose_parent_is_killed_ends_by_itself(tmp_path: Path) -> None:
+def test_an_agent_whose_parent_is_killed_ends_by_itself() -> None:
     parent = subprocess.Popen(
         [
             sys.executable,
             "-c",
-            "import sys, time; from pathlib import Path\n"
+            "import sys, time\n"
             "from agents.launchers import LocalLauncher; from agents.worker import Task\n"
-            "launcher = LocalLauncher(Path(sys.argv[1]))\n"
-            "launcher.start(Task.from_json(sys.argv[2]))\n"
+            "launcher = LocalLauncher()\n"
+            "launcher.start(Task.from_json(sys.argv[1]))\n"
             "print(launcher.pid('agent'), flush=True)\n"
             "time.sleep(600)\n",
-            str(tmp_path),
             NOWHERE.to_json(),
         ],
         stdout=subprocess.PIPE,
@@ -346,10 +344,9 @@ def test_an_agent_ends_when_its_input_does_in_the_middle_of_a_game(rig: Rig) -> 
     assert len(rig.launcher) == 0
 
 
-def test_stop_leaves_no_process_no_log_and_no_descriptor(
-    tmp_path: Path, launcher: LocalLauncher
-) -> None:
-    descriptors = leaks.descriptors()
+def test_stop_leaves_no_process_no_thread_and_no_descriptor() -> None:
+    threads, descriptors = leaks.threads(), leaks.descriptors()
+    launcher = LocalLauncher()
     pids = []
     for index in range(3):
         launcher.start(replace(NOWHERE, identity=f"agent-{index}"))
@@ -360,7 +357,7 @@ def test_stop_leaves_no_process_no_log_and_no_descriptor(
     assert not any(runs(pid) for pid in pids)
     assert len(launcher) == 0
     assert launcher.reap() == []
-    assert list(tmp_path.iterdir()) == []
+    assert not leaks.threads() - threads
     assert not leaks.descriptors() - descriptors
 
 
@@ -395,7 +392,60 @@ def test_the_end_of_a_long_log_is_kept(
     assert ended.code == 7
     assert ended.log.endswith("20000\n\u2620 the end")
     assert len(ended.log.encode()) <= LOG_TAIL_BYTES
-    assert list(tmp_path.glob("*.log")) == []
+
+
+def test_what_an_agent_writes_neither_blocks_it_nor_fills_the_disk(
+    tmp_path: Path, launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    lines = f"seq 5000000; echo the end; touch {tmp_path}/written; read end; exit 7"
+    monkeypatch.setattr(sys, "executable", program(tmp_path, f"read task; {lines}"))
+    launcher.start(NOWHERE)
+    wait_until((tmp_path / "written").exists)  # though nobody reaps
+    launcher.end("agent")
+    ended = reaped(launcher)
+    assert ended.code == 7
+    assert ended.log.endswith("5000000\nthe end")
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 1000
+
+
+def test_an_agent_is_reaped_though_its_child_lives_and_holds_its_output(
+    tmp_path: Path, launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", program(tmp_path, "sleep 3 & echo ended; exit 3"))
+    started_s = time.monotonic()
+    launcher.start(NOWHERE)
+    assert reaped(launcher) == Exit("agent", 3, "ended")
+    launcher.stop(LIMIT_S)
+    assert time.monotonic() - started_s < 3.0
+
+
+def test_a_folder_of_the_same_name_does_not_shadow_the_agents_package(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "agents").mkdir()
+    (tmp_path / "agents" / "__init__.py").write_text("raise ImportError('not ours')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    rig.start("agent")
+    rig.play(4)
+
+
+@pytest.mark.parametrize("entry", ["{path}", ""])
+def test_an_agent_finds_every_module_that_its_starter_finds(
+    tmp_path: Path, launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch, entry: str
+) -> None:
+    name = f"own_games_{len(entry)}"
+    (tmp_path / f"{name}.py").write_text(
+        "import gymnasium\n"
+        f"gymnasium.register('{name}-v0', 'gymnasium.envs.classic_control.cartpole:CartPoleEnv')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry.format(path=tmp_path), *sys.path])
+    with playing(tmp_path, launcher, EnvironmentConfig(f"{name}:{name}-v0")) as rig:
+        rig.start("agent")
+        rig.play(4)
 
 
 class LateTask(Task):

@@ -1,6 +1,7 @@
 """The codec: what goes in comes out, and whatever is damaged is refused with MessageError."""
 
 import json
+import math
 import struct
 from collections import Counter
 from collections.abc import Callable
@@ -9,13 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from agents.messages import (
+    MAX_ACTIONS,
     MAX_COUNT,
     MAX_FAILURE_BYTES,
     MAX_HELLO_BYTES,
+    MAX_PART_BYTES,
     OUTCOME,
     Header,
     Hello,
@@ -39,7 +42,7 @@ from tests.damage import damaged_messages, make_step, plain, whole_messages
 DTYPE = np.dtype("uint8")
 quietly = settings(max_examples=50, deadline=None, derandomize=True, database=None)
 floats32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
-counts = st.integers(1, MAX_COUNT)
+counts = st.integers(0, MAX_COUNT)
 
 
 def refusal(decode: Callable[[], Any]) -> str:
@@ -53,8 +56,8 @@ def refusal(decode: Callable[[], Any]) -> str:
 @quietly
 @given(
     st.sampled_from(Kind),
-    st.integers(0, MAX_COUNT - 1),
-    st.integers(0, MAX_COUNT),
+    counts,
+    counts,
     st.integers(0, 2**32 - 1),
     floats32,
     floats32,
@@ -70,16 +73,17 @@ def test_a_header_comes_out_as_it_went_in(
 @quietly
 @given(
     st.text(max_size=200),
-    st.lists(counts, min_size=1, max_size=4),
+    st.lists(st.integers(1, 64), min_size=1, max_size=4) | st.just([100_000]),
     st.sampled_from(["uint8", "float32"]),
-    counts,
-    counts,
-    counts,
+    st.integers(1, MAX_ACTIONS),
+    st.integers(1, MAX_COUNT),
+    st.integers(1, 4) | st.just(600),
 )
 def test_a_hello_comes_out_as_it_went_in(
     token: str, shape: list[int], dtype: str, num_actions: int, groups: int, envs: int
 ) -> None:
     hello = Hello(token, tuple(shape), dtype, num_actions, groups, envs)
+    assume(envs * math.prod(shape) * np.dtype(dtype).itemsize <= MAX_PART_BYTES)
     assert decode_hello(encode_hello(hello)) == hello
 
 
@@ -222,7 +226,7 @@ def test_every_damaged_message_is_refused_or_entirely_valid(seed: int) -> None:
         kinds.add(damaged.how)
     assert len(kinds) > 1000
     assert set(reasons) >= {
-        *("header size", "magic", "protocol", "kind", "counts", "times", "part count"),
+        *("header size", "magic", "protocol", "kind", "times", "part count"),
         *("hello size", "hello json", "hello fields", "hello counts"),
         *("outcome size", "frame size", "flags", "reward", "action size", "action range"),
     }
@@ -281,6 +285,27 @@ def test_a_step_for_other_spaces_is_refused() -> None:
     for shape, dtype in (((3, 3), "uint8"), ((3, 2), "float32"), ((3, 2, 2), "uint8")):
         reason = refusal(lambda s=shape, d=dtype: decode_step(parts, s, np.dtype(d)))  # type: ignore[misc]
         assert reason == "frame size"
+
+
+@pytest.mark.parametrize(
+    ("largest", "more"),
+    [
+        ({"groups": MAX_COUNT}, {"groups": MAX_COUNT + 1}),
+        ({"envs_per_group": MAX_COUNT}, {"envs_per_group": MAX_COUNT + 1}),
+        ({"num_actions": MAX_ACTIONS}, {"num_actions": MAX_ACTIONS + 1}),
+        ({"shape": (MAX_PART_BYTES // damage.ENVS,)}, {"shape": (MAX_PART_BYTES // 2,)}),
+        ({"shape": (5000, 5000)}, {"shape": (2**14, 2**14)}),
+        ({"shape": (2**24,), "dtype": "float32"}, {"shape": (2**26,), "dtype": "float32"}),
+        ({"shape": (1,), "envs_per_group": MAX_COUNT}, {"shape": (4097,), "envs_per_group": 65535}),
+    ],
+)
+def test_sizes_are_limited_by_the_bytes_and_counts_of_a_message(
+    largest: dict[str, Any], more: dict[str, Any]
+) -> None:
+    hello = replace(damage.HELLO, **largest)
+    assert decode_hello(encode_hello(hello)) == hello
+    parts = encode_hello(replace(damage.HELLO, **more))
+    assert refusal(lambda: decode_hello(parts)) == "hello counts"
 
 
 def test_a_hello_may_be_as_long_as_the_limit_and_no_longer() -> None:

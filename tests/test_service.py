@@ -2,7 +2,9 @@
 
 import os
 import random
+import re
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -18,14 +20,15 @@ import psutil
 import pytest
 
 import ga3c.service
-from agents.environments import EnvironmentConfig, spaces
-from ga3c import backend
+from agents.environments import EnvironmentConfig, Spaces, spaces
+from ga3c import backend, deaths
 from ga3c.config import A3CConfig, RunConfig, ServiceConfig, TrainConfig
 from ga3c.lanes import Segment
 from ga3c.model import Model
 from ga3c.scheduler import Counts, SchedulerConfig
 from ga3c.service import RunFailed, Service
 from tests import leaks
+from tests.commands import ROOT
 from tests.tiny import ledger_end, ledger_reward
 
 CORRIDOR = "tests.tiny:Corridor-v0"
@@ -419,13 +422,87 @@ def test_agents_that_never_make_a_step_fail_the_run_with_their_traceback() -> No
         tend_until(service, lambda: False)
 
 
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("raises", "RuntimeError: the floor has given way"),
+        ("observation", r"InvalidStep: .*observation of environment 0 is nan at \[3\]"),
+    ],
+)
+def test_agents_that_fail_in_every_game_end_the_run_with_their_traceback(
+    fault: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deaths, "MAX_FAILURES", 3)
+    config = configured(f"tests.tiny:Broken-{fault}-v0")
+    events: list[str] = []
+    with (
+        running(made(config)) as service,
+        pytest.raises(
+            RunFailed, match=rf"(?s)agent-\d\.\d exited 1: 3 agents in a row.*Trace.*{words}"
+        ),
+    ):
+        tend_until(service, lambda: events.extend(service.tend()) is not None)
+    assert service.snapshot()["agent_deaths"] == 3
+    assert any(re.search(f"{words}.*: replaced by agent", event) for event in events)
+    assert any(re.search(f"{words}.*: to be replaced in 0.5 s", event) for event in events)
+
+
+def test_agents_that_hang_in_every_game_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deaths, "MAX_FAILURES", 3)
+    config = configured("tests.tiny:Broken-hangs-v0", agent_timeout_s=1.0)
+    with (
+        running(made(config)) as service,
+        pytest.raises(RunFailed, match=r"(?s)killed by signal 9: .* in a row .* owed a step"),
+    ):
+        tend_until(service, lambda: False)
+
+
+WRONG_SPEAKER = """
+import json, sys, numpy as np, zmq
+from agents import messages
+from agents.messages import Header, Hello, Kind, Step
+from agents.worker import Task, connect
+task = Task.from_json(sys.stdin.readline())
+socket = connect(zmq.Context(), task.endpoint, task.identity, task.token)
+hello = Hello(task.token, {shape}, "float32", 2, task.groups, task.envs_per_group)
+socket.send_multipart(messages.encode_hello(hello))
+n = task.envs_per_group
+step = Step(np.full((n, 7), np.nan, np.float32), np.zeros(n, messages.OUTCOME))
+socket.send_multipart(messages.encode_step(Header(Kind.STEP, 1, n), step))
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        ("(7,)", "frame values: nan of environment 0 of its group"),
+        ("(8,)", r"hello fields: Hello.token='', shape=.8,.*, not Hello.token='', shape=.7,"),
+    ],
+)
+def test_an_agent_whose_message_is_refused_is_ended_at_once_with_the_reason(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, shape: str, words: str
+) -> None:
+    service = made(configured())
+    (directory / "speaker.py").write_text(WRONG_SPEAKER.format(shape=shape))
+    stand_in = directory / "stand-in"
+    stand_in.write_text(f"#!/bin/sh\nexec {sys.executable} {directory}/speaker.py\n")
+    stand_in.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(stand_in))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    events: list[str] = []
+    with running(service), pytest.raises(RunFailed, match=f"(?s)its message was refused: {words}"):
+        tend_until(service, lambda: events.extend(service.tend()) is not None)
+    assert len(events) == 2
+    assert all(re.search(f"signal 9 .its message was refused: {words}", line) for line in events)
+
+
 def test_an_agent_that_ends_before_its_first_word_fails_the_run_with_its_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     service = made(configured())
-    monkeypatch.setattr(service.agents._launcher, "_directory", service._directory)
-    monkeypatch.setenv("PYTHONPATH", str(service._directory))
-    (service._directory / "zmq.py").write_text("raise ImportError('no sockets here')")
+    monkeypatch.syspath_prepend(service._scratch.path)
+    (service._scratch.path / "zmq.py").write_text("raise ImportError('no sockets here')")
     with (
         running(service),
         pytest.raises(RunFailed, match=r"(?s)Traceback.*no sockets here"),
@@ -441,6 +518,41 @@ def test_every_place_for_experience_and_every_transport_trains(
     with running(made(configured(game, **changes))) as service:
         assert tend_until(service, lambda: service.metrics.snapshot()["updates"] >= 5) == []
         assert service.metrics.snapshot()["steps"] > 0
+
+
+@pytest.mark.parametrize("name", ["Wide", "ManyActions", "WidePicture"])
+def test_observations_and_actions_of_every_size_train(name: str) -> None:
+    config = configured(f"tests.tiny:{name}-v0", envs_per_agent=2)
+    with running(made(config)) as service:
+        assert tend_until(service, lambda: service.metrics.snapshot()["updates"] >= 2) == []
+        assert not any(name.startswith("rejected") for name in service.snapshot().counts)
+
+
+def test_a_group_may_have_thousands_of_environments() -> None:
+    many = {"envs_per_agent": 4200, "groups": 1, "training_queue": 4200 * T_MAX, "max_agents": 1}
+    with running(made(configured(**many))) as service:
+        assert tend_until(service, lambda: service.metrics.snapshot()["updates"] >= 1) == []
+
+
+@pytest.mark.parametrize(
+    ("shown", "words"),
+    [
+        (Spaces((2**25,), "float32", 2, 1), "4 environments a group take 536870912 bytes"),
+        (Spaces((4,), "float32", 65_537, 1), "65537 actions: must be at most 65536"),
+    ],
+)
+def test_what_no_message_can_carry_is_refused_before_anything_starts(
+    directory: Path, shown: Spaces, words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        Service(configured(envs_per_agent=4, groups=1), shown)
+    assert list(directory.iterdir()) == []
+
+
+def test_a_chatty_environment_trains_and_fills_no_disk(directory: Path) -> None:
+    with running(made(configured("tests.tiny:Chatty-v0"))) as service:
+        assert tend_until(service, lambda: steps(service) >= 1000) == []
+        assert sum(path.stat().st_size for path in directory.rglob("*")) < 100_000
 
 
 def test_each_episode_is_counted_once_with_its_return_and_length() -> None:

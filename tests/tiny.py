@@ -3,6 +3,8 @@
 Ids are `tests.tiny:NAME`, which Gymnasium imports this module for, in every process.
 """
 
+import sys
+import time
 from typing import Any
 
 import gymnasium
@@ -123,7 +125,82 @@ class Fallen(Corridor):
         raise RuntimeError("the corridor has fallen in")
 
 
+class Broken(Corridor):
+    """Walks on whatever happens, and is broken from step `at_step` of each game on, in one way."""
+
+    def __init__(self, fault: str, at_step: int = 5) -> None:
+        super().__init__()
+        self._fault, self._at_step, self._made = fault, at_step, 0
+
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> Any:
+        self._made = 0
+        return super().reset(seed=seed)
+
+    def step(self, action: np.int64) -> Any:
+        self._made += 1
+        self._position = 1 + self._made % 2
+        observation, reward = self._see(), 0.0
+        if self._made >= self._at_step:
+            match self._fault:
+                case "raises":
+                    raise RuntimeError("the floor has given way")
+                case "observation":
+                    observation[3] = np.nan
+                case "reward":
+                    reward = float("nan")
+                case "large reward":
+                    reward = 1e39
+                case "hangs":
+                    time.sleep(600)
+        return observation, reward, False, False, {}
+
+
+class Chatty(Corridor):
+    """Each step writes 100 kB to standard output and as much to standard error."""
+
+    def step(self, action: np.int64) -> Any:
+        for stream in (sys.stdout, sys.stderr):
+            print("x" * 100_000, file=stream)
+        return super().step(action)
+
+
+class Shaped(gymnasium.Env[Observation, np.int64]):
+    """Observations of any shape and as many actions as wanted; games of 10 steps."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: str, num_actions: int) -> None:
+        self.observation_space = spaces.Box(0, 1, shape, np.dtype(dtype).type)
+        self.action_space = spaces.Discrete(num_actions)
+
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> Any:
+        super().reset(seed=seed)
+        return np.ones(self.observation_space.shape or (), self.observation_space.dtype), {}
+
+    def step(self, action: np.int64) -> Any:
+        assert self.action_space.contains(action)
+        return *self.reset()[:1], 1.0, False, False, {}
+
+
 gymnasium.register("Corridor-v0", "tests.tiny:Corridor", max_episode_steps=20)
 gymnasium.register("Catch-v0", "tests.tiny:Catch", max_episode_steps=50)
 gymnasium.register("Ledger-v0", "tests.tiny:Ledger")
 gymnasium.register("Fallen-v0", "tests.tiny:Fallen")
+gymnasium.register("Chatty-v0", "tests.tiny:Chatty", max_episode_steps=20)
+for fault in ("raises", "observation", "reward", "large reward", "hangs"):
+    gymnasium.register(
+        f"Broken-{fault.replace(' ', '-')}-v0",
+        "tests.tiny:Broken",
+        max_episode_steps=20,
+        kwargs={"fault": fault},
+    )
+
+for name, shape, dtype, num_actions in (
+    ("Wide", (5000,), "float32", 2),
+    ("ManyActions", (4,), "float32", 5000),
+    ("WidePicture", (20, 5000), "uint8", 2),
+):
+    gymnasium.register(
+        f"{name}-v0",
+        "tests.tiny:Shaped",
+        max_episode_steps=10,
+        kwargs={"shape": shape, "dtype": dtype, "num_actions": num_actions},
+    )

@@ -1,0 +1,30 @@
+"""Starts an agent process: run as `python -P agents/start.py DIRECTORY...`.
+
+This folder is the process's package `agents`, whatever folder of that name the working directory or
+the search path has. All else is imported from the directories given: those of the starting process,
+so that both find the same modules.
+"""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+
+def main(directories: list[str]) -> int:
+    """Search for modules in `directories`, and play. Returns the exit code."""
+    folder = Path(__file__).resolve().parent
+    spec = importlib.util.spec_from_file_location(
+        "agents", folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
+    assert spec and spec.loader
+    package = importlib.util.module_from_spec(spec)
+    sys.modules["agents"] = package
+    spec.loader.exec_module(package)
+    sys.path[:] = directories
+    from agents import worker
+
+    return worker.main()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

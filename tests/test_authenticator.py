@@ -1,0 +1,135 @@
+"""Who may connect: strangers are closed out before a message of theirs is taken or held."""
+
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import zmq
+
+from agents.worker import connect
+from ga3c.frontend import name_of, new_identity
+from tests.damage import ENVS, HELLO, NUM_ACTIONS
+from tests.test_frontend import LIMIT_S, UNHEARD_MS, Agent, Rig, endpoint_of, lanes_of, wait_until
+
+MIB = 1 << 20
+MORE, LONG, COMMAND = 0x01, 0x02, 0x04  # flags of a ZMTP 3 frame
+UNSIGNED = b"\x01\x00"  # how a ZMTP 1 peer begins: with an empty identity
+
+
+def greeting(mechanism: bytes, version: int = 3) -> bytes:
+    """The first 64 bytes of a ZMTP 3 peer, or the 12 of a ZMTP 2 peer and its empty identity."""
+    signature = b"\xff" + bytes(8) + b"\x7f"
+    if version == 2:
+        return signature + b"\x01\x05" + b"\x00\x00"
+    return signature + b"\x03\x00" + mechanism.ljust(20, b"\0") + bytes(32)
+
+
+def command(body: bytes) -> bytes:
+    return bytes([COMMAND, len(body)]) + body
+
+
+def shown(name: bytes, value: bytes) -> bytes:
+    return bytes([len(name)]) + name + struct.pack(">I", len(value)) + value
+
+
+READY = command(b"\x05READY" + shown(b"Socket-Type", b"DEALER") + shown(b"Identity", b"agent"))
+PASSWORD = command(b"\x05HELLO\x05agent\x07guessed")
+HANDSHAKES = {
+    "no password": greeting(b"NULL") + READY,
+    "a wrong password": greeting(b"PLAIN") + PASSWORD,
+    "no answer to what is asked": greeting(b"PLAIN") + READY,
+    "another mechanism": greeting(b"CURVE"),
+    "ZMTP 2": greeting(b"", version=2),
+    "ZMTP 1": UNSIGNED,
+}
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    rig = Rig(endpoint_of("tcp", None))
+    yield rig
+    rig.close()
+
+
+def assert_serves(rig: Rig) -> None:
+    agent = rig.welcome("good")
+    agent.step()
+    rig.answer(rig.take())
+    assert len(agent.receive().actions) == ENVS
+    assert rig.all_rejected() == 0
+
+
+@pytest.mark.parametrize("handshake", HANDSHAKES)
+def test_a_strangers_endless_message_is_not_held(rig: Rig, handshake: str) -> None:
+    host, port = rig.frontend.endpoint.removeprefix("tcp://").split(":")
+    before = psutil.Process().memory_info().rss
+    frame = bytes([MORE | LONG]) + struct.pack(">Q", MIB // 2) + bytes(MIB // 2)
+    with socket.create_connection((host, int(port)), LIMIT_S) as stranger:
+        stranger.sendall(HANDSHAKES[handshake])
+        with pytest.raises(ConnectionError):
+            for _ in range(400):
+                stranger.sendall(frame)
+    assert psutil.Process().memory_info().rss - before < 50 * MIB
+    assert_serves(rig)
+
+
+@pytest.mark.parametrize("transport", ["ipc", "tcp"])
+@pytest.mark.parametrize("password", [None, "guessed", HELLO.token + "\0", "x" * 255])
+def test_a_peer_without_the_token_sends_and_receives_nothing(
+    tmp_path: Path, transport: str, password: str | None
+) -> None:
+    rig = Rig(endpoint_of(transport, tmp_path))
+    try:
+        rig.frontend.expect("agent", lanes_of(0))
+        stranger = Agent(rig.context, "agent", password)
+        rig.agents.append(stranger)
+        stranger.socket.connect(rig.frontend.endpoint)
+        stranger.hello()  # with the right token in it
+        stranger.step()
+        assert not stranger.hears(UNHEARD_MS)
+        assert rig.requests.size == rig.all_rejected() == 0
+        agent = rig.agent("agent")  # the stranger has not taken its identity
+        agent.hello()
+        agent.step()
+        assert rig.take().identity == "agent"
+    finally:
+        rig.close()
+
+
+def test_an_agents_own_connection_is_accepted(rig: Rig) -> None:
+    rig.frontend.expect("agent", lanes_of(0))
+    agent = Agent(rig.context, "unused")
+    agent.socket = connect(rig.context, rig.frontend.endpoint, "agent", HELLO.token)
+    agent.hello()
+    agent.step()
+    rig.answer(rig.take(), [NUM_ACTIONS - 1] * ENVS)
+    assert agent.receive().actions == [NUM_ACTIONS - 1] * ENVS
+
+
+def test_a_part_beyond_every_legitimate_size_closes_its_connection(rig: Rig) -> None:
+    agent = rig.welcome("too long")
+    monitor = agent.socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+    agent.send([bytes(2 * MIB)])
+    assert monitor.poll(int(1000 * LIMIT_S))
+    agent.socket.disable_monitor()
+    assert_serves(rig)
+
+
+def test_no_identity_follows_from_another() -> None:
+    identities = {new_identity("agent-0.0") for _ in range(100)}
+    assert len(identities) == 100
+    assert {name_of(identity) for identity in identities} == {"agent-0.0"}
+    assert all(len(identity) == len("agent-0.0#") + 16 for identity in identities)
+
+
+def test_the_authenticator_answers_many_at_once(rig: Rig) -> None:
+    agents = [Agent(rig.context, f"agent-{index}") for index in range(50)]
+    for index, agent in enumerate(agents):
+        rig.frontend.expect(f"agent-{index}", lanes_of(index % 4))
+        agent.socket.connect(rig.frontend.endpoint)
+        agent.hello()
+    wait_until(lambda: len(rig.frontend._peers) == 50)
+    rig.agents += agents

@@ -1,0 +1,100 @@
+"""When a dead agent's successor starts, and when there is none: by a clock that the test sets."""
+
+import pytest
+
+from ga3c.deaths import HEALTHY_S, MAX_EARLY_DEATHS, MAX_FAILURES, Death, Deaths
+
+CRASH = Death(played=True, from_outside=False, silent_s=0.0)
+KILLED = Death(played=True, from_outside=True, silent_s=0.0)
+
+
+class Place:
+    """Agent 3's place in a run."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+        self.updates = 10.0
+        self._deaths = Deaths(lambda: self.now_s)
+
+    def lives(self, seconds: float, death: Death, learns: bool = True) -> float:
+        """An agent lives and dies. Returns its successor's delay."""
+        self._deaths.began(3, self.updates)
+        self.now_s += seconds
+        self.updates += learns
+        return self._deaths.delay_s(3, death, self.updates)
+
+    @property
+    def hopeless(self) -> str:
+        return self._deaths.hopeless(3)
+
+
+@pytest.fixture
+def place() -> Place:
+    return Place()
+
+
+@pytest.mark.parametrize("learns", [True, False])
+def test_failures_in_a_row_wait_longer_and_longer_and_then_end_the_run(
+    place: Place, learns: bool
+) -> None:
+    delays = []
+    while not place.hopeless:
+        delays.append(place.lives(1.0, CRASH, learns))
+    assert delays == [0.0, 0.5, 1.0, 2.0, 4.0]
+    assert place.hopeless == (
+        f"{MAX_FAILURES} agents in a row failed in its place, each within 600 s of its start"
+    )
+
+
+def test_agents_that_are_killed_while_the_run_learns_are_replaced_at_once_for_ever(
+    place: Place,
+) -> None:
+    assert {place.lives(1.0, KILLED) for _ in range(100)} == {0.0}
+    assert place.hopeless == ""
+
+
+def test_agents_that_are_killed_again_and_again_without_an_update_end_the_run(place: Place) -> None:
+    for _ in range(MAX_FAILURES):
+        assert not place.hopeless
+        place.lives(1.0, KILLED, learns=False)
+    assert place.hopeless
+
+
+@pytest.mark.parametrize("death", [CRASH, KILLED])
+def test_rare_deaths_are_never_counted(place: Place, death: Death) -> None:
+    delays = {place.lives(HEALTHY_S, death, learns=False) for _ in range(100)}
+    assert delays == {0.0}
+    assert place.hopeless == ""
+
+
+def test_a_healthy_agent_forgives_the_failures_before_it(place: Place) -> None:
+    for _ in range(MAX_FAILURES - 1):
+        place.lives(1.0, CRASH)
+    place.lives(HEALTHY_S, CRASH)
+    assert place.lives(1.0, CRASH) == 0.0
+    assert place.lives(1.0, CRASH) == 0.5
+
+
+def test_the_time_that_an_agent_hung_is_not_part_of_its_life(place: Place) -> None:
+    hung = CRASH._replace(silent_s=3600.0)
+    for _ in range(MAX_FAILURES):
+        place.lives(3601.0, hung)
+    assert place.hopeless
+
+
+def test_early_deaths_in_a_row_end_the_run_sooner(place: Place) -> None:
+    early = CRASH._replace(played=False)
+    place.lives(1.0, early)
+    place.lives(1.0, CRASH)
+    for _ in range(MAX_EARLY_DEATHS):
+        assert not place.hopeless
+        place.lives(HEALTHY_S, early)
+    assert "before their first step" in place.hopeless
+
+
+def test_places_are_counted_apart() -> None:
+    deaths = Deaths(lambda: 0.0)
+    for index in range(100):
+        deaths.began(index, 0.0)
+        assert deaths.delay_s(index, CRASH, 0.0) == 0.0
+        assert deaths.hopeless(index) == ""
