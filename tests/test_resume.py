@@ -115,6 +115,7 @@ def test_a_replays_run_goes_on_with_it_or_fills_a_new_one(
     """Kept: what comes after is learned from at once. Else when there are min_steps of it."""
     given = ["--algorithm", "dqn", "--replay-min-steps", "2000", "--update-size", "100"]
     given += ["--experience", experience, "--replay-draws", "prioritised"]
+    given += ["--steps-per-update", "4"]
     given += ["--save-replay"] if keeps else []
     names = ["--runs-dir", str(tmp_path), "--name", "mine"]
     assert ended(*CORRIDOR, *given, *names, "--steps", "4000").returncode == 0
