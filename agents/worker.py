@@ -14,6 +14,7 @@ import threading
 import time
 import traceback
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import zmq
@@ -37,7 +38,8 @@ class Task:
     envs_per_group: int
     seed: int  # of the environments, which are new in the first task only
     environment: EnvironmentConfig
-    played: str | None = None  # a file of the only group's actions before: .npy, uint16 [t, n]
+    played: str | None = None  # a file of the only group's actions before: uint16 [t, n]
+    played_steps: int = 0  # t, of the file's beginning
 
     def to_json(self) -> str:
         """One line that `from_json` reads."""
@@ -78,7 +80,10 @@ def play(socket: zmq.Socket, task: Task, groups: list[Environments], new: bool) 
     )
     socket.send_multipart(messages.encode_hello(hello))
     seeds = np.random.SeedSequence(task.seed).generate_state(task.groups)
-    played = np.load(task.played, allow_pickle=False) if task.played else ()
+    played: Any = ()
+    if task.played and task.played_steps:
+        shape = (task.played_steps, task.envs_per_group)
+        played = np.memmap(task.played, "<u2", "r", shape=shape)
     sequences = [len(played)] * task.groups
     for group, (environments, seed) in enumerate(zip(groups, seeds, strict=True)):
         began = time.monotonic()

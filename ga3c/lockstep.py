@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ga3c.action_log import ActionLog
 from ga3c.lanes import Lanes, Segment
 from ga3c.queues import BatchQueue, Closed
 
@@ -19,10 +20,15 @@ WAIT_S = 0.2
 
 
 class Lockstep:
-    """Whose turn it is, and all actions so far. Safe from every thread."""
+    """Whose turn it is. Safe from every thread."""
 
     def __init__(
-        self, lanes: Lanes, segments: BatchQueue[Segment], batch: int, steps: int | None
+        self,
+        lanes: Lanes,
+        segments: BatchQueue[Segment],
+        batch: int,
+        steps: int | None,
+        actions: ActionLog,
     ) -> None:
         """`batch` segments are one update; no prediction begins once `steps` have been made."""
         self._lanes = lanes
@@ -30,7 +36,8 @@ class Lockstep:
         self._untrained = batch - 1  # segments, at most, that await the next ones
         self._limit_steps = steps
         self._turn = threading.RLock()
-        self._actions: list[np.ndarray] = []
+        self.actions = actions
+        """All actions so far."""
         self._steps = 0
 
     @contextlib.contextmanager
@@ -73,14 +80,9 @@ class Lockstep:
 
     def acted(self, actions: np.ndarray) -> None:
         """Record a prediction's actions, int32 [n], always of the same n lanes."""
-        self._actions.append(actions.astype(np.uint16))
+        self.actions.append(actions)
         self._steps += len(actions)
 
-    @property
-    def actions(self) -> np.ndarray:
-        """All of them: uint16 [t, n]."""
-        return np.array(self._actions, np.uint16)
-
-    def restore(self, actions: np.ndarray) -> None:
-        """Take over what `actions` gave."""
-        self._actions, self._steps = list(actions), actions.size
+    def restore(self, steps: int) -> None:
+        """So many environment steps have been made, whose actions are in the log."""
+        self._steps = steps

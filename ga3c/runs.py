@@ -8,6 +8,7 @@ metrics.jsonl    one object per progress line
 events.out.*     the same for TensorBoard, by environment steps
 scheduler.jsonl  the start, then one object per decision: `scheduler.replay` decides it anew
 evaluations.jsonl  one object per evaluation: its protocol, its scores
+actions.bin      every action of a run in lockstep, which is played once more when it is resumed
 checkpoints/     the newest states, from which the run can go on (ga3c/checkpoints.py)
 best/            the state with the best evaluation of the run (--evaluate-every)
 result.json      the run's figures, written at the end

@@ -19,6 +19,7 @@ import psutil
 from agents import messages
 from agents.environments import Spaces
 from ga3c import lanes, pacing
+from ga3c.action_log import ActionLog
 from ga3c.algorithms import build
 from ga3c.checkpoints import Checkpoint
 from ga3c.config import CORES, TrainConfig
@@ -39,6 +40,7 @@ from ga3c.trainer import ReplayTrainer, Trainer
 from ga3c.workers import SLICE_S, Agents, Deadline, RunFailed, Workers
 
 MAX_SOCKET_PATH = 107
+ACTIONS = "actions.bin"  # of a run in lockstep
 AGENTS_END_S = 2.0  # an agent that lives so long after the end of its input is frozen
 
 
@@ -87,19 +89,20 @@ class Service:
             service.training_batch_max,
             math.inf if service.lockstep else service.training_wait_s,
         )
+        self._gate = Gate()
+        self.trace = Trace() if config.run.trace else None
+        self._scratch = ScratchDirectory()
         self._lockstep = (
             Lockstep(
                 self._lanes,
                 self.segments,
                 service.training_batch_max // config.a3c.t_max,
                 config.run.steps,
+                ActionLog(self._scratch.path / ACTIONS),
             )
             if isinstance(self._lanes, Lanes) and service.lockstep
             else None
         )
-        self._gate = Gate()
-        self.trace = Trace() if config.run.trace else None
-        self._scratch = ScratchDirectory()
         token = secrets.token_hex(16)
         try:
             self._frontend = Frontend(
@@ -115,7 +118,7 @@ class Service:
         except Exception:
             self._scratch.remove()
             raise
-        self.agents = Agents(config, self._frontend, token, self._scratch.path, self.metrics)
+        self.agents = Agents(config, self._frontend, token, self.metrics)
         self._predictors = Workers("predictor", self._predictor)
         self._trainers = Workers("trainer", self._trainer)
         self._stuck: list[str] | None = None  # known once stopped
@@ -159,6 +162,11 @@ class Service:
 
     def _pids(self) -> list[int]:
         return [os.getpid(), *self.agents.pids()]
+
+    def keep_actions(self, directory: Path) -> None:
+        """In lockstep: keep the file of all actions there. Call before all else."""
+        if self._lockstep:
+            self._lockstep.actions.path = directory / ACTIONS
 
     def start(self, counts: Counts | None = None) -> None:
         """Begin with `counts`, or with the configured ones."""
@@ -276,7 +284,7 @@ class Service:
             if experience and self._lockstep:
                 arrays |= self._read_experience()
                 arrays["queue"] = np.array(self.segments.waiting, np.int64).reshape(-1, 2)
-                arrays["actions"] = self._lockstep.actions
+                state["actions"] = self._lockstep.actions.save()
             if experience and self.pacing and self._config.replay.save_replay:
                 arrays |= self._read_experience()
                 state["pacing"] = self.pacing.read()
@@ -291,13 +299,18 @@ class Service:
             if self.pacing:
                 self._restore_replay(checkpoint)
             return
-        if "actions" not in checkpoint.arrays:
+        if "actions" not in (*checkpoint.state, *checkpoint.arrays):
             raise ValueError("lockstep: the run was not, so it cannot be repeated: leave it out")
         self._restore_experience(checkpoint)
         queue = [Segment(*map(int, pair)) for pair in checkpoint.arrays["queue"]]
         self.segments.put(queue, [self._config.a3c.t_max] * len(queue), timeout_s=0.0)
-        self.agents.played = checkpoint.arrays["actions"]
-        self._lockstep.restore(self.agents.played)
+        log = self._lockstep.actions
+        if "actions" in checkpoint.arrays:
+            made = log.adopt(checkpoint.arrays["actions"])
+        else:
+            made = log.restore(checkpoint.state["actions"])
+        self.agents.play_again(log.path, made // self._config.service.envs_per_agent)
+        self._lockstep.restore(made)
 
     def _read_experience(self) -> dict[str, np.ndarray]:
         book = {f"lanes/{k}": v for k, v in self._lanes.read().items()}

@@ -104,14 +104,12 @@ class Agents:
     """
 
     def __init__(
-        self, config: TrainConfig, frontend: Frontend, token: str, directory: Path, metrics: Metrics
+        self, config: TrainConfig, frontend: Frontend, token: str, metrics: Metrics
     ) -> None:
         self.started = 0
         """Agents so far: each has seeds of its own."""
-        self.played = np.zeros((0, 0), np.uint16)
-        """In lockstep: the actions [t, n] that the agent plays once more, to where the run was."""
+        self._played: tuple[Path | None, int] = (None, 0)
         self._config = config
-        self._directory = directory
         self._frontend = frontend
         self._token = token
         self._metrics = metrics
@@ -124,6 +122,10 @@ class Agents:
 
     def __len__(self) -> int:
         return len(self._identities) + len(self._due_s)
+
+    def play_again(self, actions: Path, steps: int) -> None:
+        """In lockstep: the agent plays so many steps of the file `actions` first."""
+        self._played = actions, steps
 
     def play(self) -> bool:
         """Whether every agent has made a step."""
@@ -217,7 +219,8 @@ class Agents:
         self.started += 1
         per_agent, groups = config.service.envs_per_agent, config.service.groups
         lanes = np.arange(index * per_agent, (index + 1) * per_agent, dtype=np.int32)
-        played, patience_s = len(self.played), self.played.size / SLOWEST_STEPS_PER_S
+        file, played = self._played
+        patience_s = played * per_agent / SLOWEST_STEPS_PER_S
         self._frontend.expect(identity, lanes.reshape(groups, -1), played, patience_s)
         self._identities[index] = identity
         self._deaths.began(index, self._metrics.total("updates"))
@@ -229,7 +232,8 @@ class Agents:
             per_agent // groups,
             int(seeds.generate_state(1)[0]),
             config.environment,
-            self._played_file() if played else None,
+            str(file) if file else None,
+            played,
         )
         rests = next((name for name in self._retired if not self._frontend.knows(name)), None)
         if rests is None:
@@ -237,8 +241,3 @@ class Agents:
         else:
             self._retired.remove(rests)
             self._launcher.start_again(rests, task)
-
-    def _played_file(self) -> str:
-        path = self._directory / "played.npy"
-        np.save(path, self.played, allow_pickle=False)
-        return str(path)

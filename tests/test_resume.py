@@ -56,6 +56,12 @@ def test_in_lockstep_a_run_that_was_stopped_ends_as_one_that_was_not(
 ) -> None:
     """Weights, optimizer, experience, queue, books: to the last bit."""
     given = ["train", "--game", game, *IN_TURN, "--runs-dir", str(tmp_path), "--seed", "3"]
+    given += [
+        "--schedule-steps",
+        "3000",
+        "--learning-rate-end",
+        "0",
+    ]  # not by --steps, which differ
     whole = ended(*given, "--steps", "3000", "--name", "whole")
     assert whole.returncode == 0, whole.stderr
     for more in (
@@ -68,6 +74,14 @@ def test_in_lockstep_a_run_that_was_stopped_ends_as_one_that_was_not(
     assert expected.state["steps"] == 3000
     assert_same(expected, found)
     assert expected.arrays["counters"][1] > 30, "updates"
+    assert "actions" not in found.arrays, "they are in a file beside, of two bytes each"
+    assert expected.state["actions"] == found.state["actions"]
+    assert (tmp_path / "half" / "actions.bin").stat().st_size == 2 * 3000
+    with open(tmp_path / "half" / "actions.bin", "r+b") as file:
+        file.write(b"no")
+    done = ended("train", "--resume", str(tmp_path / "half"), "--steps", "4000")
+    assert done.returncode == 2
+    assert "actions.bin is damaged: the run cannot be repeated" in done.stderr
     games = [
         [(row["steps"], row["score"], row["length"]) for row in rows(tmp_path / n)]
         for n in ("whole", "half")
