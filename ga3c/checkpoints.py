@@ -60,12 +60,12 @@ def write(path: Path, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]
         files = {name: _seal(partial / name) for name in (ARRAYS, STATE)}
         with _synced(partial / MANIFEST) as file:
             file.write(json.dumps({"format": FORMAT, "files": files}).encode())
-        _sync_directory(partial)
+        sync_directory(partial)
         if path.exists() and not _is_whole(path):
             shutil.rmtree(path)
         if not path.exists():
             partial.rename(path)
-        _sync_directory(path.parent)
+        sync_directory(path.parent)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -221,7 +221,8 @@ def _seal(path: Path) -> dict[str, Any]:
     return {"bytes": path.stat().st_size, "sha256": digest}
 
 
-def _sync_directory(path: Path) -> None:
+def sync_directory(path: Path) -> None:
+    """Have the directory's names on the disk: those of new and of renamed files."""
     number = os.open(path, os.O_RDONLY)
     try:
         os.fsync(number)
