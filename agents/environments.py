@@ -13,7 +13,7 @@ from ale_py.vector_env import AtariVectorEnv
 from gymnasium.spaces import Box, Discrete, Space
 from gymnasium.vector import AutoresetMode
 
-from agents.games import Game, check
+from agents.games import Game, check, resolve
 from agents.messages import OUTCOME, Step
 
 SCREEN = (210, 160)  # height and width of an Atari game in colour, in pixels
@@ -68,6 +68,11 @@ class EnvironmentConfig:
         _check(self.frame_cap >= repeat, f"frame_cap {self.frame_cap} {rule}")
         _check(self.frame_size >= 1, f"frame_size {self.frame_size} < 1: frames would be empty")
         _check(stack is None or stack >= 1, f"stack {stack} < 1: the model would see nothing")
+
+    @property
+    def frames_per_step(self) -> int:
+        """The action repeat of an Atari game; a step of any other environment is one frame."""
+        return self.action_repeat if resolve(self.game).is_atari else 1
 
 
 @dataclass(frozen=True)

@@ -338,7 +338,7 @@ def _result(
         **values,
         "game": config.environment.game,
         "seed": config.run.seed,
-        "frames": int(window.end["steps"]) * config.environment.action_repeat,
+        "frames": int(window.end["steps"]) * config.environment.frames_per_step,
         "trained_samples_per_s": values["tps"],
         "policy_lag_mean": values["policy_lag"],
         "agent_deaths": int(window.end["agent_deaths"]),

@@ -245,6 +245,11 @@ def test_life_loss_terminates_false_terminates_at_game_over_only():
     np.testing.assert_array_equal(terminated, flags(steps, "finished"))
 
 
+@pytest.mark.parametrize("game, frames", [("Pong", 3), ("ALE/Pong-v5", 3), ("CartPole-v1", 1)])
+def test_only_atari_games_repeat_actions(game, frames):
+    assert EnvironmentConfig(game, action_repeat=3).frames_per_step == frames
+
+
 def test_life_loss_option_changes_nothing_but_terminated():
     with_lives = list(play(EnvironmentConfig("Breakout"), 400))
     without = list(play(EnvironmentConfig("Breakout", life_loss_terminates=False), 400))
