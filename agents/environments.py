@@ -136,9 +136,9 @@ def make_vector(
     )
 
 
-def seeds_of(game: Game, seed: int, num_envs: int) -> Any:
-    """A seed for each environment, as its back end takes them."""
-    words = np.random.SeedSequence(seed).generate_state(num_envs) & 0x7FFFFFFF
+def seeds_of(game: Game, seed: int, num_envs: int, first: int = 0) -> Any:
+    """A seed for each environment, as its back end takes them: number `first` of `seed`, and on."""
+    words = np.random.SeedSequence(seed).generate_state(first + num_envs)[first:] & 0x7FFFFFFF
     return words.astype(np.int64) if game.is_atari else words.tolist()
 
 
@@ -192,12 +192,14 @@ class Environments:
         self._lengths_steps = np.zeros(self.num_envs, np.int32)
         self._finished = np.ones(self.num_envs, np.bool_)  # so that what comes next is a first
 
-    def reset(self, seed: int | None) -> Step:
+    def reset(self, seed: int | None, first: int = 0) -> Step:
         """Begin a game everywhere; the same `seed` (>= 0) begins the same games.
 
         None goes on with the random numbers of before: no ROM is loaded anew, which takes seconds.
+
+        Args: first: which of the seed's games environment 0 plays; the others play those after it.
         """
-        seeds = None if seed is None else seeds_of(self._game, seed, self.num_envs)
+        seeds = None if seed is None else seeds_of(self._game, seed, self.num_envs, first)
         frames, info = self._vector.reset(seed=seeds)
         self._clear()
         nothing = np.zeros(self.num_envs, np.bool_)

@@ -8,6 +8,7 @@ from typing import Literal
 from agents.environments import EnvironmentConfig
 from ga3c.checks import (
     WrongInput,
+    check_count,
     check_file,
     check_finite,
     check_queue,
@@ -53,6 +54,7 @@ BACKEND: BackendName = "jax" if os.environ.get("KERAS_BACKEND") == "jax" else "t
 PresetName = Literal["default", "paper", "dqn", "dueling", "in-gpu-replay", "fast-dqn"]
 
 ProtocolName = Literal["paper", "nature", "machado"]
+STEP_CAP = 100_000  # of an evaluation's game, unless another is asked for
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -207,12 +209,14 @@ class EvaluationConfig:
     """Games of an evaluation."""
     evaluate_protocol: ProtocolName = "paper"
     """How they are played: see ga3c evaluate --help."""
+    evaluate_step_cap: int = STEP_CAP
+    """Environment steps after which a game is cut short: it counts with its score so far."""
 
     def __post_init__(self) -> None:
         if self.evaluate_every is not None and self.evaluate_every < 1:
             raise ValueError(f"evaluate_every {self.evaluate_every}: must be at least 1 step")
-        if self.evaluate_episodes < 1:
-            raise ValueError(f"evaluate_episodes {self.evaluate_episodes}: must be at least 1")
+        for name in ("evaluate_episodes", "evaluate_step_cap"):
+            check_count(self, name)
 
 
 @dataclass(frozen=True)

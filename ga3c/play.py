@@ -16,7 +16,7 @@ from agents.environments import EnvironmentConfig, Environments
 from agents.pictures import NoPictures, Pictures
 from ga3c import backend
 from ga3c.config import CORES, WrongInput, check_file
-from ga3c.evaluation import PlayedConfig, Protocol, choose, load, policy_of
+from ga3c.evaluation import ActionDraws, PlayedConfig, Protocol, choose, load, policy_of
 from ga3c.policy import Policy, Stacks
 
 HEIGHT, PANEL, MARGIN = 480, 340, 20  # pixels
@@ -66,9 +66,9 @@ def moments(
     protocol: Protocol,
     seed: int,
 ) -> Iterator[Moment]:
-    """A game from what its reset shows to its end."""
+    """A game from what its reset shows to its end: the first of an evaluation with the seed."""
     environments = Environments(environment, 1)
-    random = np.random.default_rng(seed)
+    draws = ActionDraws(seed, 0, 1)
     stacks = Stacks(environments.spaces, 1)
     step, picture = environments.reset(seed), pictures.reset(seed)
     score, length = 0.0, -1  # the reset is no step
@@ -78,12 +78,12 @@ def moments(
             score, length = score + float(outcome["reward"]), length + 1
             observations = stacks.push(step.frames, step.outcomes["first"] == 1)
             probabilities, values = policy.judge(observations)
-            actions = choose(protocol, probabilities, random)
+            actions = choose(protocol, probabilities, draws.next())
             yield Moment(
                 *(picture, score, length, float(values[0]), probabilities[0], int(actions[0])),
                 finished=bool(outcome["finished"]),
             )
-            if outcome["finished"]:
+            if outcome["finished"] or length == protocol.step_cap:
                 return
             step, picture = environments.step(actions), pictures.step(actions)
     finally:
@@ -203,7 +203,8 @@ def run(config: Config) -> None:
             writer.append_data(frame)
     shown.close()  # type: ignore[attr-defined]  # it is a generator
     pictures.close()
-    until = "" if last.finished else ", cut there by --max-seconds"
+    cap = "--step-cap" if last.length == config.settings.step_cap else "--max-seconds"
+    until = "" if last.finished else f", cut there by {cap}"
     where = "" if config.window else f"; video in {out}"
     print(f"score {last.score:,.0f} after {last.length:,} steps{until}{where}")
 

@@ -31,7 +31,7 @@ import msgspec
 from agents.games import resolve
 from ga3c import records
 from ga3c.checkpoints import sync_directory
-from ga3c.config import TrainConfig
+from ga3c.config import STEP_CAP, TrainConfig
 from ga3c.events import Events
 from ga3c.machine import machine
 from ga3c.metrics import Episode
@@ -110,6 +110,19 @@ def check_resumed(config: TrainConfig, before: TrainConfig) -> None:
             "lockstep: the seed and the environment's settings must stay, or what was played could "
             "not be played once more"
         )
+
+
+def evaluations(path: Path) -> list[dict[str, Any]]:
+    """The evaluations of the run in `path`, oldest first, each with its whole protocol."""
+    return [
+        {**entry, "protocol": whole_protocol(entry.get("protocol", {}))}
+        for entry in records.read(path / EVALUATIONS)
+    ]
+
+
+def whole_protocol(protocol: Mapping[str, Any]) -> dict[str, Any]:
+    """A protocol as it is recorded now. Games of before there was a step_cap ended below it."""
+    return {**protocol, "step_cap": protocol.get("step_cap", STEP_CAP)}
 
 
 def is_running(path: Path) -> bool:

@@ -202,22 +202,26 @@ class Service:
         self._stuck = stuck
         return stuck
 
-    def read(self, timeout_s: float) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
+    def read(
+        self, timeout_s: float, with_experience: bool = True
+    ) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
         """Arrays and counters that a resumed run goes on with; None if an update does not end.
 
         On-policy experience is not among them: lanes begin anew, but in lockstep. A replay is, if
         --save-replay asks for it.
+
+        Args: with_experience: False leaves out all but what was learned, as an evaluation needs it.
         """
         with self._still(timeout_s) as still:
             arrays = self.model.read(timeout_s) if still else {}
             if not arrays:
                 return None
-            if self._lockstep:
+            if self._lockstep and with_experience:
                 arrays |= self._read_experience()
                 arrays["queue"] = np.array(self.segments.waiting, np.int64).reshape(-1, 2)
                 arrays["actions"] = self._lockstep.actions
             state = {**self.metrics.read(), "agents_started": self.agents.started}
-            if self.pacing and self._config.replay.save_replay:
+            if self.pacing and self._config.replay.save_replay and with_experience:
                 arrays |= self._read_experience()
                 state["pacing"] = self.pacing.read()
             return arrays, state
