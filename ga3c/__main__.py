@@ -205,17 +205,22 @@ def _done(work: Callable[[], int | None]) -> int:
         raise WrongUse(str(error)) from error
     except (RuntimeError, OSError) as error:  # a process, the service or the disk has failed
         return _complain(str(error), 1)
+    except MemoryError as error:
+        return _complain(f"out of memory: {error}", 1)
 
 
 def _parsed(arguments: list[str], kind: type[Any], command: str, base: Any = None) -> Any:
     """The configuration asked for. Raises WrongUse, or SystemExit after --help."""
+    from ga3c.checks import check_finite
     from ga3c.presets import parse
 
     said = io.StringIO()
     helps = bool({"-h", "--help"} & set(arguments))
     try:
         with contextlib.nullcontext() if helps else contextlib.redirect_stderr(said):
-            return parse(arguments, kind, command, base)
+            config = parse(arguments, kind, command, base)
+        check_finite(config)
+        return config
     except ValueError as error:
         raise WrongUse(str(error)) from error
     except SystemExit as stop:

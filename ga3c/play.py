@@ -176,16 +176,20 @@ class Canvas:
 
 def run(config: Config) -> None:
     """Play, draw, write. Raises WrongInput or RuntimeError."""
+    try:
+        _show(config)
+    except NoPictures as error:
+        raise WrongInput(str(error)) from error
+
+
+def _show(config: Config) -> None:
     trained, path, checkpoint = load(config)
     backend.configure(CORES, config.seed)
     policy = policy_of(trained, checkpoint)
     environment = config.settings.environment(trained.environment)
-    try:
-        pictures = Pictures(environment)
-        shown = moments(policy, pictures, environment, config.settings, config.seed)
-        first = next(shown)
-    except NoPictures as error:
-        raise WrongInput(str(error)) from error
+    pictures = Pictures(environment)
+    shown = moments(policy, pictures, environment, config.settings, config.seed)
+    first = next(shown)
     steps = int(checkpoint.state["steps"])
     title = f"{trained.environment.game} after {steps:,} steps"
     out = config.out or path / "video" / f"{steps}-{config.protocol}-{config.seed}.mp4"

@@ -95,6 +95,21 @@ WRONG: dict[str, tuple[list[str], list[str]]] = {  # arguments, and words that m
     "no number": (["train", "--seconds", "soon"], ["seconds", "soon"]),
     "not a number": (["train", "--seconds", "nan"], ["seconds", "nan"]),
     "learning rate that is no number": (["train", "--learning-rate", "nan"], ["learning_rate"]),
+    "video without end": (["play", "--max-seconds", "inf"], ["max_seconds", "inf"]),
+    "share that is no number": (["evaluate", "--epsilon", "nan"], ["epsilon nan"]),
+    "list without end": (
+        ["scores", "--out-dir", "/tmp", "--seconds", "inf"],
+        ["seconds inf", "finite"],
+    ),
+    "more frames than can be counted": (
+        ["train", "--frame-cap", "3000000000"],
+        ["frame_cap 3000000000", "2**31"],
+    ),
+    "game that needs another package": (
+        ["train", "--game", "GymV21Environment-v0"],
+        ["GymV21Environment-v0", "shimmy"],
+    ),
+    "game that is gone": (["train", "--game", "Hopper-v3"], ["Hopper-v3", "gymnasium-robotics"]),
     "no seconds": (["train", "--seconds", "0"], ["seconds 0"]),
     "negative seed": (["train", "--seed", "-1"], ["seed -1"]),
     "continuous actions": (["train", "--game", "Pendulum-v1"], ["Pendulum-v1", "Discrete"]),

@@ -204,8 +204,8 @@ def test_an_evaluation_that_fails_ends_no_run_and_the_next_one_is_made(tmp_path:
     run = tmp_path / "mine"
     said = [line for line in done.stderr.splitlines() if "evaluation failed" in line]
     assert len(said) == len(done.stderr.splitlines()) == 2, done.stderr
-    assert said[0].endswith("RuntimeError: not while it is evaluated")
-    assert said[1].endswith("SystemExit: nor now")
+    assert "v0: RuntimeError: not while it is evaluated (" in said[0]
+    assert "v0: SystemExit: nor now (" in said[1]
     assert "in step" in (run / "log.txt").read_text(), "the whole traceback"
     assert json.loads((run / "result.json").read_text())["evaluations_failed"] == 2
     assert evaluations(run), "the third one went well"
