@@ -4,6 +4,8 @@ import dataclasses
 import json
 import os
 import random
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -65,6 +67,55 @@ def test_help_ends_quietly_where_nobody_reads_on(arguments: list[str]) -> None:
         command = [sys.executable, "-m", "ga3c", *arguments]
         done = subprocess.run(command, cwd=ROOT, stdout=closed, stderr=subprocess.PIPE)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+UNREAD = {  # what becomes of standard output and error, and what must be said on error, if at all
+    "reader that has gone": ("| head -1", "Broken pipe"),
+    "full disk": (">/dev/full", "No space left"),
+    "both on a full disk": (">/dev/full 2>&1", ""),
+    "closed": (">&- 2>&- <&-", ""),
+}
+
+
+@pytest.mark.parametrize("fault", UNREAD)
+def test_a_run_that_cannot_print_ends_as_any_other(tmp_path: Path, fault: str) -> None:
+    where, words = UNREAD[fault]
+    given = [*CORRIDOR, "--steps", "3000", "--json", "--runs-dir", str(tmp_path), "--name", "mine"]
+    line = f"{shlex.join([sys.executable, '-m', 'ga3c', *given])} {where}; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", line], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    said = done.stderr.splitlines()
+    assert len(said) == (1 if words else 0), done.stderr
+    assert words in done.stderr
+    result = json.loads((tmp_path / "mine" / "result.json").read_text())
+    assert result["steps"] >= 3000
+    assert "3000 steps done" in (tmp_path / "mine" / "log.txt").read_text()
+
+
+def test_scores_are_kept_where_nobody_reads_them(pong_run: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(pong_run, tmp_path / "mine")
+    given = ["evaluate", str(run), "--episodes", "2", "--step-cap", "50", "--json"]
+    line = f"{shlex.join([sys.executable, '-m', 'ga3c', *given])} >/dev/full"
+    done = subprocess.run(["bash", "-c", line], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "No space left" in done.stderr
+    assert len((run / "evaluations.jsonl").read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["runs"]])
+def test_what_is_only_printed_fails_in_one_line_where_it_cannot_be(arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "ga3c", *arguments]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert "No space left" in done.stderr
+
+
+def test_a_wrong_use_has_its_code_where_the_line_cannot_be_written() -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "ga3c", "fly"]
+        assert subprocess.run(command, cwd=ROOT, stderr=full).returncode == 2
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], []])
