@@ -4,6 +4,7 @@ Actions in, `Step` out. What the back ends do differently (names, spaces, lives,
 step) ends here: every other module sees newest frames and outcomes only.
 """
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -14,15 +15,20 @@ from gymnasium.spaces import Box, Discrete, Space
 from gymnasium.vector import AutoresetMode
 
 from agents.checks import check_finite, check_kind, check_shape
-from agents.games import Game, check
+from agents.games import Game, check, fault, resolve
 from agents.messages import OUTCOME, Step
 
 SCREEN = (210, 160)  # height and width of an Atari game in colour, in pixels
 SMALLEST_FLOAT_PICTURE = 20  # high and wide: what is smaller is a table of numbers
+INT_LIMIT = 2**31  # the emulator counts frames and pixels in C++ integers below this
 
 
 class UnfitSpaces(ValueError):
     """An environment whose actions or observations this system cannot learn from."""
+
+
+class FailedEnvironment(RuntimeError):
+    """An environment whose own code has raised; the message says what and where, in one line."""
 
 
 def _check(valid: bool, otherwise: str) -> None:
@@ -68,7 +74,17 @@ class EnvironmentConfig:
         rule = f"< action_repeat {repeat}: no whole step would fit into a game"
         _check(self.frame_cap >= repeat, f"frame_cap {self.frame_cap} {rule}")
         _check(self.frame_size >= 1, f"frame_size {self.frame_size} < 1: frames would be empty")
+        rule = "a frame must have fewer than 2**31 pixels, or the emulator could not count them"
+        _check(self.frame_size**2 < INT_LIMIT, f"frame_size {self.frame_size}: {rule}")
+        for name in ("frame_cap", "noop_max"):  # action_repeat is at most frame_cap
+            rule = "must be below 2**31, or the emulator could not count so many frames"
+            _check(getattr(self, name) < INT_LIMIT, f"{name} {getattr(self, name)}: {rule}")
         _check(stack is None or stack >= 1, f"stack {stack} < 1: the model would see nothing")
+
+    @property
+    def frames_per_step(self) -> int:
+        """The action repeat of an Atari game; a step of any other environment is one frame."""
+        return self.action_repeat if resolve(self.game).is_atari else 1
 
 
 @dataclass(frozen=True)
@@ -132,9 +148,9 @@ def make_vector(
     )
 
 
-def seeds_of(game: Game, seed: int, num_envs: int) -> Any:
-    """A seed for each environment, as its back end takes them."""
-    words = np.random.SeedSequence(seed).generate_state(num_envs) & 0x7FFFFFFF
+def seeds_of(game: Game, seed: int, num_envs: int, first: int = 0) -> Any:
+    """A seed for each environment, as its back end takes them: number `first` of `seed`, and on."""
+    words = np.random.SeedSequence(seed).generate_state(first + num_envs)[first:] & 0x7FFFFFFF
     return words.astype(np.int64) if game.is_atari else words.tolist()
 
 
@@ -154,12 +170,19 @@ def _fit(config: EnvironmentConfig, game: Game, observation: Space, action: Spac
 
 
 def spaces(config: EnvironmentConfig) -> Spaces:
-    """What the environments of `config` show and take, learned by making one of them."""
-    try:
-        environments = Environments(config, 1)
-    except gymnasium.error.Error as error:  # such as a package that the environment needs
-        raise UnfitSpaces(f"{config.game}: {' '.join(str(error).split())}") from error
-    environments.close()
+    """What the environments of `config` show and take, learned by making one of them.
+
+    Raises ValueError if the game is not known, does not fit, or cannot be made, as where a package
+    that it needs is missing.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        try:
+            environments = Environments(config, 1)
+            environments.close()
+        except FailedEnvironment as error:
+            raise UnfitSpaces(str(error)) from error
+    for each in caught:  # where an error is said, it is said alone
+        warnings.showwarning(each.message, each.category, each.filename, each.lineno)
     return environments.spaces
 
 
@@ -181,7 +204,11 @@ class Environments:
         self.num_envs = num_envs
         self._first_number = first_number
         self._game = check(config.game)
-        self._vector = make_vector(config, self._game, num_envs, num_threads)
+        self._name = config.game
+        try:
+            self._vector = make_vector(config, self._game, num_envs, num_threads)
+        except (Exception, SystemExit) as error:
+            raise self._failure(error) from error
         action = self._vector.single_action_space
         self.spaces = _fit(config, self._game, self._vector.single_observation_space, action)
         self._first_action = int(action.start)
@@ -194,13 +221,18 @@ class Environments:
         self._lengths_steps = np.zeros(self.num_envs, np.int32)
         self._finished = np.ones(self.num_envs, np.bool_)  # so that what comes next is a first
 
-    def reset(self, seed: int | None) -> Step:
+    def reset(self, seed: int | None, first: int = 0) -> Step:
         """Begin a game everywhere; the same `seed` (>= 0) begins the same games.
 
         None goes on with the random numbers of before: no ROM is loaded anew, which takes seconds.
+
+        Args: first: which of the seed's games environment 0 plays; the others play those after it.
         """
-        seeds = None if seed is None else seeds_of(self._game, seed, self.num_envs)
-        frames, info = self._vector.reset(seed=seeds)
+        seeds = None if seed is None else seeds_of(self._game, seed, self.num_envs, first)
+        try:
+            frames, info = self._vector.reset(seed=seeds)
+        except (Exception, SystemExit) as error:
+            raise self._failure(error) from error
         self._clear()
         nothing = np.zeros(self.num_envs, np.bool_)
         return self._outcome(frames, np.zeros(self.num_envs), nothing, nothing, info)
@@ -212,7 +244,14 @@ class Environments:
             raise ValueError(f"actions {actions.tolist()} {rule}: the emulator would hang")
         if self._first_action:
             actions = actions + self._first_action
-        return self._outcome(*self._vector.step(actions))
+        try:
+            answer = self._vector.step(actions)
+        except (Exception, SystemExit) as error:
+            raise self._failure(error) from error
+        return self._outcome(*answer)
+
+    def _failure(self, error: BaseException) -> FailedEnvironment:
+        return FailedEnvironment(f"{self._name}: {fault(error)}")
 
     def _outcome(
         self,

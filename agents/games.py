@@ -4,6 +4,7 @@ import difflib
 import importlib
 import os
 import re
+import traceback
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,12 +63,25 @@ def resolve(name: str) -> Game:
     try:
         if module:
             importlib.import_module(module)
+    except (Exception, SystemExit) as error:  # it is anybody's code
+        words = f"module {module} cannot be imported: {fault(error)}"
+        raise UnknownGame(f"unknown game {name!r}: {words}") from error
+    try:
         gymnasium.spec(gymnasium_id)
-    except ModuleNotFoundError as error:
-        raise UnknownGame(f"unknown game {name!r}: {error}, so its id is not known") from error
     except gymnasium.error.Error as error:
         raise UnknownGame(_unknown(name)) from error
     return Game(gymnasium_id, False, 0.0)
+
+
+def fault(error: BaseException) -> str:
+    """What an environment's own code raised, and where, in one line."""
+    text = " ".join(str(error).split())
+    if isinstance(error, (gymnasium.error.Error, ImportError)):
+        return text  # it says what is missing
+    if isinstance(error, SyntaxError):
+        return f"SyntaxError: {text}"  # with file and line
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {text} ({last.filename}, line {last.lineno})"
 
 
 def _unknown(name: str) -> str:

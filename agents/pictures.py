@@ -5,12 +5,11 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-import gymnasium
 import numpy as np
 from ale_py import ALEInterface, roms
 
 from agents.environments import EnvironmentConfig, make_vector, seeds_of
-from agents.games import Game, check
+from agents.games import Game, check, fault
 
 EMULATOR_FRAMES_PER_S = 60
 
@@ -63,9 +62,8 @@ class Pictures:
 def _refusing(name: str) -> Iterator[None]:
     try:
         yield
-    except (gymnasium.error.Error, ImportError, TypeError) as error:  # pygame, or no render_mode
-        reason = " ".join(str(error).split())
-        raise NoPictures(f"{name} cannot be rendered: {reason}") from error
+    except (Exception, SystemExit) as error:  # pygame is missing, or there is no render_mode
+        raise NoPictures(f"{name} cannot be rendered: {fault(error)}") from error
 
 
 def _action_names(game: Game, full: bool, count: int) -> list[str]:

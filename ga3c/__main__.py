@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ga3c import streams
 from ga3c.preset_names import preset_lines
 
 USAGE = f"""usage: ga3c train [--game GAME] [--algorithm a3c|dqn] [--preset NAME] [options]
@@ -116,17 +117,17 @@ def program() -> NoReturn:
     Python's own end frees the tensor framework's objects one by one, for up to 10 s on a busy
     machine, and lets signals kill it meanwhile: it is left out.
     """
+    streams.open_missing()
     try:
         code = main()
-    except BrokenPipeError:  # nobody reads on: `ga3c --help | head -2`
+    except BrokenPipeError:  # nobody reads on: `ga3c train --help | head -2`
         code = 0
+    except OSError as error:  # such as a full disk that help is printed to
+        code = _complain(str(error), 1)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     atexit._run_exitfuncs()
-    with contextlib.suppress(BrokenPipeError):
-        sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+    os._exit(streams.flushed(code))
 
 
 class WrongUse(Exception):
@@ -151,6 +152,7 @@ def _train(arguments: list[str]) -> int:
         run_path = run_path or new_run_path(config)
     except ValueError as error:
         raise WrongUse(str(error)) from error
+    streams.go_on_without()
     os.environ["KERAS_BACKEND"] = config.service.backend  # a resumed run's, unless it is given
     import ga3c.backend  # noqa: F401  first: it keeps the framework's greetings from the terminal
     from ga3c.training import train
@@ -195,6 +197,10 @@ def _work(module_name: str, command: str, thinks: bool, arguments: list[str]) ->
     kind = module.Config
     base = kind.defaults(arguments) if hasattr(kind, "defaults") else None
     config = _parsed(arguments, kind, f"ga3c {command}", base)
+    if command in PRINTED:
+        streams.end_quietly_unread()
+    else:
+        streams.go_on_without()
     for number in (signal.SIGINT, signal.SIGTERM):  # from here on there are processes to end
         signal.signal(number, signal.default_int_handler)
     return _done(lambda: module.run(config))
@@ -210,17 +216,22 @@ def _done(work: Callable[[], int | None]) -> int:
         raise WrongUse(str(error)) from error
     except (RuntimeError, OSError) as error:  # a process, the service or the disk has failed
         return _complain(str(error), 1)
+    except MemoryError as error:
+        return _complain(f"out of memory: {error}", 1)
 
 
 def _parsed(arguments: list[str], kind: type[Any], command: str, base: Any = None) -> Any:
     """The configuration asked for. Raises WrongUse, or SystemExit after --help."""
+    from ga3c.checks import check_finite
     from ga3c.presets import parse
 
     said = io.StringIO()
     helps = bool({"-h", "--help"} & set(arguments))
     try:
         with contextlib.nullcontext() if helps else contextlib.redirect_stderr(said):
-            return parse(arguments, kind, command, base)
+            config = parse(arguments, kind, command, base)
+        check_finite(config)
+        return config
     except ValueError as error:
         raise WrongUse(str(error)) from error
     except SystemExit as stop:
@@ -252,8 +263,11 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
 }
 
 
+PRINTED = ("runs", "table")  # commands whose result is what they print
+
+
 def _complain(message: str, code: int) -> int:
-    print(f"ga3c: {message.strip()}", file=sys.stderr)
+    streams.complain(message)
     return code
 
 

@@ -88,12 +88,12 @@ def write(
         files = {name: _seal(partial / name, work) for name in (ARRAYS, STATE)}
         with _SyncedFile(partial / MANIFEST, work) as file:
             file.write(json.dumps({"format": FORMAT, "files": files}).encode())
-        _sync_directory(partial)
+        sync_directory(partial)
         if path.exists() and not _is_whole(path):
             shutil.rmtree(path)
         if not path.exists():
             partial.rename(path)
-        _sync_directory(path.parent)
+        sync_directory(path.parent)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -291,7 +291,8 @@ def _seal(path: Path, work: _Work | None = None) -> dict[str, Any]:
     return {"bytes": path.stat().st_size, "sha256": digest.hexdigest()}
 
 
-def _sync_directory(path: Path) -> None:
+def sync_directory(path: Path) -> None:
+    """Have the directory's names on the disk: those of new and of renamed files."""
     number = os.open(path, os.O_RDONLY)
     try:
         os.fsync(number)

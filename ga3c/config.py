@@ -11,6 +11,7 @@ from agents.environments import EnvironmentConfig
 from agents.messages import MAX_COUNT
 from ga3c.checks import (
     WrongInput,
+    check_count,
     check_file,
     check_finite,
     check_queue,
@@ -73,6 +74,7 @@ PresetName = Literal[
 PRESET_HELP = f"Settings to begin with, ours or as published:\n{preset_lines()}\n"
 
 ProtocolName = Literal["paper", "nature", "machado"]
+STEP_CAP = 100_000  # of an evaluation's game, unless another is asked for
 
 CORES = available_cores()
 
@@ -229,12 +231,14 @@ class EvaluationConfig:
     """Games of an evaluation."""
     evaluate_protocol: ProtocolName = "paper"
     """How they are played: see ga3c evaluate --help."""
+    evaluate_step_cap: int = STEP_CAP
+    """Environment steps after which a game is cut short: it counts with its score so far."""
 
     def __post_init__(self) -> None:
         if self.evaluate_every is not None and self.evaluate_every < 1:
             raise ValueError(f"evaluate_every {self.evaluate_every}: must be at least 1 step")
-        if self.evaluate_episodes < 1:
-            raise ValueError(f"evaluate_episodes {self.evaluate_episodes}: must be at least 1")
+        for name in ("evaluate_episodes", "evaluate_step_cap"):
+            check_count(self, name)
 
 
 @dataclass(frozen=True)

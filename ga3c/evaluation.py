@@ -5,6 +5,7 @@ of different protocols are never put into one column.
 """
 
 import json
+import math
 import os
 import statistics
 import sys
@@ -22,7 +23,8 @@ from agents.environments import EnvironmentConfig, Environments, spaces
 from agents.games import check
 from ga3c import backend, checkpoints, records
 from ga3c.checkpoints import Checkpoint
-from ga3c.config import CORES, ProtocolName, TrainConfig, WrongInput, check_seed
+from ga3c.checks import check_count
+from ga3c.config import CORES, STEP_CAP, ProtocolName, TrainConfig, WrongInput, check_seed
 from ga3c.machine import machine
 from ga3c.policy import Policy, Stacks
 from ga3c.presets import given_value
@@ -34,7 +36,7 @@ PROGRESS_S = 5.0
 
 @dataclass(frozen=True)
 class Protocol:
-    """How evaluation games are played. All but the policy concern Atari games only."""
+    """How evaluation games are played. All but policy and step_cap concern Atari games only."""
 
     policy: Literal["sample", "greedy", "epsilon"] = "sample"
     """sample draws actions from the policy, greedy takes the likeliest, epsilon does that but for
@@ -47,9 +49,12 @@ class Protocol:
     """Probability a frame of repeating the last action."""
     frame_cap: int = 108_000
     """Emulator frames after which a game is cut short."""
+    step_cap: int = STEP_CAP
+    """Environment steps after which any game is cut short: it counts with its score so far."""
 
     def __post_init__(self) -> None:
         self.environment(EnvironmentConfig())  # which has the rules of what it takes
+        check_count(self, "step_cap")
         if not 0 <= self.epsilon <= 1:
             raise ValueError(f"epsilon {self.epsilon}: must be in [0, 1]: it is a share")
 
@@ -71,11 +76,15 @@ class Protocol:
         actions = "full" if trained.full_action_space else "minimal"
         fixed: dict[str, Any] = {"life_loss_ends": False, "fire_on_reset": trained.fire_on_reset}
         fixed |= {"action_set": actions, "action_repeat": trained.action_repeat}
-        kept = asdict(self) if check(trained.game).is_atari else {"policy": self.policy}
+        if check(trained.game).is_atari:
+            kept = {**asdict(self), **fixed}
+        else:
+            kept = {"policy": self.policy}
         if self.policy != "epsilon":
             kept.pop("epsilon", None)
+        kept.pop("step_cap", None)  # it comes last, as in `runs.evaluations`
         known = name if PROTOCOLS[name] == self else f"{name}, changed"
-        return {"name": known, "weights": weights, **kept, **(fixed if len(kept) > 1 else {})}
+        return {"name": known, "weights": weights, **kept, "step_cap": self.step_cap}
 
 
 PROTOCOLS = {
@@ -137,15 +146,15 @@ class Config(PlayedConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("episodes", "at_once"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} {getattr(self, name)}: must be at least 1")
+            check_count(self, name)
 
 
 class Game(NamedTuple):
-    """One finished game."""
+    """One game that was played to its end, or to the protocol's cap."""
 
     score: float
     length: int  # in steps
+    cut: bool  # by the protocol's step_cap
 
 
 def evaluate(
@@ -159,17 +168,17 @@ def evaluate(
     on_game: Callable[[Game], None] = lambda game: None,
     stop: threading.Event | None = None,
 ) -> list[Game]:
-    """`episodes` whole games, one for each seed, `at_once` side by side; fewer once stopped.
+    """`episodes` whole games, `at_once` side by side; fewer once stopped.
 
-    Each lane plays one game: first come would favour short ones.
+    Each lane plays one game: first come would favour short ones. Seed and number alone say which
+    game that is, and not how many are played beside it.
     """
     games: list[Game] = []
-    for round_number, first in enumerate(range(0, episodes, at_once)):
+    for first in range(0, episodes, at_once):
         lanes = min(at_once, episodes - first)
-        seeds = np.random.SeedSequence([seed, round_number])
         environments = Environments(protocol.environment(environment), lanes, threads)
         try:
-            games += _round(policy, protocol, environments, seeds, on_game, stop)
+            games += _round(policy, protocol, environments, seed, first, on_game, stop)
         finally:
             environments.close()
     return games
@@ -179,40 +188,67 @@ def _round(
     policy: Policy,
     protocol: Protocol,
     environments: Environments,
-    seeds: np.random.SeedSequence,
+    seed: int,
+    first: int,
     on_game: Callable[[Game], None],
     stop: threading.Event | None,
 ) -> list[Game]:
+    """Game number `first` in the first lane, and so on. Raises RuntimeError if a score is none."""
     lanes = environments.num_envs
-    random = np.random.default_rng(seeds)
+    draws = ActionDraws(seed, first, lanes)
     stacks = Stacks(environments.spaces, lanes)
     games: dict[int, Game] = {}
-    step = environments.reset(int(seeds.generate_state(1)[0]))
-    while len(games) < lanes and not (stop and stop.is_set()):
-        for lane in np.flatnonzero(step.outcomes["finished"]).tolist():
+    scores = np.zeros(lanes, np.float32)  # so far
+    step = environments.reset(seed, first)
+    for length in range(protocol.step_cap + 1):  # the reset is no step
+        scores += step.outcomes["reward"]
+        is_cut = length == protocol.step_cap
+        for lane in np.flatnonzero(step.outcomes["finished"] | is_cut).tolist():
             if lane not in games:
                 outcome = step.outcomes[lane]
-                games[lane] = Game(float(outcome["episode_return"]), int(outcome["episode_length"]))
+                ended = bool(outcome["finished"])
+                score = float(outcome["episode_return"] if ended else scores[lane])
+                if not math.isfinite(score):
+                    raise RuntimeError(
+                        f"score {score} of a game: its environment's rewards must "
+                        "be finite, or nothing could be compared with it"
+                    )
+                games[lane] = Game(score, length, cut=not ended)
                 on_game(games[lane])
+        if len(games) == lanes or (stop and stop.is_set()):
+            break
         observations = stacks.push(step.frames, step.outcomes["first"] == 1)
         probabilities, _ = policy.judge(observations)
-        step = environments.step(choose(protocol, probabilities, random))
+        step = environments.step(choose(protocol, probabilities, draws.next()))
     return [games[lane] for lane in sorted(games)]
 
 
-def choose(
-    protocol: Protocol, probabilities: np.ndarray, random: np.random.Generator
-) -> np.ndarray:
-    """Actions int32 [n] by the protocol's policy, from probabilities [n, actions]."""
-    lanes, actions = probabilities.shape
+class ActionDraws:
+    """Random numbers for the actions of games that are played side by side, each with its own."""
+
+    def __init__(self, seed: int, first: int, lanes: int) -> None:
+        """Those of the seed's games number `first` and on."""
+        self._random = [np.random.default_rng([seed, first + lane]) for lane in range(lanes)]
+
+    def next(self) -> np.ndarray:
+        """[n, 2] in [0, 1), for one action of each game."""
+        return np.array([random.random(2) for random in self._random])
+
+
+def choose(protocol: Protocol, probabilities: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    """Actions int32 [n] by the protocol's policy, from probabilities [n, actions].
+
+    Args: draws: [n, 2], evenly drawn from [0, 1).
+    """
+    actions = probabilities.shape[1]
     if protocol.policy == "sample":
-        drawn = random.random((lanes, 1)) * probabilities.sum(axis=1, keepdims=True)
+        drawn = draws[:, :1] * probabilities.sum(axis=1, keepdims=True)
         below = np.cumsum(probabilities, axis=1) <= drawn
         return np.minimum(below.sum(axis=1), actions - 1).astype(np.int32)
     likeliest = probabilities.argmax(axis=1)
     if protocol.policy == "epsilon":
-        even = random.integers(actions, size=lanes)
-        likeliest = np.where(random.random(lanes) < protocol.epsilon, even, likeliest)
+        even = (draws[:, 1] * actions).astype(np.int32)
+        likeliest = np.where(draws[:, 0] < protocol.epsilon, even, likeliest)
     return likeliest.astype(np.int32)
 
 
@@ -258,7 +294,12 @@ def policy_of(config: TrainConfig, checkpoint: Checkpoint) -> Policy:
 
 
 def record(
-    games: list[Game], steps: int, protocol: Mapping[str, Any], seed: int, seconds: float
+    games: list[Game],
+    steps: int,
+    protocol: Mapping[str, Any],
+    seed: int,
+    at_once: int,
+    seconds: float,
 ) -> dict[str, Any]:
     """One line of evaluations.jsonl."""
     scores = [game.score for game in games]
@@ -271,7 +312,9 @@ def record(
         "median": statistics.median(scores),
         "scores": scores,
         "lengths": [game.length for game in games],
+        "games_cut": sum(game.cut for game in games),  # by the protocol's step_cap
         "seed": seed,
+        "at_once": at_once,
         "seconds": round(seconds, 2),
     }
 
@@ -309,12 +352,14 @@ def run(config: Config) -> None:
         CORES,
         on_game,
     )
-    entry = record(games, steps, protocol, config.seed, time.monotonic() - started_s)
+    seconds = time.monotonic() - started_s
+    entry = record(games, steps, protocol, config.seed, config.at_once, seconds)
     records.append(path / EVALUATIONS, {**entry, "machine": machine()})
+    cut = f", {entry['games_cut']} of them cut by --step-cap" if entry["games_cut"] else ""
     print(
         f"score {entry['mean']:,.2f} (median {entry['median']:,.2f}, "
-        f"{min(entry['scores']):,.0f} to {max(entry['scores']):,.0f}) over {len(games)} games; "
-        f"kept in {path / EVALUATIONS}"
+        f"{min(entry['scores']):,.0f} to {max(entry['scores']):,.0f}) over {len(games)} games"
+        f"{cut}; kept in {path / EVALUATIONS}"
     )
     if config.json:
         print(json.dumps(entry), flush=True)

@@ -4,6 +4,7 @@ import threading
 import time
 import traceback
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,8 +37,7 @@ class Evaluator:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._done: list[Evaluated] = []
-        self.failure = ""
-        """The traceback of an evaluation that failed."""
+        self._failures: list[str] = []
 
     @property
     def is_busy(self) -> bool:
@@ -61,6 +61,10 @@ class Evaluator:
         """What has been evaluated since the last call."""
         return [self._done.pop(0) for _ in range(len(self._done))]
 
+    def take_failures(self) -> list[str]:
+        """The tracebacks of evaluations that have failed since the last call."""
+        return [self._failures.pop(0) for _ in range(len(self._failures))]
+
     def stop(self, timeout_s: float) -> bool:
         """Give up what goes on; False if it does not end in time."""
         self._stop.set()
@@ -73,24 +77,22 @@ class Evaluator:
         return (steps // every + 1) * every if every else float("inf")
 
     def _evaluate(self, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
-        config = self._config
-        protocol = PROTOCOLS[config.evaluate_protocol]
-        started_s = time.monotonic()
         try:
-            games = evaluate(
-                self._policy,
-                self._environment,
-                protocol,
-                config.evaluate_episodes,
-                config.evaluate_episodes,
-                SEED,
-                stop=self._stop,
-            )
-        except Exception:
-            self.failure = traceback.format_exc()
-            return
-        if len(games) == config.evaluate_episodes:
-            named = protocol.named(config.evaluate_protocol, self._environment, "newest")
-            seconds = time.monotonic() - started_s
-            entry = record(games, int(state["steps"]), named, SEED, seconds)
-            self._done.append(Evaluated(entry, arrays, state))
+            if entry := self._play(int(state["steps"])):
+                self._done.append(Evaluated(entry, arrays, state))
+        except BaseException:  # an environment may raise SystemExit as well
+            self._failures.append(traceback.format_exc())
+
+    def _play(self, steps: int) -> dict[str, Any] | None:
+        """An entry of evaluations.jsonl; None if the evaluation was given up."""
+        config, episodes = self._config, self._config.evaluate_episodes
+        known = PROTOCOLS[config.evaluate_protocol]
+        protocol = replace(known, step_cap=config.evaluate_step_cap)
+        started_s = time.monotonic()
+        games = evaluate(
+            self._policy, self._environment, protocol, episodes, episodes, SEED, stop=self._stop
+        )
+        if len(games) < episodes:
+            return None
+        named = protocol.named(config.evaluate_protocol, self._environment, "newest")
+        return record(games, steps, named, SEED, episodes, time.monotonic() - started_s)

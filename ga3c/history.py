@@ -15,7 +15,7 @@ from agents.games import resolve
 from ga3c import records
 from ga3c.config import TrainConfig
 from ga3c.metrics import ROLLING_EPISODES
-from ga3c.runs import EVALUATIONS, load_config
+from ga3c.runs import evaluations, load_config
 
 CURVE = "curve.csv"  # of a kept result: the score's curve without the episodes
 POINTS = 400
@@ -102,7 +102,7 @@ def read(path: Path) -> History:
         load_config(path),
         _kept(path / CURVE) if (path / CURVE).exists() else rolling(path / "episodes.csv"),
         records.read(path / "metrics.jsonl"),
-        records.read(path / EVALUATIONS),
+        evaluations(path),
     )
 
 

@@ -16,7 +16,7 @@ from agents.environments import EnvironmentConfig, Environments
 from agents.pictures import NoPictures, Pictures
 from ga3c import backend
 from ga3c.config import CORES, WrongInput, check_file
-from ga3c.evaluation import PlayedConfig, Protocol, choose, load, policy_of
+from ga3c.evaluation import ActionDraws, PlayedConfig, Protocol, choose, load, policy_of
 from ga3c.policy import Policy, Stacks
 
 HEIGHT, PANEL, MARGIN = 480, 340, 20  # pixels
@@ -66,9 +66,9 @@ def moments(
     protocol: Protocol,
     seed: int,
 ) -> Iterator[Moment]:
-    """A game from what its reset shows to its end."""
+    """A game from what its reset shows to its end: the first of an evaluation with the seed."""
     environments = Environments(environment, 1)
-    random = np.random.default_rng(seed)
+    draws = ActionDraws(seed, 0, 1)
     stacks = Stacks(environments.spaces, 1)
     step, picture = environments.reset(seed), pictures.reset(seed)
     score, length = 0.0, -1  # the reset is no step
@@ -78,12 +78,12 @@ def moments(
             score, length = score + float(outcome["reward"]), length + 1
             observations = stacks.push(step.frames, step.outcomes["first"] == 1)
             probabilities, values = policy.judge(observations)
-            actions = choose(protocol, probabilities, random)
+            actions = choose(protocol, probabilities, draws.next())
             yield Moment(
                 *(picture, score, length, float(values[0]), probabilities[0], int(actions[0])),
                 finished=bool(outcome["finished"]),
             )
-            if outcome["finished"]:
+            if outcome["finished"] or length == protocol.step_cap:
                 return
             step, picture = environments.step(actions), pictures.step(actions)
     finally:
@@ -176,16 +176,20 @@ class Canvas:
 
 def run(config: Config) -> None:
     """Play, draw, write. Raises WrongInput or RuntimeError."""
+    try:
+        _show(config)
+    except NoPictures as error:
+        raise WrongInput(str(error)) from error
+
+
+def _show(config: Config) -> None:
     trained, path, checkpoint = load(config)
     backend.configure(CORES, config.seed)
     policy = policy_of(trained, checkpoint)
     environment = config.settings.environment(trained.environment)
-    try:
-        pictures = Pictures(environment)
-        shown = moments(policy, pictures, environment, config.settings, config.seed)
-        first = next(shown)
-    except NoPictures as error:
-        raise WrongInput(str(error)) from error
+    pictures = Pictures(environment)
+    shown = moments(policy, pictures, environment, config.settings, config.seed)
+    first = next(shown)
     steps = int(checkpoint.state["steps"])
     title = f"{trained.environment.game} after {steps:,} steps"
     out = config.out or path / "video" / f"{steps}-{config.protocol}-{config.seed}.mp4"
@@ -203,7 +207,8 @@ def run(config: Config) -> None:
             writer.append_data(frame)
     shown.close()  # type: ignore[attr-defined]  # it is a generator
     pictures.close()
-    until = "" if last.finished else ", cut there by --max-seconds"
+    cap = "--step-cap" if last.length == config.settings.step_cap else "--max-seconds"
+    until = "" if last.finished else f", cut there by {cap}"
     where = "" if config.window else f"; video in {out}"
     print(f"score {last.score:,.0f} after {last.length:,} steps{until}{where}")
 

@@ -31,7 +31,8 @@ import msgspec
 
 from agents.games import resolve
 from ga3c import records
-from ga3c.config import TrainConfig
+from ga3c.checkpoints import sync_directory
+from ga3c.config import STEP_CAP, TrainConfig
 from ga3c.events import Events
 from ga3c.machine import machine
 from ga3c.metrics import Episode
@@ -94,7 +95,8 @@ def load_config(path: Path) -> TrainConfig:
 def check_resumed(config: TrainConfig, before: TrainConfig) -> None:
     """Raises ValueError if a run that was begun with `before` cannot go on with `config`."""
     game, known = config.environment.game, before.environment.game
-    if game != known:
+    one, other = resolve(game), resolve(known)
+    if (one.name, one.is_atari) != (other.name, other.is_atari):
         raise ValueError(
             f"game {game}: the run is of {known}, whose learning would be lost: begin a new one"
         )
@@ -103,12 +105,25 @@ def check_resumed(config: TrainConfig, before: TrainConfig) -> None:
             f"preset {config.preset}: a run that is resumed has settings already: name those that "
             "are to change"
         )
-    same = (config.environment, config.run.seed) == (before.environment, before.run.seed)
-    if config.service.lockstep and not same:
+    given = (one, replace(config.environment, game=known), config.run.seed)
+    if config.service.lockstep and given != (other, before.environment, before.run.seed):
         raise ValueError(
             "lockstep: the seed and the environment's settings must stay, or what was played could "
             "not be played once more"
         )
+
+
+def evaluations(path: Path) -> list[dict[str, Any]]:
+    """The evaluations of the run in `path`, oldest first, each with its whole protocol."""
+    return [
+        {**entry, "protocol": whole_protocol(entry.get("protocol", {}))}
+        for entry in records.read(path / EVALUATIONS)
+    ]
+
+
+def whole_protocol(protocol: Mapping[str, Any]) -> dict[str, Any]:
+    """A protocol as it is recorded now. Games of before there was a step_cap ended below it."""
+    return {**protocol, "step_cap": protocol.get("step_cap", STEP_CAP)}
 
 
 def is_running(path: Path) -> bool:
@@ -130,10 +145,14 @@ def _locked(file: IO[str]) -> bool:
 
 
 def _rewrite(file: Path, text: str) -> None:
-    """Whole or not at all: a run that is killed meanwhile can still be resumed."""
+    """Whole or not at all: a run can still be resumed after a kill or a power cut meanwhile."""
     partial = file.with_name(f".{file.name}")
-    partial.write_text(text)
+    with open(partial, "w") as out:
+        out.write(text)
+        out.flush()
+        os.fsync(out.fileno())
     partial.replace(file)
+    sync_directory(file.parent)
 
 
 class RunDirectory:

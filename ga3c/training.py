@@ -1,7 +1,6 @@
 """One training run, from configuration to result."""
 
 import json
-import math
 import os
 import signal
 import sys
@@ -14,7 +13,7 @@ from types import FrameType
 from typing import IO, Any
 
 from agents.environments import Spaces
-from ga3c import backend, checkpoints, dashboard, records
+from ga3c import backend, checkpoints, dashboard
 from ga3c.checkpoints import Checkpoints
 from ga3c.config import TrainConfig, WrongInput
 from ga3c.evaluation import BEST
@@ -22,7 +21,7 @@ from ga3c.evaluator import Evaluator
 from ga3c.metrics import ROLLING_EPISODES, Window
 from ga3c.planning import plan
 from ga3c.presets import described
-from ga3c.runs import EVALUATIONS, RunDirectory, load_config
+from ga3c.runs import RunDirectory, evaluations, load_config, whole_protocol
 from ga3c.scheduler import Counts, Decision, Scheduler
 from ga3c.service import RunFailed, Service
 from ga3c.watch import Watch, resumed_schedule
@@ -142,7 +141,7 @@ class Run:
         self._watch = Watch(config, service)
         self._scheduler = _scheduler(config, service, self._directory.path)
         if config.evaluation.evaluate_every:
-            noted = records.read(self._directory.path / EVALUATIONS)
+            noted = evaluations(self._directory.path)
             last = max((entry["steps"] for entry in noted), default=0)
             self._evaluator = Evaluator(config, self._spaces, last)
 
@@ -194,10 +193,11 @@ class Run:
             counts = service.counts
             stuck = service.stop(STOP_TIMEOUT_S, interrupts.second)
             kept = self._keep()
-            if self._evaluator and not self._end(self._evaluator):
-                stuck = [*stuck, "evaluator"]
             window = Window(first, service.metrics.snapshot())
             result = {"ended": reason, **_result(config, service, counts, window)}
+            if self._evaluator and not self._end(self._evaluator):
+                stuck = [*stuck, "evaluator"]
+            result["evaluations_failed"] = int(service.metrics.total("evaluations_failed"))
             self.close()
             self._directory.log(f"ga3c: {reason}")
             print(f"ga3c: {reason}; kept in {self._directory.path}", flush=True)
@@ -213,10 +213,13 @@ class Run:
         return 0 if kept else 1
 
     def _end(self, evaluator: Evaluator) -> bool:
-        """Let an evaluation that goes on come to its end, unless a signal or a failure came."""
+        """Let evaluations that go on or are due come to their end, unless the run was cut short."""
         interrupts = self._interrupts
-        if evaluator.is_busy and not interrupts.first.is_set() and sys.exc_info()[0] is None:
-            self._say("ga3c: the last evaluation goes on; Ctrl-C leaves it out")
+        while not interrupts.first.is_set() and sys.exc_info()[0] is None:
+            self._evaluate(evaluator, self._service.metrics.total("steps"))
+            if not evaluator.is_busy:
+                break
+            self._say("ga3c: an evaluation goes on; Ctrl-C leaves it out")
             while evaluator.is_busy and not interrupts.first.wait(TICK_S):
                 pass
         ended = evaluator.stop(STOP_TIMEOUT_S)
@@ -264,19 +267,27 @@ class Run:
 
     def _evaluate(self, evaluator: Evaluator, steps: float) -> None:
         """Note evaluations that are done, begin another when it is due."""
-        if evaluator.failure:
-            raise RunFailed(f"an evaluation failed\n{evaluator.failure}")
         self._note(evaluator)
-        if evaluator.due(steps) and (found := self._service.read(READ_TIMEOUT_S)):
+        due = evaluator.due(steps)
+        if due and (found := self._service.read(READ_TIMEOUT_S, experience=False)):
             evaluator.begin(*found)
 
     def _note(self, evaluator: Evaluator) -> None:
-        """Keep the best weights and the scores of evaluations that are done."""
+        """Keep the best weights and the scores of evaluations that are done; say what failed."""
+        for failure in evaluator.take_failures():
+            self._service.metrics.add(evaluations_failed=1)
+            self._directory.log(failure)
+            reason = failure.splitlines()[-1]
+            self._say(f"ga3c: an evaluation failed; log.txt has where: {reason}", sys.stderr)
         best = self._directory.path / BEST
         for entry, arrays, state in evaluator.take():
             kept, _ = checkpoints.newest(best)
-            before = kept.state["evaluation"] if kept else {"protocol": None, "mean": -math.inf}
-            if before["protocol"] != entry["protocol"] or entry["mean"] > before["mean"]:
+            before = kept.state["evaluation"] if kept else None
+            if (
+                before is None
+                or whole_protocol(before["protocol"]) != entry["protocol"]
+                or entry["mean"] > before["mean"]
+            ):
                 state = {**state, "evaluation": entry}
                 self._write(partial(checkpoints.write_best, best, arrays, state))
             self._directory.evaluation(entry)
@@ -297,12 +308,17 @@ class Run:
 
     def _keep(self) -> bool:
         """Write a checkpoint; False, and a line that says why, if that cannot be."""
-        found = self._service.read(READ_TIMEOUT_S)
-        self._directory.episodes(self._service.metrics.take_episodes())  # up to those steps
-        seconds = self._service.metrics.seconds
-        if found is None:
-            self._say("ga3c: no checkpoint: an update did not end", sys.stderr)
-        elif self._write(lambda: self._checkpoints.save(seconds, *found, self._writing())):
+        metrics = self._service.metrics
+        seconds = metrics.seconds
+
+        def write() -> None:
+            found = self._service.read(READ_TIMEOUT_S)
+            self._directory.episodes(metrics.take_episodes())  # up to those steps
+            if found is None:
+                raise checkpoints.NotWritten("an update did not end")
+            self._checkpoints.save(seconds, *found, self._writing())
+
+        if self._write(write):
             return True
         self._checkpoints.postpone(seconds)
         return False
@@ -392,7 +408,7 @@ def _result(
         **values,
         "game": config.environment.game,
         "seed": config.run.seed,
-        "frames": int(window.end["steps"]) * config.environment.action_repeat,
+        "frames": int(window.end["steps"]) * config.environment.frames_per_step,
         "trained_samples_per_s": values["tps"],
         "policy_lag_mean": values["policy_lag"],
         "agent_deaths": int(window.end["agent_deaths"]),

@@ -4,6 +4,8 @@ import dataclasses
 import json
 import os
 import random
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -67,6 +69,55 @@ def test_help_ends_quietly_where_nobody_reads_on(arguments: list[str]) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+UNREAD = {  # what becomes of standard output and error, and what must be said on error, if at all
+    "reader that has gone": ("| head -1", "Broken pipe"),
+    "full disk": (">/dev/full", "No space left"),
+    "both on a full disk": (">/dev/full 2>&1", ""),
+    "closed": (">&- 2>&- <&-", ""),
+}
+
+
+@pytest.mark.parametrize("fault", UNREAD)
+def test_a_run_that_cannot_print_ends_as_any_other(tmp_path: Path, fault: str) -> None:
+    where, words = UNREAD[fault]
+    given = [*CORRIDOR, "--steps", "3000", "--json", "--runs-dir", str(tmp_path), "--name", "mine"]
+    line = f"{shlex.join([sys.executable, '-m', 'ga3c', *given])} {where}; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", line], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    said = done.stderr.splitlines()
+    assert len(said) == (1 if words else 0), done.stderr
+    assert words in done.stderr
+    result = json.loads((tmp_path / "mine" / "result.json").read_text())
+    assert result["steps"] >= 3000
+    assert "3000 steps done" in (tmp_path / "mine" / "log.txt").read_text()
+
+
+def test_scores_are_kept_where_nobody_reads_them(pong_run: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(pong_run, tmp_path / "mine")
+    given = ["evaluate", str(run), "--episodes", "2", "--step-cap", "50", "--json"]
+    line = f"{shlex.join([sys.executable, '-m', 'ga3c', *given])} >/dev/full"
+    done = subprocess.run(["bash", "-c", line], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "No space left" in done.stderr
+    assert len((run / "evaluations.jsonl").read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["runs"]])
+def test_what_is_only_printed_fails_in_one_line_where_it_cannot_be(arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "ga3c", *arguments]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert "No space left" in done.stderr
+
+
+def test_a_wrong_use_has_its_code_where_the_line_cannot_be_written() -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "ga3c", "fly"]
+        assert subprocess.run(command, cwd=ROOT, stderr=full).returncode == 2
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], []])
 def test_usage_names_the_command_train(
     command: Callable[..., Command], arguments: list[str]
@@ -95,6 +146,21 @@ WRONG: dict[str, tuple[list[str], list[str]]] = {  # arguments, and words that m
     "no number": (["train", "--seconds", "soon"], ["seconds", "soon"]),
     "not a number": (["train", "--seconds", "nan"], ["seconds", "nan"]),
     "learning rate that is no number": (["train", "--learning-rate", "nan"], ["learning_rate"]),
+    "video without end": (["play", "--max-seconds", "inf"], ["max_seconds", "inf"]),
+    "share that is no number": (["evaluate", "--epsilon", "nan"], ["epsilon nan"]),
+    "list without end": (
+        ["scores", "--out-dir", "/tmp", "--seconds", "inf"],
+        ["seconds inf", "finite"],
+    ),
+    "more frames than can be counted": (
+        ["train", "--frame-cap", "3000000000"],
+        ["frame_cap 3000000000", "2**31"],
+    ),
+    "game that needs another package": (
+        ["train", "--game", "GymV21Environment-v0"],
+        ["GymV21Environment-v0", "shimmy"],
+    ),
+    "game that is gone": (["train", "--game", "Hopper-v3"], ["Hopper-v3", "gymnasium-robotics"]),
     "no seconds": (["train", "--seconds", "0"], ["seconds 0"]),
     "negative seed": (["train", "--seed", "-1"], ["seed -1"]),
     "continuous actions": (["train", "--game", "Pendulum-v1"], ["Pendulum-v1", "Discrete"]),
@@ -150,6 +216,7 @@ def test_steps_end_a_run_with_its_figures_as_json(command: Callable[..., Command
     assert run.wait(BEGIN_S) == 0, run.err
     result = json.loads(run.out.splitlines()[-1])
     assert result["steps"] >= 2000
+    assert result["frames"] == result["steps"], "the action repeat is of Atari games"
     assert result["trained_samples_per_s"] > 0
     assert result["pps"] > 0
     assert result["tps"] == result["trained_samples_per_s"]

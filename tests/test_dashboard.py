@@ -67,6 +67,26 @@ def test_a_terminal_shows_a_live_view(tmp_path: Path) -> None:
     assert "[Time" in next(tmp_path.glob("*a3c*/log.txt")).read_text()
 
 
+def test_a_terminal_that_is_closed_does_not_end_a_run(tmp_path: Path) -> None:
+    terminal, child = pty.openpty()
+    given = [*CORRIDOR, "--steps", "6000", "--progress-every-s", "0.3", "--runs-dir", str(tmp_path)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ga3c", *given, "--name", "mine"],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=child,
+        stderr=child,
+        env={**os.environ, "TERM": "xterm-256color"},
+        start_new_session=True,
+    )
+    os.close(child)
+    assert os.read(terminal, 1), "the live view has begun"
+    os.close(terminal)
+    assert process.wait(60.0) == 0
+    assert "6000 steps done" in (tmp_path / "mine" / "log.txt").read_text()
+    assert (tmp_path / "mine" / "result.json").exists()
+
+
 def test_plain_lines_are_had_in_a_terminal_as_well(tmp_path: Path) -> None:
     given = [*CORRIDOR, "--steps", "3000", "--plain", "--runs-dir", str(tmp_path)]
     said = in_a_terminal(*given)

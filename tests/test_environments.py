@@ -1,6 +1,7 @@
 """Environments: names, spaces, and the truth of every flag, on real games."""
 
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from agents.checks import InvalidStep
 from agents.environments import (
     EnvironmentConfig,
     Environments,
+    FailedEnvironment,
     UnfitSpaces,
     spaces,
 )
@@ -126,6 +128,25 @@ def test_hopeless_name_says_what_is_known(name):
         resolve(name)
 
 
+@pytest.mark.parametrize(
+    "text,words",
+    [
+        ("import gymnasium\nnmpy.zeros(3)", r"NameError: name 'nmpy' .*their_fault.py, line 2\)"),
+        ("def f(:\n", r"SyntaxError: .*their_fault.py, line 1\)"),
+        ("import sys\nsys.exit('needs a display')", "SystemExit: needs a display"),
+        ("import no_such_library", "No module named 'no_such_library'"),
+    ],
+)
+def test_a_fault_in_somebodys_module_is_told_as_theirs(text, words, tmp_path, monkeypatch):
+    (tmp_path / "their_fault.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    rule = f"unknown game 'their_fault:A-v0': module their_fault cannot be imported: {words}"
+    with pytest.raises(UnknownGame, match=rule) as error:
+        resolve("their_fault:A-v0")
+    assert "\n" not in str(error.value)
+    assert "their_fault" not in sys.modules
+
+
 def test_missing_module_is_named():
     with pytest.raises(UnknownGame, match="No module named 'nowhere'"):
         resolve("nowhere:Game-v0")
@@ -196,6 +217,55 @@ def test_unfit_spaces_are_told_in_one_line(game, reason):
     assert "\n" not in str(error.value)
 
 
+class Unmade(Counter):
+    """Cannot be made."""
+
+    def __init__(self) -> None:
+        raise KeyError("level\n9")
+
+
+class Unsteady(Counter):
+    """Fails at its third step."""
+
+    def step(self, action):
+        if self.steps == 2:
+            raise IndexError("beyond the wall")
+        return super().step(action)
+
+
+gymnasium.register("TestUnmade-v0", Unmade)
+gymnasium.register("TestUnsteady-v0", Unsteady)
+
+
+@pytest.mark.parametrize(
+    "game,reason",
+    [
+        ("phys2d/CartPole-v1", "No module named '(jax|flax)'"),
+        ("GymV21Environment-v0", "shimmy"),
+        ("Hopper-v3", "gymnasium-robotics"),
+        ("TestUnmade-v0", r"KeyError: .*level.*test_environments.py, line \d+\)"),
+    ],
+)
+def test_an_environment_that_cannot_be_made_is_told_in_one_line(game, reason, recwarn):
+    with pytest.raises(UnfitSpaces, match=f"^{game}: .*{reason}") as error:
+        spaces(EnvironmentConfig(game))
+    assert "\n" not in str(error.value)
+    assert not recwarn.list, "what is said beside it"
+
+
+def test_an_environment_that_fails_while_it_is_played_is_told_with_its_place():
+    config = EnvironmentConfig("TestUnsteady-v0")
+    words = r"^TestUnsteady-v0: IndexError: beyond the wall \(.*test_environments.py, line \d+\)$"
+    with pytest.raises(FailedEnvironment, match=words):
+        list(play(config, 5))
+
+
+@pytest.mark.parametrize("name", ["frame_cap", "noop_max", "frame_size"])
+def test_what_the_emulator_cannot_count_is_refused(name):
+    with pytest.raises(ValueError, match=f"{name} 3000000000: .* 2\\*\\*31"):
+        EnvironmentConfig(**{name: 3_000_000_000})
+
+
 @pytest.mark.parametrize(
     "values",
     [
@@ -244,6 +314,11 @@ def test_life_loss_terminates_false_terminates_at_game_over_only():
     terminated = flags(steps, "terminated")
     assert terminated.sum() >= 2
     np.testing.assert_array_equal(terminated, flags(steps, "finished"))
+
+
+@pytest.mark.parametrize("game, frames", [("Pong", 3), ("ALE/Pong-v5", 3), ("CartPole-v1", 1)])
+def test_only_atari_games_repeat_actions(game, frames):
+    assert EnvironmentConfig(game, action_repeat=3).frames_per_step == frames
 
 
 def test_life_loss_option_changes_nothing_but_terminated():

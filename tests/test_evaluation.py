@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from agents.environments import EnvironmentConfig, Environments, spaces
-from ga3c import checkpoints
+from ga3c import checkpoints, records
 from ga3c.config import TrainConfig
-from ga3c.evaluation import PROTOCOLS, Protocol, choose, evaluate
+from ga3c.evaluation import PROTOCOLS, Game, Protocol, choose, evaluate
 from ga3c.policy import Policy
-from tests.commands import CORRIDOR, ended
+from ga3c.runs import evaluations
+from tests.commands import CORRIDOR, LIGHT, ended
 from tests.tiny import ledger_end
 
 PROBABILITIES = np.array([0.1, 0.6, 0.3])
@@ -33,7 +34,7 @@ def test_actions_come_as_often_as_the_protocol_says(
     protocol: Protocol, expected: list[float]
 ) -> None:
     given = np.tile(PROBABILITIES.astype(np.float32), (DRAWS, 1))
-    actions = choose(protocol, given, np.random.default_rng(0))
+    actions = choose(protocol, given, np.random.default_rng(0).random((DRAWS, 2)))
     assert actions.dtype == np.int32
     shares = np.bincount(actions, minlength=3) / DRAWS
     np.testing.assert_allclose(shares, expected, atol=4 * 0.5 / DRAWS**0.5)
@@ -68,8 +69,7 @@ def test_each_lane_plays_its_first_game_to_the_end_however_long() -> None:
     policy, protocol = policy_for(environment), Protocol("sample")
     games = evaluate(policy, environment, protocol, 16, 16, seed=3)
     twin = Environments(environment, 16)
-    first = int(np.random.SeedSequence([3, 0]).generate_state(1)[0])
-    numbers = twin.reset(first).frames[:, 0].astype(int)
+    numbers = twin.reset(3).frames[:, 0].astype(int)
     twin.close()
     expected = [next(s for s in range(1, 13) if any(ledger_end(n, 1, s))) for n in numbers]
     assert [game.length for game in games] == expected
@@ -87,6 +87,56 @@ def test_games_are_those_of_their_seed_and_as_many_as_wanted() -> None:
     assert one != other
 
 
+@pytest.mark.parametrize("game", ["CartPole-v1", "ALE/Breakout-v5"])
+@pytest.mark.parametrize("protocol", [Protocol("sample"), Protocol("epsilon", epsilon=0.5)])
+def test_games_are_the_same_however_many_are_played_at_once(game: str, protocol: Protocol) -> None:
+    environment = EnvironmentConfig(game=game, noop_max=30, sticky_actions=0.25)
+    policy = policy_for(environment)
+    protocol = dataclasses.replace(protocol, noop_max=30, sticky_actions=0.25, step_cap=250)
+    alone, some, all_of_them = (
+        evaluate(policy, environment, protocol, 5, at_once, seed=4) for at_once in (1, 2, 5)
+    )
+    assert alone == some == all_of_them
+    assert len(set(alone)) > 2
+
+
+@pytest.mark.parametrize("episodes", [1, 3])
+def test_a_game_without_an_end_is_cut_and_counts_with_its_score_so_far(episodes: int) -> None:
+    environment = EnvironmentConfig(game="tests.unruly:Endless-v0")
+    protocol = Protocol("sample", step_cap=40)
+    games = evaluate(policy_for(environment), environment, protocol, episodes, 2, seed=0)
+    assert games == [Game(score=40 * 0.5, length=40, cut=True)] * episodes
+
+
+def test_a_game_that_ends_with_its_last_step_is_not_cut() -> None:
+    environment = EnvironmentConfig(game="CartPole-v1")
+    policy = policy_for(environment)
+    (whole,) = evaluate(policy, environment, Protocol("sample"), 1, 1, seed=0)
+    at_its_end, before = (
+        evaluate(policy, environment, Protocol("sample", step_cap=cap), 1, 1, seed=0)
+        for cap in (whole.length, whole.length - 1)
+    )
+    assert at_its_end == [whole]
+    assert before == [Game(whole.score - 1, whole.length - 1, cut=True)]
+
+
+def test_a_score_that_is_no_number_is_an_error() -> None:
+    environment = EnvironmentConfig(game="tests.unruly:Nameless-v0")
+    with pytest.raises(RuntimeError, match="score nan"):
+        evaluate(policy_for(environment), environment, Protocol("sample"), 1, 1, seed=0)
+
+
+def test_evaluations_of_before_there_was_a_cap_are_of_the_same_protocol(tmp_path: Path) -> None:
+    named = PROTOCOLS["paper"].named("paper", EnvironmentConfig("Pong"), "newest")
+    before = {name: value for name, value in named.items() if name != "step_cap"}
+    for protocol in (before, named):
+        records.append(tmp_path / "evaluations.jsonl", {"steps": 1, "protocol": protocol})
+    old, new = evaluations(tmp_path)
+    assert json.dumps(old["protocol"]) == json.dumps(new["protocol"])
+    capped = dataclasses.replace(PROTOCOLS["paper"], step_cap=7)
+    assert capped.named("paper", EnvironmentConfig("Pong"), "newest")["name"] == "paper, changed"
+
+
 def test_evaluate_keeps_scores_with_their_protocol(pong_run: Path, tmp_path: Path) -> None:
     run = shutil.copytree(pong_run, tmp_path / "mine")
     done = ended("evaluate", str(run), "--episodes", "2", "--protocol", "machado", "--json")
@@ -97,6 +147,7 @@ def test_evaluate_keeps_scores_with_their_protocol(pong_run: Path, tmp_path: Pat
     assert result["episodes"] == len(result["scores"]) == 2
     assert all(-21 <= score <= 21 for score in result["scores"])
     assert result["mean"] == sum(result["scores"]) / 2
+    assert (result["protocol"]["step_cap"], result["games_cut"]) == (100_000, 0)
     (line,) = (run / "evaluations.jsonl").read_text().splitlines()
     assert json.loads(line)["scores"] == result["scores"]
     assert result["steps"] == int(checkpoints.kept(run / "checkpoints")[-1].name)
@@ -111,6 +162,7 @@ def test_what_cannot_be_evaluated_is_said_in_a_line(pong_run: Path, tmp_path: Pa
         ([str(pong_run), "--checkpoint", "best"], 2, "checkpoint best"),
         ([str(pong_run), "--checkpoint", "17"], 2, "checkpoint 17"),
         ([str(pong_run), "--episodes", "0"], 2, "episodes 0"),
+        ([str(pong_run), "--step-cap", "0"], 2, "step_cap 0"),
         ([str(pong_run), "--sticky-actions", "2"], 2, "sticky_actions 2"),
         ([str(pong_run), "--epsilon", "5"], 2, "epsilon 5"),
         ([str(pong_run), "--seed", "-1"], 2, "seed -1"),
@@ -139,5 +191,49 @@ def test_a_run_evaluates_itself_and_keeps_its_best_weights(tmp_path: Path) -> No
     assert checkpoints.read(kept).state["evaluation"] == best
     assert int(kept.name) == best["steps"]
     assert f"evaluated: {best['mean']:.2f} after {best['steps']:,} steps" in done.stdout
+    assert json.loads((run / "result.json").read_text())["evaluations_failed"] == 0
     by_hand = ended("evaluate", str(run), "--checkpoint", "best", "--episodes", "4")
     assert f"after {best['steps']:,} steps; protocol name paper, weights best" in by_hand.stdout
+
+
+def test_an_evaluation_that_fails_ends_no_run_and_the_next_one_is_made(tmp_path: Path) -> None:
+    given = ["train", "--game", "tests.unruly:Unevaluated-v0", *LIGHT, "--steps", "9000"]
+    given += ["--evaluate-every", "1000", "--evaluate-episodes", "2", "--name", "mine"]
+    done = ended(*given, "--runs-dir", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    run = tmp_path / "mine"
+    said = [line for line in done.stderr.splitlines() if "evaluation failed" in line]
+    assert len(said) == len(done.stderr.splitlines()) == 2, done.stderr
+    assert "v0: RuntimeError: not while it is evaluated (" in said[0]
+    assert "v0: SystemExit: nor now (" in said[1]
+    assert "in step" in (run / "log.txt").read_text(), "the whole traceback"
+    assert json.loads((run / "result.json").read_text())["evaluations_failed"] == 2
+    assert evaluations(run), "the third one went well"
+
+
+def test_the_evaluation_due_at_the_last_step_comes_after_one_that_still_runs(
+    tmp_path: Path,
+) -> None:
+    """The first one lasts longer than the run."""
+    given = ["train", "--game", "tests.unruly:Slow-v0", *LIGHT, "--steps", "4000"]
+    given += ["--evaluate-every", "1000", "--evaluate-episodes", "1", "--name", "mine"]
+    done = ended(*given, "--evaluate-step-cap", "40", "--runs-dir", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "mine" / "result.json").read_text())
+    first, *_, last = evaluations(tmp_path / "mine")
+    assert 1000 <= first["steps"] < 4000 <= last["steps"] == result["steps"]
+    assert (first["games_cut"], first["lengths"]) == (1, [40])
+
+
+def test_an_evaluation_leaves_the_replay_where_it_is(tmp_path: Path) -> None:
+    given = [*CORRIDOR, "--algorithm", "dqn", "--replay-min-steps", "1000", "--update-size", "100"]
+    given += ["--save-replay", "--evaluate-every", "1000", "--evaluate-episodes", "2"]
+    done = ended(*given, "--steps", "2000", "--runs-dir", str(tmp_path), "--name", "mine")
+    assert done.returncode == 0, done.stderr
+    (best,) = checkpoints.kept(tmp_path / "mine" / "best")
+    newest = checkpoints.kept(tmp_path / "mine" / "checkpoints")[-1]
+    parts = [{n.split("/")[0] for n in checkpoints.read(p).arrays} for p in (best, newest)]
+    assert parts[0] == {"weights", "target", "optimizer", "counters"}
+    assert parts[1] >= parts[0] | {"ring", "lanes"}
+    by_hand = ended("evaluate", str(tmp_path / "mine"), "--checkpoint", "best", "--episodes", "1")
+    assert by_hand.returncode == 0, by_hand.stderr

@@ -1,5 +1,7 @@
 """A video shows the very game that is played."""
 
+import json
+import shutil
 from pathlib import Path
 
 import imageio.v3 as imageio
@@ -71,6 +73,21 @@ def test_play_writes_a_video(pong_run: Path, tmp_path: Path, suffix: str) -> Non
     assert len(frames) == (3 * 15 + 15 if suffix == ".mp4" else 3 * 15)  # gif: the last one stays
     assert frames.shape[1:3] == (HEIGHT, HEIGHT * 4 // 3 + 340)
     assert np.abs(np.diff(frames[::10].astype(int), axis=0)).max() > 50, "something moves"
+
+
+def test_what_is_played_is_the_first_game_of_an_evaluation(pong_run: Path, tmp_path: Path) -> None:
+    """Both are cut at the same step, with the same score so far."""
+    run = shutil.copytree(pong_run, tmp_path / "mine")
+    cap = ["--step-cap", "200", "--seed", "5"]
+    shown = ended("play", str(run), "--out", str(tmp_path / "game.gif"), *cap)
+    assert shown.returncode == 0, shown.stderr
+    played = ended("evaluate", str(run), "--episodes", "2", "--json", *cap)
+    assert played.returncode == 0, played.stderr
+    result = json.loads(played.stdout.splitlines()[-1])
+    assert (result["games_cut"], result["lengths"]) == (2, [200, 200])
+    assert "2 of them cut by --step-cap" in played.stdout
+    score = f"score {result['scores'][0]:,.0f} after 200 steps, cut there by --step-cap"
+    assert score in shown.stdout
 
 
 def test_play_takes_the_newest_run_of_a_game(pong_run: Path) -> None:

@@ -12,8 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agents.environments import EnvironmentConfig
 from ga3c import checkpoints
-from ga3c.runs import find_run, is_running, load_config
+from ga3c.config import TrainConfig
+from ga3c.presets import parse
+from ga3c.runs import RunDirectory, check_resumed, find_run, is_running, load_config
 from tests.commands import (
     BEGIN_S,
     CORRIDOR,
@@ -273,6 +276,47 @@ def test_a_run_is_not_resumed_as_another(tmp_path: Path) -> None:
     done = ended("train", "--resume", str(run))
     assert done.returncode == 2
     assert "discount 7" in done.stderr
+
+
+def test_another_spelling_of_a_game_is_the_same_game() -> None:
+    def of(game: str, **settings: Any) -> TrainConfig:
+        return TrainConfig(environment=EnvironmentConfig(game, **settings))
+
+    for game in ("pong", "ALE/Pong-v5", "PongNoFrameskip-v4"):
+        check_resumed(of(game), of("Pong"))
+    with pytest.raises(ValueError, match="game Breakout: the run is of Pong"):
+        check_resumed(of("Breakout"), of("Pong"))
+    with pytest.raises(ValueError, match="unknown game 'Pogn'"):
+        check_resumed(of("Pogn"), of("Pong"))
+
+
+def test_in_lockstep_a_name_that_asks_for_sticky_actions_is_another_environment() -> None:
+    before = parse(IN_TURN, TrainConfig, "test")
+    check_resumed(parse([*IN_TURN, "--game", "pong"], TrainConfig, "test"), before)
+    with pytest.raises(ValueError, match="lockstep: the seed and the environment"):
+        check_resumed(parse([*IN_TURN, "--game", "ALE/Pong-v5"], TrainConfig, "test"), before)
+
+
+def test_settings_are_on_the_disk_before_they_take_the_old_ones_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut then leaves the old file or the new one, and never an empty one."""
+    directory = RunDirectory(TrainConfig(), tmp_path / "run")
+    directory.begin(0, 0)
+    config = directory.path / "config.json"
+    before, synced = config.stat().st_ino, []
+    sync = os.fsync
+
+    def noted(number: int) -> None:
+        synced.append((Path(os.readlink(f"/proc/self/fd/{number}")), config.stat().st_ino))
+        sync(number)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    directory.begin(0, 0)
+    directory.finish({})
+    assert synced[0] == (directory.path / ".config.json", before)
+    assert synced[1] == (directory.path, config.stat().st_ino)
+    assert config.stat().st_ino != before
 
 
 def test_a_run_is_found_by_its_name_and_readable_whatever_has_gone(tmp_path: Path) -> None:

@@ -1,0 +1,58 @@
+"""Environments for tests that do what they should not. Ids are `tests.unruly:NAME`."""
+
+import sys
+import time
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from tests.tiny import Corridor
+
+
+def _is_evaluated() -> bool:
+    """Whether this process has a network: agents, which play for the training, have none."""
+    return "keras" in sys.modules
+
+
+class Endless(Corridor):
+    """Its games have no end; each step is worth a half."""
+
+    def step(self, action: np.int64) -> Any:
+        return self._see(), 0.5, False, False, {}
+
+
+class Nameless(Corridor):
+    """Its rewards are no numbers."""
+
+    def step(self, action: np.int64) -> Any:
+        seen, _, *ends = super().step(action)
+        return seen, np.nan, *ends
+
+
+class Unevaluated(Corridor):
+    """The first evaluation in a process raises, and the second one would end the process."""
+
+    failures = 0
+
+    def step(self, action: np.int64) -> Any:
+        if _is_evaluated() and Unevaluated.failures < 2:
+            Unevaluated.failures += 1
+            if Unevaluated.failures == 1:
+                raise RuntimeError("not while it is evaluated")
+            raise SystemExit("nor now")
+        return super().step(action)
+
+
+class Slow(Endless):
+    """An evaluation of 40 steps takes four seconds."""
+
+    def step(self, action: np.int64) -> Any:
+        time.sleep(0.1 if _is_evaluated() else 0.0)
+        return super().step(action)
+
+
+gymnasium.register("Endless-v0", "tests.unruly:Endless")
+gymnasium.register("Nameless-v0", "tests.unruly:Nameless", max_episode_steps=20)
+gymnasium.register("Unevaluated-v0", "tests.unruly:Unevaluated", max_episode_steps=20)
+gymnasium.register("Slow-v0", "tests.unruly:Slow")
