@@ -15,12 +15,13 @@ import numpy as np
 
 from agents.environments import Spaces
 from ga3c import backend
-from ga3c.algorithms import build
-from ga3c.config import OptimizerConfig, TrainConfig
-from ga3c.experience import RingShape
-from ga3c.model import Model
-from ga3c.presets import PRESETS
-from ga3c.replay import blank
+from ga3c.experience.replay import blank
+from ga3c.experience.ring import RingShape
+from ga3c.learning.algorithm import build
+from ga3c.learning.model import Model
+from ga3c.settings.learning import OptimizerConfig
+from ga3c.settings.presets import PRESETS
+from ga3c.settings.train import TrainConfig
 
 VECTORS = Spaces((27,), "float32", 4, 1)
 PICTURES = Spaces((84, 84), "uint8", 6, 4)

@@ -20,10 +20,10 @@ import numpy as np
 
 from benchmarks.parity import cases
 from ga3c import backend
-from ga3c.algorithms import build
-from ga3c.experience import Experience, RingShape
-from ga3c.memory import DEVICE, free_bytes
-from ga3c.replay import Replay, source
+from ga3c.experience.memory import DEVICE, free_bytes
+from ga3c.experience.replay import Replay, source
+from ga3c.experience.ring import Experience, RingShape
+from ga3c.learning.algorithm import build
 
 LANES = 64
 SHAPE = (84, 84)

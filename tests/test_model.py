@@ -11,13 +11,14 @@ import pytest
 
 from agents.environments import Spaces
 from ga3c import backend
-from ga3c.algorithms.a3c import A3C, Segments
-from ga3c.config import A3CConfig, NetworkConfig, NetworkName, OptimizerConfig
-from ga3c.experience import Arrivals, Experience, RingShape
-from ga3c.lanes import Lanes, Segment
-from ga3c.model import Learned, Model
-from ga3c.replay import InOrder
-from ga3c.schedules import linear
+from ga3c.experience.batches import Segments
+from ga3c.experience.replay import InOrder
+from ga3c.experience.ring import Arrivals, Experience, RingShape
+from ga3c.experience.segments import Lanes, Segment
+from ga3c.learning.a3c import A3C
+from ga3c.learning.model import Learned, Model
+from ga3c.settings.learning import A3CConfig, NetworkConfig, NetworkName, OptimizerConfig
+from ga3c.settings.schedules import linear
 from tests import reference
 from tests.reference import Array, Batch, NaiveExperience, Weights
 

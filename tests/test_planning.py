@@ -7,10 +7,12 @@ import psutil
 import pytest
 
 from agents.environments import EnvironmentConfig, Spaces
-from ga3c.config import ReplayConfig, ServiceConfig, TrainConfig
-from ga3c.experience import RingShape
-from ga3c.planning import plan
-from ga3c.presets import DEFAULTS
+from ga3c.experience.planning import plan
+from ga3c.experience.ring import RingShape
+from ga3c.settings.presets import PRESETS
+from ga3c.settings.replay import ReplayConfig
+from ga3c.settings.service import ServiceConfig
+from ga3c.settings.train import TrainConfig
 from tests.commands import ended
 
 PONG = Spaces((84, 84), "uint8", 6, 4)
@@ -46,7 +48,7 @@ def test_the_most_that_fits_is_said_and_fits() -> None:
 def test_a_kept_replay_needs_room_for_a_checkpoints_copy() -> None:
     free = psutil.virtual_memory().available
     steps = int(0.7 * free / 7100)  # one copy fits, two do not
-    dqn = replace(DEFAULTS["dqn"], environment=EnvironmentConfig("Pong"))
+    dqn = replace(PRESETS["dqn-pictures"], environment=EnvironmentConfig("Pong"))
     alone = replace(dqn, replay=ReplayConfig(replay_steps=steps))
     assert "GB in RAM" in plan(alone, PONG)
     with pytest.raises(ValueError, match="free in RAM"):

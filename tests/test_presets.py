@@ -11,12 +11,13 @@ from typing import Any, Literal
 
 import pytest
 
-from ga3c import preset_names
 from ga3c.__main__ import USAGE
-from ga3c.config import PresetName, TrainConfig
-from ga3c.presets import OURS, PRESETS, parse
-from ga3c.published import PUBLISHED
-from ga3c.runs import load_config
+from ga3c.runs.finding import load_config
+from ga3c.settings import preset_names
+from ga3c.settings.parse import parse
+from ga3c.settings.presets import OURS, PRESETS
+from ga3c.settings.published import PUBLISHED
+from ga3c.settings.train import PresetName, TrainConfig
 from tests.commands import CORRIDOR, LIGHT, ended
 
 # What was published, where: Babaeizadeh et al. 2017 and the code of GA3C; Mnih et al. 2015; Wang et
@@ -246,7 +247,7 @@ def defaults() -> Iterator[tuple[type, int, str, Any]]:
 
 
 def test_a_changed_default_changes_no_published_preset(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = importlib.util.find_spec("ga3c.published")
+    spec = importlib.util.find_spec("ga3c.settings.published")
     assert spec and spec.loader
     wrong, tried = [], 0
     for kind, place, name, value in defaults():
