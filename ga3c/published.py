@@ -99,6 +99,7 @@ PAPER = TrainConfig(
         center=False,
         initializer="fan-in",
         separate_value=False,
+        value_scale=1.0,
         precision="float32",
     ),
     optimizer=OptimizerConfig(
@@ -179,6 +180,7 @@ DQN = TrainConfig(
         center=False,
         initializer="fan-in",
         separate_value=False,
+        value_scale=1.0,
         precision="float32",
     ),
     optimizer=OptimizerConfig(
