@@ -27,9 +27,8 @@ from ga3c.scheduler import SchedulerConfig
 
 DEFAULT = "default"
 MOST_AGENTS = 16  # of dqn, whose updates are the limit long before: each takes its part of a replay
-MOST_AGENTS_VECTORS = (
-    4  # of a3c: CartPole-v1 took 160,000 steps with 32 lanes, with 128 over 500,000
-)
+# Of a3c on vectors: CartPole-v1 took 160,000 steps with 32 environments, over 500,000 with 128.
+MOST_AGENTS_VECTORS = 4
 
 _NO_SCHEDULER = SchedulerConfig(scheduler="off")
 
