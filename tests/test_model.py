@@ -615,3 +615,17 @@ def test_a_separate_values_gradient_does_not_reach_the_policys_features(
     assert all(reached.values())
     shared = reached["policy"] & reached["value"]
     assert bool(shared) is not separate
+
+
+def test_values_are_scaled_and_the_policy_is_not() -> None:
+    networks = [
+        A3C(A3CConfig(), ACTIONS).network(NetworkConfig(value_scale=s), (3,), "float32", False)
+        for s in (1.0, 10.0)
+    ]
+    networks[1].set_weights(networks[0].get_weights())
+    given = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    (logits, values), (logits_scaled, values_scaled) = (
+        [np.asarray(each) for each in network(given)] for network in networks
+    )
+    np.testing.assert_array_equal(logits, logits_scaled)
+    np.testing.assert_allclose(10 * values, values_scaled, rtol=1e-6)

@@ -106,6 +106,7 @@ FACTS: dict[str, list[Fact]] = {
         ("a3c.log_epsilon", 1e-6, A3C_CODE),
         ("network.network", "small", "GA3C, section 5.1"),
         ("network.separate_value", False, "GA3C, section 5.1"),
+        ("network.value_scale", 1.0, "GA3C, section 5.1"),
         ("network.padding", "same", A3C_CODE),
         ("network.center", False, A3C_CODE),
         ("network.initializer", "fan-in", A3C_CODE),
@@ -337,6 +338,7 @@ def test_a_run_kept_before_presets_followed_the_game_is_gone_on_with(tmp_path: P
     kept["preset"] = "default"
     for part, name in (
         ("network", "separate_value"),
+        ("network", "value_scale"),
         ("network", "pixel_scale"),
         ("dqn", "loss_reduction"),
         ("dqn", "dueling_gradient_scale"),

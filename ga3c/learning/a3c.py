@@ -109,7 +109,10 @@ class A3C:
         if config.separate_value:
             features = torso(config, observation, is_picture, "value_")
         value = dense(config, features, 1, 1.0, dtype="float32", name="value")
-        return keras.Model(observation, [logits, keras.layers.Reshape((), dtype="float32")(value)])
+        value = keras.layers.Reshape((), dtype="float32")(value)
+        if config.value_scale != 1.0:
+            value = value * config.value_scale
+        return keras.Model(observation, [logits, value])
 
     def act(
         self, network: keras.Model, observations: Tensor, noise: Tensor, epsilons: Tensor

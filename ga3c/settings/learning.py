@@ -117,6 +117,9 @@ class NetworkConfig:
     separate_value: bool = False
     """The value has a torso of its own (a3c): large errors of the value then leave the policy's
     features alone."""
+    value_scale: float = 1.0
+    """The value is its head's output times this (a3c): values of tens or hundreds, as of rewards
+    that are not clipped, are then learned in fewer updates."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Arithmetic of all layers but the heads; weights stay float32. bfloat16 can pay on a GPU, and
     on a processor that has it (AVX512-BF16)."""
@@ -125,6 +128,10 @@ class NetworkConfig:
         if self.network not in get_args(NetworkName):
             raise ValueError(
                 f"network {self.network!r}: must be one of {', '.join(get_args(NetworkName))}"
+            )
+        if self.value_scale <= 0:
+            raise ValueError(
+                f"value_scale {self.value_scale}: must be above 0, or no value is learned"
             )
 
 

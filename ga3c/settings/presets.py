@@ -1,5 +1,4 @@
-"""Named settings: ours for each algorithm and kind of observation, and the published ones; and
-what the command line makes of them."""
+"""Named settings: ours for each algorithm and kind of observation, and the published ones."""
 
 from ga3c.settings import preset_names
 from ga3c.settings.learning import (
@@ -18,13 +17,15 @@ from ga3c.settings.train import TrainConfig
 
 DEFAULT = "default"
 MOST_AGENTS = 16  # of dqn, whose updates are the limit long before: each takes its part of a replay
-MOST_AGENTS_VECTORS = (
-    4  # of a3c: CartPole-v1 took 160,000 steps with 32 lanes, with 128 over 500,000
-)
+# Of a3c on vectors: CartPole-v1 took 160,000 steps with 32 environments, over 500,000 with 128.
+MOST_AGENTS_VECTORS = 4
+
 _NO_SCHEDULER = SchedulerConfig(scheduler="off")
-# For vectors rewards are not clipped, so values are large: the value has a torso of its own, or its
-# gradient would drown the policy's; the advantages of a batch are normalised; nothing is clipped
-# by norm, as Adam does not care for a gradient's size.
+
+# For vectors rewards are not clipped, so values are large. The value has a torso of its own, or its
+# gradient would drown the policy's, and is scaled, so that it is learned before the policy needs
+# it; the advantages of a batch are normalised; gradients are not clipped by norm, as their size
+# means nothing to Adam.
 OURS: dict[str, TrainConfig] = {
     "a3c-pictures": TrainConfig(preset="a3c-pictures"),
     "a3c-vectors": TrainConfig(
@@ -33,16 +34,11 @@ OURS: dict[str, TrainConfig] = {
             agents=min(CORES, MOST_AGENTS_VECTORS),
             envs_per_agent=16,
             prediction_batch_min=16,
-            training_batch_min=320,
-            training_batch_max=320,
-            training_queue=1280,
         ),
         learning=LearningConfig(reward_clip=0.0),
-        a3c=A3CConfig(
-            t_max=40, entropy_weight=0.003, entropy_weight_end=0.003, normalize_advantages=True
-        ),
-        network=NetworkConfig(separate_value=True),
-        optimizer=OptimizerConfig(learning_rate=3e-3, clip_norm=0.0),
+        a3c=A3CConfig(normalize_advantages=True),
+        network=NetworkConfig(separate_value=True, value_scale=10.0),
+        optimizer=OptimizerConfig(learning_rate=1e-3, clip_norm=0.0),
         scheduler=_NO_SCHEDULER,
     ),
     "dqn-pictures": TrainConfig(
@@ -59,13 +55,14 @@ OURS: dict[str, TrainConfig] = {
         preset="dqn-vectors",
         service=ServiceConfig(agents=1, envs_per_agent=8, prediction_batch_min=4),
         learning=LearningConfig(reward_clip=0.0),
-        dqn=DQNConfig(n_step=5, batch_size=64, target_period=200, epsilon_steps=10_000),
+        dqn=DQNConfig(n_step=10, batch_size=64, target_period=500, epsilon_steps=10_000),
         replay=ReplayConfig(replay_steps=100_000, replay_min_steps=1_000, update_size=64),
         pacing=PacingConfig(steps_per_update=2.0),
         optimizer=OptimizerConfig(learning_rate=1e-3, learning_rate_end=1e-3, clip_norm=0.0),
         scheduler=_NO_SCHEDULER,
     ),
 }
+
 PRESETS: dict[str, TrainConfig] = {**OURS, **PUBLISHED}
 """All but `default`, which stands for one of the first four."""
 

@@ -98,6 +98,7 @@ PAPER = TrainConfig(
         center=False,
         initializer="fan-in",
         separate_value=False,
+        value_scale=1.0,
         precision="float32",
     ),
     optimizer=OptimizerConfig(
@@ -178,6 +179,7 @@ DQN = TrainConfig(
         center=False,
         initializer="fan-in",
         separate_value=False,
+        value_scale=1.0,
         precision="float32",
     ),
     optimizer=OptimizerConfig(
