@@ -17,7 +17,7 @@ from ga3c.experience.replay import blank
 from ga3c.experience.ring import RingShape
 from ga3c.learning.model import Model
 from ga3c.runs.metrics import Metrics, Window
-from ga3c.scratch import ScratchDirectory
+from ga3c.runs.scratch import ScratchDirectory
 from ga3c.service.frontend import Frontend, Reply, Request
 from ga3c.service.queues import BatchQueue, Closed
 from ga3c.settings.checks import WrongInput

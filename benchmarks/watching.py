@@ -16,7 +16,7 @@ from benchmarks.reporting import BenchmarkConfig, keep, show, spread
 from ga3c.interrupts import Interrupts
 from ga3c.runs.directory import RunDirectory
 from ga3c.runs.metrics import Window
-from ga3c.scratch import ScratchDirectory
+from ga3c.runs.scratch import ScratchDirectory
 from ga3c.service.service import Service
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.run import CheckpointConfig

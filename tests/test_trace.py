@@ -9,7 +9,7 @@ import pytest
 
 from agents.messages import Header, Kind
 from ga3c.experience.segments import Segment
-from ga3c.service import trace
+from ga3c.runs import trace
 from tests.commands import ended
 
 Event = dict[str, Any]

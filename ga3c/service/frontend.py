@@ -19,9 +19,9 @@ from agents import messages
 from agents.environments import Spaces
 from agents.messages import OUTCOME, Hello, Kind, MessageError, Step
 from ga3c.runs.metrics import Metrics
+from ga3c.runs.trace import Trace
 from ga3c.service.authenticator import Authenticator
 from ga3c.service.queues import BatchQueue, Closed
-from ga3c.service.trace import Trace
 
 POLL_MS = 100
 MESSAGES_A_TURN = 64

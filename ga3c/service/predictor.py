@@ -12,11 +12,11 @@ from ga3c.experience.segments import Lanes, Segment
 from ga3c.experience.window import ReplayLanes
 from ga3c.learning.model import Model
 from ga3c.runs.metrics import Metrics
+from ga3c.runs.trace import MOMENT_S, Arrival, Trace, starts
 from ga3c.service.frontend import Frontend, Reply, Request
 from ga3c.service.gate import Gate
 from ga3c.service.lockstep import Lockstep
 from ga3c.service.queues import BatchQueue, Closed
-from ga3c.service.trace import MOMENT_S, Arrival, Trace, starts
 
 WAIT_S = 0.2
 

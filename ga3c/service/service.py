@@ -27,7 +27,8 @@ from ga3c.learning.model import Model
 from ga3c.runs.action_log import ActionLog
 from ga3c.runs.checkpoints import Checkpoint
 from ga3c.runs.metrics import Metrics, Snapshot
-from ga3c.scratch import ScratchDirectory
+from ga3c.runs.scratch import ScratchDirectory
+from ga3c.runs.trace import Trace
 from ga3c.service.agents import Agents
 from ga3c.service.frontend import Frontend, Request
 from ga3c.service.gate import Gate
@@ -35,7 +36,6 @@ from ga3c.service.lockstep import Lockstep
 from ga3c.service.predictor import Predictor
 from ga3c.service.queues import BatchQueue
 from ga3c.service.threads import SLICE_S, Deadline, RunFailed, Workers
-from ga3c.service.trace import Trace
 from ga3c.service.trainer import ReplayTrainer, Trainer
 from ga3c.settings.machine import CORES, cpu_s_of_others
 from ga3c.settings.scheduler import Counts

@@ -11,9 +11,9 @@ from ga3c.experience.segments import Lanes, Segment
 from ga3c.experience.window import ReplayLanes
 from ga3c.learning.model import Learned, Model
 from ga3c.runs.metrics import Metrics
+from ga3c.runs.trace import MOMENT_S, Trace
 from ga3c.service.gate import Gate
 from ga3c.service.queues import BatchQueue, Closed
-from ga3c.service.trace import MOMENT_S, Trace
 
 WAIT_S = 0.2
 
