@@ -55,6 +55,10 @@ class NullModel(Model):
     def __init__(self) -> None:
         self._updates = self.refused_in_a_row = 0
 
+    def epsilons(self, lanes: np.ndarray, steps: float) -> np.ndarray:
+        """Zeros, float32 [n]."""
+        return np.zeros(len(lanes), np.float32)
+
     def act(self, arrivals: Arrivals) -> np.ndarray:
         """Zeros, int32 [n]."""
         return np.zeros(len(arrivals.lanes), np.int32)

@@ -15,9 +15,9 @@ from benchmarks.peers import START_TIMEOUT_S, play_alone, rate, send_steps
 from ga3c import backend
 from ga3c.experience.replay import blank
 from ga3c.experience.ring import RingShape
-from ga3c.learning.model import Model
 from ga3c.runs.metrics import Metrics, Window
 from ga3c.runs.scratch import ScratchDirectory
+from ga3c.service.assembly import build_model
 from ga3c.service.frontend import Frontend, Reply, Request
 from ga3c.service.queues import BatchQueue, Closed
 from ga3c.settings.checks import WrongInput
@@ -167,7 +167,7 @@ class ModelAlone:
         self._dtype = found.dtype
         ring = RingShape(1, 1, found.shape, found.dtype, found.stack)
         self._shape = ring.observation_shape
-        self._model = Model.configured(config, found, ring, on_device=False)
+        self._model = build_model(config, found, ring, on_device=False)
 
     def _observations(self, count: int) -> np.ndarray:
         random = np.random.default_rng(0)

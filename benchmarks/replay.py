@@ -33,7 +33,7 @@ from ga3c.experience.pacing import Ratio
 from ga3c.experience.priorities import Priorities
 from ga3c.experience.ring import RingShape
 from ga3c.experience.window import ReplayLanes
-from ga3c.learning.model import Model
+from ga3c.service.assembly import build_model
 from ga3c.settings.checks import WrongInput, check_threads
 from ga3c.settings.presets import PRESETS
 from ga3c.settings.service import ServiceConfig
@@ -96,7 +96,7 @@ class Alone:
         reserve = CHUNK // LANES
         self.book = ReplayLanes(LANES, window, reserve, config.dqn.n_step, spaces.stack, pacing)
         ring = RingShape(LANES, self.book.capacity, spaces.shape, spaces.dtype, spaces.stack)
-        self.model = Model.configured(config, spaces, ring, on_device)
+        self.model = build_model(config, spaces, ring, on_device)
         self._ring = ring
         self._names = ("frame", "age", "reward", "discount", "first", "action")
         self._write = self._writer(on_device)

@@ -13,8 +13,8 @@ from agents.environments import Spaces
 from ga3c import backend
 from ga3c.evaluation.chosen import BEST
 from ga3c.evaluation.evaluator import Evaluator
-from ga3c.experience.planning import plan
 from ga3c.interrupts import Interrupts
+from ga3c.planning import plan
 from ga3c.runs import checkpoints, dashboard
 from ga3c.runs.checkpoints import Checkpoints
 from ga3c.runs.directory import RunDirectory

@@ -20,6 +20,7 @@ from ga3c.backend import Column
 from ga3c.experience.memory import DEVICE
 from ga3c.experience.ring import Experience, RingShape
 from ga3c.learning.model import Model
+from ga3c.service.assembly import build_model
 from tests.commands import ROOT
 
 FRAMEWORKS = ("tensorflow", "jax")
@@ -182,7 +183,7 @@ def test_tensorflow_s_tables_are_used_with_64_bit_rows_and_have_no_int32_variabl
     config, spaces = cases()[name]
     config = replace(config, replay=replace(config.replay, replay_draws="prioritised"))
     ring = RingShape(4, 300, spaces.shape, spaces.dtype, spaces.stack)
-    ops = table_ops(Model.configured(config, spaces, ring, on_device=True))
+    ops = table_ops(build_model(config, spaces, ring, on_device=True))
     used = [op for op in ops if op.type in ("ResourceGather", "ResourceScatterUpdate")]
     assert len(used) > 10
     for op in used:

@@ -7,8 +7,8 @@ import psutil
 import pytest
 
 from agents.environments import EnvironmentConfig, Spaces
-from ga3c.experience.planning import plan
 from ga3c.experience.ring import RingShape
+from ga3c.planning import plan
 from ga3c.settings.presets import PRESETS
 from ga3c.settings.replay import ReplayConfig
 from ga3c.settings.service import ServiceConfig

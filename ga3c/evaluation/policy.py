@@ -9,8 +9,8 @@ import numpy as np
 from agents.environments import Spaces
 from ga3c import backend
 from ga3c.experience.ring import RingShape
-from ga3c.learning.algorithm import build
 from ga3c.learning.model import restore
+from ga3c.service.assembly import build_algorithm
 from ga3c.settings.train import TrainConfig
 
 
@@ -40,7 +40,7 @@ class Policy:
 
     def __init__(self, config: TrainConfig, spaces: Spaces) -> None:
         ring = RingShape(1, 1, spaces.shape, spaces.dtype, spaces.stack)
-        algorithm = build(config, spaces.num_actions)
+        algorithm = build_algorithm(config, spaces.num_actions)
         self.spaces = spaces
         # as the weights are: so it is the same on every machine and in every format
         network = replace(config.network, precision="float32")

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from enum import Enum, auto
 
 from ga3c.settings.checks import check_slack
-from ga3c.settings.train import TrainConfig
 
 COUNTS = ("before", "admitted", "acted", "flushed", "claimed", "learned", "periods")
 
@@ -226,19 +225,3 @@ class TargetPeriod(Pacing):
         if not self._may_act(1):
             return Turn.MEET
         return Turn.FLUSH if self._hurried else None
-
-
-def build(config: TrainConfig) -> Pacing:
-    """The pacing that is configured."""
-    wanted, min_steps = config.pacing, config.replay.replay_min_steps
-    limit = float("inf") if config.run.steps is None else config.run.steps
-    if wanted.pacing == "target-period":
-        return TargetPeriod(wanted.period_steps, wanted.updates_per_period, min_steps, limit)
-    return Ratio(
-        wanted.steps_per_update,
-        wanted.slack_steps,
-        config.service.prediction_max,
-        config.replay.update_size,
-        min_steps,
-        limit,
-    )

@@ -17,7 +17,6 @@ from ga3c.experience.ring import Experience
 from ga3c.experience.window import Block
 from ga3c.settings.replay import ReplayConfig
 from ga3c.settings.schedules import linear
-from ga3c.settings.train import TrainConfig
 
 TRIES = 4  # candidates of a batch's every place: some lead to a reset, or are there already
 SMALLEST_ERROR = 1e-6  # so that no step is never drawn again (Schaul et al. 2016, section 3.3)
@@ -286,11 +285,3 @@ def _padded(rows: np.ndarray) -> np.ndarray:
     if not len(rows):
         return rows
     return np.pad(rows, (0, backend.filled(len(rows)) - len(rows)), mode="edge")
-
-
-def source(config: TrainConfig, experience: Experience) -> Source:
-    """What the configured learning draws from."""
-    if not config.learns_from_replay:
-        return InOrder(experience, config.a3c.t_max)
-    dqn = config.dqn
-    return Replay(experience, config.replay, dqn.n_step, dqn.batch_size, config.run.seed)

@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ga3c.experience.pacing import Pacing
-from ga3c.experience.segments import Book, Lanes, Segment
-from ga3c.settings.train import TrainConfig
+from ga3c.experience.segments import Book, Segment
 
 REPLAY_BOOK = ("written", "flushed", "firsts", "played")  # all that `ReplayLanes` knows
 
@@ -164,12 +163,3 @@ class ReplayLanes(Book):
         self._played[:] = values.get("played", self._flushed.max(initial=0))
         self._firsts[:] = values.get("firsts", self._oldest(self._flushed))
         self._steps[:] = self._written - 1
-
-
-def build(config: TrainConfig, stack: int, pacing: Pacing | None) -> Lanes | ReplayLanes:
-    """The book for what is configured; with a pacing it is a replay's."""
-    lanes = config.max_lanes
-    if pacing is None:
-        return Lanes(lanes, config.a3c.t_max, config.service.pending_segments, stack)
-    reserve, n_step = config.replay_reserve, config.dqn.n_step
-    return ReplayLanes(lanes, config.replay_window, reserve, n_step, stack, pacing)

@@ -6,10 +6,7 @@ import keras
 import numpy as np
 
 from ga3c.backend import Column, Tensor
-from ga3c.learning.a3c import A3C
-from ga3c.learning.dqn import DQN
 from ga3c.settings.learning import NetworkConfig
-from ga3c.settings.train import TrainConfig
 
 
 class Algorithm(Protocol):
@@ -45,11 +42,3 @@ class Algorithm(Protocol):
 
     def epsilons(self, lanes: np.ndarray, steps: float) -> np.ndarray:
         """Shares of actions drawn evenly, float32 [n], after so many steps of the whole run."""
-
-
-def build(config: TrainConfig, num_actions: int) -> Algorithm:
-    """The algorithm that is configured."""
-    clip = config.learning.reward_clip
-    if config.algorithm == "dqn":
-        return DQN(config.dqn, num_actions, clip, config.replay.replay_min_steps)
-    return A3C(config.a3c, num_actions, clip)

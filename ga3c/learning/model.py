@@ -6,7 +6,6 @@ made one at a time; predictions run beside them and see weights as they are.
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import keras
@@ -15,13 +14,12 @@ import numpy as np
 from agents.environments import Spaces
 from ga3c import backend
 from ga3c.experience.memory import DEVICE, HOST
-from ga3c.experience.replay import Replay, Source, source
+from ga3c.experience.replay import Replay, Source
 from ga3c.experience.ring import Arrivals, Experience, RingShape
 from ga3c.experience.window import Block
-from ga3c.learning.algorithm import Algorithm, build
+from ga3c.learning.algorithm import Algorithm
 from ga3c.settings.learning import NetworkConfig, OptimizerConfig
 from ga3c.settings.schedules import linear
-from ga3c.settings.train import TrainConfig
 
 FINITE = "is_finite"  # among the figures of an update: 1, or 0 if it was left out
 
@@ -122,27 +120,14 @@ class Model:
         prepare(self._optimizer, self.network.trainable_variables, optimizer.rms_start)
         self._trace()
 
-    @classmethod
-    def configured(
-        cls, config: TrainConfig, spaces: Spaces, ring: RingShape, on_device: bool
-    ) -> "Model":
-        """The model of a run's settings. Raises ValueError as the class does."""
-        return cls(
-            build(config, spaces.num_actions),
-            config.network,
-            config.scheduled_optimizer,
-            spaces,
-            ring,
-            on_device,
-            config.run.seed,
-            partial(source, config),
-            acts_on_target=config.learns_from_replay and config.pacing.pacing == "target-period",
-        )
-
     @property
     def updates(self) -> int:
         """Updates done."""
         return self._updates
+
+    def epsilons(self, lanes: np.ndarray, steps: float) -> np.ndarray:
+        """Shares of actions drawn evenly, float32 [n], of `lanes` [n] after `steps` of the run."""
+        return self._algorithm.epsilons(lanes, steps)
 
     def act(self, arrivals: Arrivals) -> np.ndarray:
         """Record n arrivals and choose their actions: int32 [n]."""

@@ -3,7 +3,6 @@
 import contextlib
 import threading
 import time
-from collections.abc import Callable
 
 import numpy as np
 
@@ -33,16 +32,13 @@ class Predictor:
         frontend: Frontend,
         metrics: Metrics,
         discount: float,
-        epsilons: Callable[[np.ndarray, float], np.ndarray],
         stop: threading.Event,
         gate: Gate,
         lockstep: Lockstep | None = None,
         trace: Trace | None = None,
     ) -> None:
-        """Args: epsilons: shares of even actions of lanes [n], after so many steps of the run."""
         self._gate = gate
         self._lockstep = lockstep
-        self._epsilons = epsilons
         self._trace = trace
         self._requests = requests
         self._segments = segments
@@ -130,7 +126,7 @@ class Predictor:
         firsts = outcomes["first"] == 1
         slots, ages = self._lanes.advance(lanes, firsts, self._model.updates)
         discounts = np.where(outcomes["terminated"] == 1, 0.0, self._discount)
-        epsilons = self._epsilons(lanes, self._metrics.total("steps"))
+        epsilons = self._model.epsilons(lanes, self._metrics.total("steps"))
         if epsilons.any():
             self._metrics.set(epsilon=float(epsilons.mean()))
         return Arrivals(

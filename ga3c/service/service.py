@@ -18,11 +18,9 @@ import psutil
 
 from agents import messages
 from agents.environments import Spaces
-from ga3c.experience import pacing, window
 from ga3c.experience.ring import RingShape
 from ga3c.experience.segments import Lanes, Segment
 from ga3c.experience.window import ReplayLanes
-from ga3c.learning.algorithm import build
 from ga3c.learning.model import Model
 from ga3c.runs.action_log import ActionLog
 from ga3c.runs.checkpoints import Checkpoint
@@ -30,6 +28,7 @@ from ga3c.runs.metrics import Metrics, Snapshot
 from ga3c.runs.scratch import ScratchDirectory
 from ga3c.runs.trace import Trace
 from ga3c.service.agents import Agents
+from ga3c.service.assembly import build_book, build_model, build_pacing
 from ga3c.service.frontend import Frontend, Request
 from ga3c.service.gate import Gate
 from ga3c.service.lockstep import Lockstep
@@ -75,9 +74,8 @@ class Service:
         self._config = config
         self._schedule_steps = config.scheduled_optimizer.schedule_steps or math.inf
         self.metrics = Metrics()
-        self.pacing = pacing.build(config) if config.learns_from_replay else None
-        self._lanes = window.build(config, spaces.stack, self.pacing)
-        self._algorithm = build(config, spaces.num_actions)
+        self.pacing = build_pacing(config)
+        self._lanes = build_book(config, spaces.stack, self.pacing)
         self.model = self._configured_model(spaces) if model is None else model
         self.requests: BatchQueue[Request] = BatchQueue(
             service.max_lanes,
@@ -130,7 +128,7 @@ class Service:
         ring = RingShape(
             config.max_lanes, self._lanes.capacity, spaces.shape, spaces.dtype, spaces.stack
         )
-        return Model.configured(config, spaces, ring, service.experience == "device")
+        return build_model(config, spaces, ring, service.experience == "device")
 
     @property
     def is_settled(self) -> bool:
@@ -364,7 +362,6 @@ class Service:
             self._frontend,
             self.metrics,
             self._config.learning.discount,
-            self._algorithm.epsilons,
             stop,
             self._gate,
             self._lockstep,
