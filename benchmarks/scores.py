@@ -22,7 +22,8 @@ from benchmarks.reporting import published_rows, show
 from ga3c.reports import history, tables
 from ga3c.reports import page as reports
 from ga3c.runs import checkpoints
-from ga3c.runs.finding import CONFIG, is_running
+from ga3c.runs.finding import is_running
+from ga3c.runs.kept_config import CONFIG
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.run import ProtocolName
 

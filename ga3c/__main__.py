@@ -162,11 +162,15 @@ def _train(arguments: list[str]) -> int:
 
 def _run_to_resume(run: str, runs_dir: str) -> tuple[Path, Any]:
     """Where it is, and its settings."""
-    from ga3c.runs.finding import find_run, load_config
+    from ga3c.runs.finding import find_run
+    from ga3c.runs.kept_config import read_config
 
     try:
         path = find_run(Path(run), Path(runs_dir))
-        return path, load_config(path)
+        kept = read_config(path)
+        for note in kept.notes:
+            streams.complain(note)
+        return path, kept.config
     except ValueError as error:
         raise WrongUse(str(error)) from error
 

@@ -18,7 +18,8 @@ from ga3c.planning import plan
 from ga3c.runs import checkpoints, dashboard
 from ga3c.runs.checkpoints import Checkpoints
 from ga3c.runs.directory import RunDirectory
-from ga3c.runs.finding import evaluations, load_config, whole_protocol
+from ga3c.runs.finding import evaluations, whole_protocol
+from ga3c.runs.kept_config import load_config
 from ga3c.runs.metrics import ROLLING_EPISODES, Window
 from ga3c.runs.watch import Watch, resumed_schedule
 from ga3c.service.annealer import Decision

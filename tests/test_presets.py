@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pytest
 
 from ga3c.__main__ import USAGE
-from ga3c.runs.finding import load_config
+from ga3c.runs.kept_config import load_config
 from ga3c.settings import preset_names
 from ga3c.settings.parse import parse
 from ga3c.settings.presets import OURS, PRESETS

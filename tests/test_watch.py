@@ -16,7 +16,7 @@ import pytest
 from agents.environments import EnvironmentConfig, spaces
 from ga3c import backend
 from ga3c.runs import checkpoints
-from ga3c.runs.finding import load_config
+from ga3c.runs.kept_config import load_config
 from ga3c.runs.metrics import Snapshot, Window
 from ga3c.runs.watch import BORNE_LAG_UPDATES, STILL_S, Watch, resumed_schedule
 from ga3c.service.service import Service

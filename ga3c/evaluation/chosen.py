@@ -12,7 +12,8 @@ from ga3c.evaluation.policy import Policy
 from ga3c.evaluation.protocols import PROTOCOLS, Protocol
 from ga3c.runs import checkpoints
 from ga3c.runs.checkpoints import Checkpoint
-from ga3c.runs.finding import find_run, load_config, newest_run
+from ga3c.runs.finding import find_run, newest_run
+from ga3c.runs.kept_config import read_config
 from ga3c.settings.checks import WrongInput, check_seed
 from ga3c.settings.parse import given_value
 from ga3c.settings.run import ProtocolName
@@ -62,9 +63,11 @@ def load(wanted: LearnedConfig) -> tuple[TrainConfig, Path, Checkpoint]:
     """
     try:
         path = newest_run(wanted.game) if wanted.run is None else find_run(wanted.run)
-        config = load_config(path)
+        config, notes = read_config(path)
     except ValueError as error:
         raise WrongInput(str(error)) from error
+    for note in notes:
+        print(f"ga3c: {note}", file=sys.stderr)
     directory, checkpoint = path / "checkpoints", wanted.checkpoint
     if checkpoint == "newest":
         found, damaged = checkpoints.newest(directory)

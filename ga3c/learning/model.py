@@ -61,8 +61,12 @@ def _read(part: str, variables: list) -> dict[str, np.ndarray]:
 def restore(parts: Mapping[str, list], values: Mapping[str, np.ndarray]) -> None:
     """Set the variables of each part to `values["PART/PATH"]`, all or none.
 
-    Raises ValueError if one is missing or of another shape.
+    Raises ValueError if one is missing, of another shape, or none of these.
     """
+    paths = {f"{part}/{variable.path}" for part in parts for variable in parts[part]}
+    for name in values:
+        if name.partition("/")[0] in parts and name not in paths:
+            raise ValueError(f"{name}: this network has no such weights")
     known = [(part, variable) for part, variables in parts.items() for variable in variables]
     for part, variable in known:
         found = values.get(f"{part}/{variable.path}")

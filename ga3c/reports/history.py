@@ -13,12 +13,14 @@ import numpy as np
 
 from agents.games import resolve
 from ga3c.runs import records
-from ga3c.runs.finding import evaluations, load_config
+from ga3c.runs.finding import evaluations
+from ga3c.runs.kept_config import load_config, sections
 from ga3c.runs.metrics import ROLLING_EPISODES
 from ga3c.settings.train import TrainConfig
 
 CURVE = "curve.csv"  # of a kept result: the score's curve without the episodes
 POINTS = 400
+LEFT_OUT = ("preset", "run", "checkpoints", "evaluation")  # of the sections of the settings
 MOST_DIFFERENCES = 3  # that a name tells
 
 
@@ -77,21 +79,12 @@ def groups(found: Sequence[History]) -> list[Group]:
 
 
 def settings(config: TrainConfig) -> dict[str, Any]:
-    """What learning depends on, by name: not the seed, the limits and what is kept."""
-    parts = (
-        "environment",
-        "service",
-        "learning",
-        "a3c",
-        "dqn",
-        "replay",
-        "pacing",
-        "network",
-        "optimizer",
-        "scheduler",
-    )
-    flat = {"algorithm": config.algorithm}
-    flat |= {name: v for part in parts for name, v in asdict(getattr(config, part)).items()}
+    """What learning depends on, by name: all but the seed, the limits and what is kept."""
+    parts = {**sections(config), "optimizer": asdict(config.scheduled_optimizer)}
+    flat: dict[str, Any] = {}
+    for name, part in parts.items():
+        if name not in LEFT_OUT:
+            flat |= part if isinstance(part, dict) else {name: part}
     return {name: value for name, value in flat.items() if name != "game"}
 
 

@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from ga3c.runs import checkpoints, records
-from ga3c.runs.finding import RESULT, is_running, load_config, runs_in
+from ga3c.runs.finding import RESULT, is_running, runs_in
+from ga3c.runs.kept_config import load_config
 
 
 @dataclass(frozen=True)

@@ -21,14 +21,15 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ga3c.runs import records
 from ga3c.runs.checkpoints import sync_directory
 from ga3c.runs.events import Events
-from ga3c.runs.finding import CONFIG, EVALUATIONS, LOCK, RESULT, locked
+from ga3c.runs.finding import EVALUATIONS, LOCK, RESULT, locked
+from ga3c.runs.kept_config import CONFIG, to_json
 from ga3c.runs.metrics import Episode
 from ga3c.settings.machine import machine
 from ga3c.settings.train import TrainConfig
@@ -66,7 +67,7 @@ class RunDirectory:
     def begin(self, steps: int, episodes: int) -> None:
         """The run begins, or goes on from so many: what was noted beyond them has not happened."""
         run = replace(self._config.run, resume=None, trace=None)  # which are of this start alone
-        self._write(CONFIG, asdict(replace(self._config, run=run)))
+        self._write(CONFIG, to_json(replace(self._config, run=run)))
         self._note_start()
         (self.path / RESULT).unlink(missing_ok=True)
         self._point_latest()

@@ -9,14 +9,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
-import msgspec
-
 from agents.games import resolve
 from ga3c.runs import records
+from ga3c.runs.kept_config import CONFIG, load_config
 from ga3c.settings.run import STEP_CAP
 from ga3c.settings.train import TrainConfig
 
-CONFIG, RESULT, LOCK = "config.json", "result.json", "lock"
+RESULT, LOCK = "result.json", "lock"
 EVALUATIONS = "evaluations.jsonl"
 
 
@@ -60,15 +59,6 @@ def newest_run(game: str, runs_dir: Path = Path("runs")) -> Path:
             if resolve(load_config(path).environment.game) == wanted:
                 return path.resolve()
     raise ValueError(f"{runs_dir} has no run of {game}: make train GAME={game} begins one")
-
-
-def load_config(path: Path) -> TrainConfig:
-    """The settings of a run that is there. Raises ValueError if they cannot be read."""
-    try:
-        text = (path / CONFIG).read_bytes()
-        return msgspec.json.decode(text, type=TrainConfig, dec_hook=lambda kind, v: kind(v))
-    except (OSError, msgspec.MsgspecError) as error:
-        raise ValueError(f"run {path}: its {CONFIG} cannot be read: {error}") from error
 
 
 def check_resumed(config: TrainConfig, before: TrainConfig) -> None:
