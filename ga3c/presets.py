@@ -17,7 +17,6 @@ from ga3c.config import (
     LearningConfig,
     NetworkConfig,
     OptimizerConfig,
-    PacingConfig,
     ReplayConfig,
     ServiceConfig,
     TrainConfig,
