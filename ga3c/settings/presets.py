@@ -10,7 +10,7 @@ from ga3c.settings.learning import (
 )
 from ga3c.settings.machine import CORES
 from ga3c.settings.published import PUBLISHED
-from ga3c.settings.replay import PacingConfig, ReplayConfig
+from ga3c.settings.replay import ReplayConfig
 from ga3c.settings.scheduler import SchedulerConfig
 from ga3c.settings.service import ServiceConfig
 from ga3c.settings.train import TrainConfig
@@ -55,9 +55,8 @@ OURS: dict[str, TrainConfig] = {
         preset="dqn-vectors",
         service=ServiceConfig(agents=1, envs_per_agent=8, prediction_batch_min=4),
         learning=LearningConfig(reward_clip=0.0),
-        dqn=DQNConfig(n_step=10, batch_size=64, target_period=500, epsilon_steps=10_000),
+        dqn=DQNConfig(n_step=5, batch_size=256, target_period=250, epsilon_steps=10_000),
         replay=ReplayConfig(replay_steps=100_000, replay_min_steps=1_000, update_size=64),
-        pacing=PacingConfig(steps_per_update=2.0),
         optimizer=OptimizerConfig(learning_rate=1e-3, learning_rate_end=1e-3, clip_norm=0.0),
         scheduler=_NO_SCHEDULER,
     ),
