@@ -19,7 +19,10 @@ from benchmarks.parts import prepare, running
 from benchmarks.replica import START_TIMEOUT_S, Shared, first_parameters, play
 from benchmarks.reporting import BenchmarkConfig, Spread, keep, published_pps, show, spread
 from benchmarks.serving import measure_service
-from ga3c.config import CORES, NetworkName, TrainConfig, WrongInput
+from ga3c.settings.checks import WrongInput
+from ga3c.settings.learning import NetworkName
+from ga3c.settings.machine import CORES
+from ga3c.settings.train import TrainConfig
 
 DEFAULT_WINDOW_S = 10.0
 WARM_UP_S = 5.0

@@ -19,7 +19,7 @@ from matplotlib import pyplot
 
 from benchmarks.points import Figures, Point, PointsConfig, conclude, measure
 from benchmarks.reporting import published_rows, show
-from ga3c.config import CORES
+from ga3c.settings.machine import CORES
 
 
 @dataclass(frozen=True)

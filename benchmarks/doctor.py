@@ -13,7 +13,8 @@ from agents.environments import Spaces
 from benchmarks.parts import prepare
 from benchmarks.reporting import BenchmarkConfig, keep, show
 from benchmarks.serving import PREDICTION_BATCH, figures, measure_parts, measure_service
-from ga3c.config import CORES, TrainConfig
+from ga3c.settings.machine import CORES
+from ga3c.settings.train import TrainConfig
 
 WARM_UP_S = 3.0
 DEFAULT_WINDOW_S = 6.0

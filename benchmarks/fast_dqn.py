@@ -16,7 +16,7 @@ from matplotlib import pyplot
 
 from benchmarks.points import Figures, Point, PointsConfig, conclude, measure
 from benchmarks.reporting import published_rows, show
-from ga3c.config import CORES
+from ga3c.settings.machine import CORES
 
 VARIANTS = ("standard", "concurrent", "synchronized", "both")
 Percent = dict[tuple[str, int], float]  # by variant and samplers

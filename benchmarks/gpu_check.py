@@ -18,9 +18,8 @@ import numpy as np
 from benchmarks.points import said_by
 from benchmarks.reporting import show
 from ga3c import backend
-from ga3c.config import CORES
-from ga3c.machine import machine
-from ga3c.scratch import ScratchDirectory
+from ga3c.runs.scratch import ScratchDirectory
+from ga3c.settings.machine import CORES, machine
 
 Part = Literal["tables", "parity", "limits", "throughput", "lanes", "replay", "pong"]
 Found = dict[str, Any]

@@ -17,9 +17,9 @@ from benchmarks.replayed import SIZE
 from benchmarks.reporting import BenchmarkConfig, Spread, keep, show, spread
 from benchmarks.serving import measure_service
 from ga3c import backend
-from ga3c.config import TrainConfig
-from ga3c.experience import Arrivals
-from ga3c.model import Learned, Model
+from ga3c.experience.ring import Arrivals
+from ga3c.learning.model import Learned, Model
+from ga3c.settings.train import TrainConfig
 
 DEFAULT_WINDOW_S = 10.0
 WARM_UP_S = 3.0
@@ -54,6 +54,10 @@ class NullModel(Model):
 
     def __init__(self) -> None:
         self._updates = self.refused_in_a_row = 0
+
+    def epsilons(self, lanes: np.ndarray, steps: float) -> np.ndarray:
+        """Zeros, float32 [n]."""
+        return np.zeros(len(lanes), np.float32)
 
     def act(self, arrivals: Arrivals) -> np.ndarray:
         """Zeros, int32 [n]."""

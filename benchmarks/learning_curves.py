@@ -12,9 +12,10 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from ga3c import history
-from ga3c.history import CURVE, Curve
-from ga3c.runs import CONFIG, EVALUATIONS, RESULT, load_config
+from ga3c.reports import history
+from ga3c.reports.history import CURVE, Curve
+from ga3c.runs.finding import EVALUATIONS, RESULT
+from ga3c.runs.kept_config import CONFIG, load_config
 
 RESULTS = Path(__file__).parent / "results"
 KEPT = (CONFIG, "meta.json", RESULT, EVALUATIONS)

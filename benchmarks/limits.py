@@ -9,7 +9,8 @@ from typing import Any
 
 from benchmarks.parts import environment_only, limit, prepare, samples_a_step, wire_only
 from benchmarks.reporting import BenchmarkConfig, Spread, keep, show, spread
-from ga3c.config import CORES, TrainConfig
+from ga3c.settings.machine import CORES
+from ga3c.settings.train import TrainConfig
 
 Sizes = tuple[int, ...]
 

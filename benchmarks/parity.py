@@ -15,12 +15,13 @@ import numpy as np
 
 from agents.environments import Spaces
 from ga3c import backend
-from ga3c.algorithms import build
-from ga3c.config import OptimizerConfig, TrainConfig
-from ga3c.experience import RingShape
-from ga3c.model import Model
-from ga3c.presets import PRESETS
-from ga3c.replay import blank
+from ga3c.experience.replay import blank
+from ga3c.experience.ring import RingShape
+from ga3c.learning.model import Model
+from ga3c.service.assembly import build_algorithm, build_model
+from ga3c.settings.learning import OptimizerConfig
+from ga3c.settings.presets import PRESETS
+from ga3c.settings.train import TrainConfig
 
 VECTORS = Spaces((27,), "float32", 4, 1)
 PICTURES = Spaces((84, 84), "uint8", 6, 4)
@@ -57,7 +58,7 @@ def cases() -> dict[str, tuple[TrainConfig, Spaces]]:
 def made(config: TrainConfig, spaces: Spaces) -> Model:
     """The model, with experience in RAM: its batches are ours."""
     ring = RingShape(1, 1, spaces.shape, spaces.dtype, spaces.stack)
-    return Model.configured(config, spaces, ring, on_device=False)
+    return build_model(config, spaces, ring, on_device=False)
 
 
 def batch_of(model: Model, spaces: Spaces, random: np.random.Generator) -> list[np.ndarray]:
@@ -95,7 +96,7 @@ def main() -> None:
         kept |= {f"{name}:{path}": array for path, array in model.read().items()}
         batch = batch_of(model, spaces, random)
         shape = model.experience.ring.observation_shape
-        algorithm = build(config, spaces.num_actions)
+        algorithm = build_algorithm(config, spaces.num_actions)
         judge = backend.compiled(
             partial(algorithm.judge, model.network), [((None, *shape), spaces.dtype)]
         )

@@ -13,14 +13,16 @@ import numpy as np
 from agents.environments import EnvironmentConfig, Spaces, spaces
 from benchmarks.peers import START_TIMEOUT_S, play_alone, rate, send_steps
 from ga3c import backend
-from ga3c.config import CORES, TrainConfig, WrongInput
-from ga3c.experience import RingShape
-from ga3c.frontend import Frontend, Reply, Request
-from ga3c.metrics import Metrics, Window
-from ga3c.model import Model
-from ga3c.queues import BatchQueue, Closed
-from ga3c.replay import blank
-from ga3c.scratch import ScratchDirectory
+from ga3c.experience.replay import blank
+from ga3c.experience.ring import RingShape
+from ga3c.runs.metrics import Metrics, Window
+from ga3c.runs.scratch import ScratchDirectory
+from ga3c.service.assembly import build_model
+from ga3c.service.frontend import Frontend, Reply, Request
+from ga3c.service.queues import BatchQueue, Closed
+from ga3c.settings.checks import WrongInput
+from ga3c.settings.machine import CORES
+from ga3c.settings.train import TrainConfig
 
 
 def environment_only(config: EnvironmentConfig, agents: int, envs: int, seconds: float) -> float:
@@ -165,7 +167,7 @@ class ModelAlone:
         self._dtype = found.dtype
         ring = RingShape(1, 1, found.shape, found.dtype, found.stack)
         self._shape = ring.observation_shape
-        self._model = Model.configured(config, found, ring, on_device=False)
+        self._model = build_model(config, found, ring, on_device=False)
 
     def _observations(self, count: int) -> np.ndarray:
         random = np.random.default_rng(0)

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.reporting import plain
-from ga3c import records
-from ga3c.machine import machine, origin
+from ga3c.runs import records
+from ga3c.settings.machine import machine, origin
 
 POINT_TIMEOUT_S = 600.0
 QUICK_S = 5.0

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.reporting import published_pps
-from ga3c.machine import ORIGIN
+from ga3c.settings.machine import ORIGIN
 
 ROOT = Path(__file__).resolve().parents[1]
 BEGIN, END = "<!-- speeds: make benchmark writes this -->", "<!-- end of speeds -->"

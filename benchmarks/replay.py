@@ -27,16 +27,17 @@ from benchmarks.replay_shown import DRAWN, PLACES, TREE_ROWS, picture, tables
 from benchmarks.reporting import BenchmarkConfig, keep, spread
 from ga3c import backend
 from ga3c.backend import Column
-from ga3c.checks import check_threads
-from ga3c.config import ServiceConfig, TrainConfig, WrongInput
-from ga3c.experience import RingShape
-from ga3c.lanes import ReplayLanes
-from ga3c.memory import DEVICE, HOST, free_bytes
-from ga3c.model import Model
-from ga3c.pacing import Ratio
-from ga3c.presets import PRESETS
-from ga3c.priorities import Priorities
-from ga3c.replay import Transitions
+from ga3c.experience.batches import Transitions
+from ga3c.experience.memory import DEVICE, HOST, free_bytes
+from ga3c.experience.pacing import Ratio
+from ga3c.experience.priorities import Priorities
+from ga3c.experience.ring import RingShape
+from ga3c.experience.window import ReplayLanes
+from ga3c.service.assembly import build_model
+from ga3c.settings.checks import WrongInput, check_threads
+from ga3c.settings.presets import PRESETS
+from ga3c.settings.service import ServiceConfig
+from ga3c.settings.train import TrainConfig
 
 FLOATS = Spaces((27,), "float32", 9, 1)
 PICTURES = Spaces((84, 84), "uint8", 6, 4)
@@ -95,7 +96,7 @@ class Alone:
         reserve = CHUNK // LANES
         self.book = ReplayLanes(LANES, window, reserve, config.dqn.n_step, spaces.stack, pacing)
         ring = RingShape(LANES, self.book.capacity, spaces.shape, spaces.dtype, spaces.stack)
-        self.model = Model.configured(config, spaces, ring, on_device)
+        self.model = build_model(config, spaces, ring, on_device)
         self._ring = ring
         self._names = ("frame", "age", "reward", "discount", "first", "action")
         self._write = self._writer(on_device)

@@ -20,9 +20,10 @@ import keras
 import numpy as np
 
 from agents.environments import Environments, Spaces
-from ga3c.algorithms.a3c import A3C, Segments
-from ga3c.config import TrainConfig
-from ga3c.experience import RingShape
+from ga3c.learning.a3c import A3C
+from ga3c.experience.batches import Segments
+from ga3c.settings.train import TrainConfig
+from ga3c.experience.ring import RingShape
 
 START_TIMEOUT_S = 120.0
 CHUNK = 1 << 16  # parameters of one step of the optimizer's arithmetic: they stay in the cache

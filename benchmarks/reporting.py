@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from ga3c.config import check_file
-from ga3c.machine import machine
+from ga3c.settings.checks import check_file
+from ga3c.settings.machine import machine
 
 PUBLISHED = Path(__file__).parent / "published"
 

@@ -19,9 +19,13 @@ from typing import NamedTuple
 from agents.games import check
 from benchmarks.points import end
 from benchmarks.reporting import published_rows, show
-from ga3c import checkpoints, history, reports, tables
-from ga3c.config import ProtocolName, WrongInput
-from ga3c.runs import CONFIG, is_running
+from ga3c.reports import history, tables
+from ga3c.reports import page as reports
+from ga3c.runs import checkpoints
+from ga3c.runs.finding import is_running
+from ga3c.runs.kept_config import CONFIG
+from ga3c.settings.checks import WrongInput
+from ga3c.settings.run import ProtocolName
 
 LISTS = {  # the games of published tables: GA3C's Table 3, fast-dqn's Table 4, all 57
     "ga3c-paper": "ga3c_scores.csv",

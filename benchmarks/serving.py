@@ -11,12 +11,14 @@ from agents.environments import Spaces
 from benchmarks.accounting import Usage, usage
 from benchmarks.parts import ModelAlone, environment_only, limit, samples_a_step, training_batch
 from benchmarks.reporting import spread
-from ga3c.config import TrainConfig, WrongInput
-from ga3c.metrics import Snapshot, Window
-from ga3c.model import Model
-from ga3c.presets import parse
-from ga3c.scheduler import Counts
-from ga3c.service import RunFailed, Service
+from ga3c.learning.model import Model
+from ga3c.runs.metrics import Snapshot, Window
+from ga3c.service.service import Service
+from ga3c.service.threads import RunFailed
+from ga3c.settings.checks import WrongInput
+from ga3c.settings.parse import parse
+from ga3c.settings.scheduler import Counts
+from ga3c.settings.train import TrainConfig
 
 TICK_S = 0.1
 STOP_TIMEOUT_S = 8.0

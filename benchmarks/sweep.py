@@ -22,10 +22,9 @@ from benchmarks.parts import prepare
 from benchmarks.points import Figures, Point, PointsConfig, conclude, measure
 from benchmarks.reporting import published_pps, show
 from benchmarks.serving import figures, measure_in_turn, measure_parts, of_turn, with_room
-from ga3c import records
-from ga3c.config import CORES
-from ga3c.machine import origin
-from ga3c.scheduler import Counts
+from ga3c.runs import records
+from ga3c.settings.machine import CORES, origin
+from ga3c.settings.scheduler import Counts
 
 PART_S = 0.5
 Sizes = tuple[int, ...]

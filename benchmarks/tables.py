@@ -20,10 +20,10 @@ import numpy as np
 
 from benchmarks.parity import cases
 from ga3c import backend
-from ga3c.algorithms import build
-from ga3c.experience import Experience, RingShape
-from ga3c.memory import DEVICE, free_bytes
-from ga3c.replay import Replay, source
+from ga3c.experience.memory import DEVICE, free_bytes
+from ga3c.experience.replay import Replay
+from ga3c.experience.ring import Experience, RingShape
+from ga3c.service.assembly import build_algorithm, build_source
 
 LANES = 64
 SHAPE = (84, 84)
@@ -156,8 +156,8 @@ def places() -> dict[str, dict[str, str]]:
         config, spaces = cases()[name]
         config = replace(config, replay=replace(config.replay, replay_draws="prioritised"))
         ring = RingShape(4, 300, spaces.shape, spaces.dtype, spaces.stack)
-        experience = Experience(ring, build(config, spaces.num_actions).columns, DEVICE)
-        drawn = source(config, experience)
+        experience = Experience(ring, build_algorithm(config, spaces.num_actions).columns, DEVICE)
+        drawn = build_source(config, experience)
         found[name] = experience.devices()
         if isinstance(drawn, Replay):
             found[name] |= drawn.devices()

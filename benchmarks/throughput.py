@@ -11,7 +11,8 @@ from typing import Any
 from benchmarks.parts import prepare
 from benchmarks.reporting import BenchmarkConfig, Spread, keep, show
 from benchmarks.serving import figures, measure_parts, measure_service
-from ga3c.config import CORES, TrainConfig
+from ga3c.settings.machine import CORES
+from ga3c.settings.train import TrainConfig
 
 DEFAULT_WINDOW_S = 20.0
 

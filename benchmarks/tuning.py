@@ -24,9 +24,9 @@ from benchmarks.parts import prepare
 from benchmarks.points import keep_in, said_by
 from benchmarks.reporting import show, spread
 from benchmarks.serving import count_options, measure_in_turn, of_turn, with_room
-from ga3c.config import CORES
-from ga3c.machine import origin
-from ga3c.scheduler import Counts, replay
+from ga3c.service.scheduler import replay
+from ga3c.settings.machine import CORES, origin
+from ga3c.settings.scheduler import Counts
 
 START = Counts(1, 1, 1)
 START_S = 60.0

@@ -13,12 +13,15 @@ from pathlib import Path
 from agents.environments import Spaces
 from benchmarks.parts import prepare
 from benchmarks.reporting import BenchmarkConfig, keep, show, spread
-from ga3c.config import CheckpointConfig, TrainConfig, WrongInput
-from ga3c.metrics import Window
-from ga3c.runs import RunDirectory
-from ga3c.scratch import ScratchDirectory
-from ga3c.service import Service
-from ga3c.training import TICK_S, Interrupts, Run
+from ga3c.interrupts import Interrupts
+from ga3c.runs.directory import RunDirectory
+from ga3c.runs.metrics import Window
+from ga3c.runs.scratch import ScratchDirectory
+from ga3c.service.service import Service
+from ga3c.settings.checks import WrongInput
+from ga3c.settings.run import CheckpointConfig
+from ga3c.settings.train import TrainConfig
+from ga3c.training import TICK_S, Run
 
 DEFAULT_WINDOW_S = 10.0
 STOP_TIMEOUT_S = 8.0

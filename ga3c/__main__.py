@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ga3c import streams
-from ga3c.preset_names import preset_lines
+from ga3c.settings.preset_names import preset_lines
 
 USAGE = f"""usage: ga3c train [--game GAME] [--algorithm a3c|dqn] [--preset NAME] [options]
        ga3c train --resume RUN [options]
@@ -95,7 +95,7 @@ def _choose_framework(arguments: list[str]) -> None:
     if not os.environ.get("KERAS_BACKEND"):  # the first that there is; before settings are read
         there = (name for name in FRAMEWORKS if importlib.util.find_spec(name))
         os.environ["KERAS_BACKEND"] = next(there, "tensorflow")
-    from ga3c.presets import given_value
+    from ga3c.settings.parse import given_value
 
     chosen = given_value(arguments, "--backend") or os.environ["KERAS_BACKEND"]
     if chosen not in FRAMEWORKS:
@@ -135,15 +135,15 @@ class WrongUse(Exception):
 
 
 def _train(arguments: list[str]) -> int:
-    from ga3c.config import TrainConfig
-    from ga3c.presets import given_value
+    from ga3c.settings.parse import given_value
+    from ga3c.settings.train import TrainConfig
 
     resumed = given_value(arguments, "--resume")
     runs_dir = given_value(arguments, "--runs-dir") or "runs"
     run_path, base = _run_to_resume(resumed, runs_dir) if resumed else (None, None)
     config = _parsed(arguments, TrainConfig, "ga3c train", base)
     from agents.environments import spaces
-    from ga3c.runs import check_resumed, new_run_path
+    from ga3c.runs.finding import check_resumed, new_run_path
 
     try:  # before the tensor framework, which takes seconds
         if base:
@@ -162,11 +162,15 @@ def _train(arguments: list[str]) -> int:
 
 def _run_to_resume(run: str, runs_dir: str) -> tuple[Path, Any]:
     """Where it is, and its settings."""
-    from ga3c.runs import find_run, load_config
+    from ga3c.runs.finding import find_run
+    from ga3c.runs.kept_config import read_config
 
     try:
         path = find_run(Path(run), Path(runs_dir))
-        return path, load_config(path)
+        kept = read_config(path)
+        for note in kept.notes:
+            streams.complain(note)
+        return path, kept.config
     except ValueError as error:
         raise WrongUse(str(error)) from error
 
@@ -208,7 +212,7 @@ def _work(module_name: str, command: str, thinks: bool, arguments: list[str]) ->
 
 def _done(work: Callable[[], int | None]) -> int:
     """The exit code of `work`, which may fail in ways that its user should hear of in one line."""
-    from ga3c.config import WrongInput
+    from ga3c.settings.checks import WrongInput
 
     try:
         return work() or 0
@@ -222,8 +226,8 @@ def _done(work: Callable[[], int | None]) -> int:
 
 def _parsed(arguments: list[str], kind: type[Any], command: str, base: Any = None) -> Any:
     """The configuration asked for. Raises WrongUse, or SystemExit after --help."""
-    from ga3c.checks import check_finite
-    from ga3c.presets import parse
+    from ga3c.settings.checks import check_finite
+    from ga3c.settings.parse import parse
 
     said = io.StringIO()
     helps = bool({"-h", "--help"} & set(arguments))
@@ -250,13 +254,13 @@ def _one_line(box: str) -> str:
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": _train,
-    "runs": partial(_work, "ga3c.listing", "runs", False),
-    "evaluate": partial(_work, "ga3c.evaluation", "evaluate", True),
-    "play": partial(_work, "ga3c.play", "play", True),
-    "plot": partial(_work, "ga3c.plots", "plot", False),
-    "table": partial(_work, "ga3c.tables", "table", False),
-    "report": partial(_work, "ga3c.reports", "report", False),
-    "export": partial(_work, "ga3c.export", "export", True),
+    "runs": partial(_work, "ga3c.reports.listing", "runs", False),
+    "evaluate": partial(_work, "ga3c.evaluation.evaluate", "evaluate", True),
+    "play": partial(_work, "ga3c.evaluation.play", "play", True),
+    "plot": partial(_work, "ga3c.reports.plots", "plot", False),
+    "table": partial(_work, "ga3c.reports.tables", "table", False),
+    "report": partial(_work, "ga3c.reports.page", "report", False),
+    "export": partial(_work, "ga3c.evaluation.export", "export", True),
     "scores": partial(_work, "benchmarks.scores", "scores", False),
     "doctor": partial(_work, "benchmarks.doctor", "doctor", True),
     "benchmark": _benchmark,

@@ -7,12 +7,12 @@ import numpy as np
 
 from agents.environments import Spaces
 from ga3c import backend
-from ga3c.algorithms import build
 from ga3c.backend import Column
-from ga3c.config import TrainConfig
-from ga3c.experience import RingShape
-from ga3c.lanes import Lanes
-from ga3c.memory import DEVICE, HOST, free_bytes
+from ga3c.experience.memory import DEVICE, HOST, free_bytes
+from ga3c.experience.ring import RingShape
+from ga3c.experience.segments import Lanes
+from ga3c.service.assembly import build_algorithm
+from ga3c.settings.train import TrainConfig
 
 USABLE = 0.95  # of what is free
 BOOK: Column = ((), "int64")  # which weights acted, for each step of an on-policy ring, in RAM
@@ -60,7 +60,7 @@ def plan(config: TrainConfig, spaces: Spaces) -> str:
 
 def _needs(config: TrainConfig, spaces: Spaces, ring: RingShape) -> list[_Need]:
     on_device = config.service.experience == "device"
-    columns = dict(build(config, spaces.num_actions).columns)
+    columns = dict(build_algorithm(config, spaces.num_actions).columns)
     if config.learns_from_replay and config.replay.replay_draws == "prioritised":
         columns["priority"] = ((), "float32")
     step = ring.bytes(columns) / (ring.lanes * ring.capacity)

@@ -2,60 +2,39 @@
 
 import json
 import os
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import IO, Any
 
 from agents.environments import Spaces
-from ga3c import backend, checkpoints, dashboard
-from ga3c.checkpoints import Checkpoints
-from ga3c.config import TrainConfig, WrongInput
-from ga3c.evaluation import BEST
-from ga3c.evaluator import Evaluator
-from ga3c.metrics import ROLLING_EPISODES, Window
+from ga3c import backend
+from ga3c.evaluation.chosen import BEST
+from ga3c.evaluation.evaluator import Evaluator
+from ga3c.interrupts import Interrupts
 from ga3c.planning import plan
-from ga3c.presets import described
-from ga3c.runs import RunDirectory, evaluations, load_config, whole_protocol
-from ga3c.scheduler import Counts, Decision, Scheduler
-from ga3c.service import RunFailed, Service
-from ga3c.watch import Watch, resumed_schedule
+from ga3c.runs import checkpoints, dashboard
+from ga3c.runs.checkpoints import Checkpoints
+from ga3c.runs.directory import RunDirectory
+from ga3c.runs.finding import evaluations, whole_protocol
+from ga3c.runs.kept_config import load_config
+from ga3c.runs.metrics import ROLLING_EPISODES, Window
+from ga3c.runs.watch import Watch, resumed_schedule
+from ga3c.service.annealer import Decision
+from ga3c.service.scheduler import Scheduler
+from ga3c.service.service import Service
+from ga3c.service.threads import RunFailed
+from ga3c.settings.checks import WrongInput
+from ga3c.settings.presets import described
+from ga3c.settings.scheduler import Counts
+from ga3c.settings.train import TrainConfig
 
 TICK_S = 0.2
 STOP_TIMEOUT_S = 8.0
-SAME_WISH_S = 0.5
 READ_TIMEOUT_S = 1.0  # for an update that will not end
 WRITING_S = 5.0  # between two lines about a checkpoint that is being written
-
-
-class Interrupts:
-    """SIGINT, SIGTERM, SIGHUP: the first ends the run, a later one cuts its clean stop short.
-
-    One that comes within a moment is the same wish: make hands on what its whole group was sent.
-    """
-
-    def __init__(self) -> None:
-        self.first = threading.Event()
-        self.second = threading.Event()
-        self._first_s = 0.0
-
-    def listen(self) -> None:
-        """Take the signals from now on. For the main thread."""
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup
-                signal.signal(number, self._handle)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        if not self.first.is_set():
-            self._first_s = time.monotonic()
-            self.first.set()
-        elif time.monotonic() > self._first_s + SAME_WISH_S:
-            self.second.set()
 
 
 def train(config: TrainConfig, found: Spaces, path: Path) -> int:

@@ -1,5 +1,5 @@
-"""What a replay and Q-learning should do, written slowly: the twins of `ga3c/replay.py` and
-`ga3c/algorithms/dqn.py`."""
+"""What a replay and Q-learning should do, written slowly: the twins of
+`ga3c/experience/replay.py` and `ga3c/learning/dqn.py`."""
 
 from typing import NamedTuple
 

@@ -8,14 +8,9 @@ import numpy as np
 import pytest
 
 from ga3c import backend
-from ga3c.algorithms.a3c import (
-    A3C,
-    Segments,
-    entropies,
-    lambda_returns,
-    policy_gradient_loss,
-)
-from ga3c.config import A3CConfig
+from ga3c.experience.batches import Segments
+from ga3c.learning.a3c import A3C, entropies, lambda_returns, policy_gradient_loss
+from ga3c.settings.learning import A3CConfig
 from tests import reference
 from tests.reference import Array, Batch, Weights
 

@@ -17,9 +17,10 @@ from benchmarks.parity import cases
 from benchmarks.tables import check, compiled, places
 from ga3c import backend
 from ga3c.backend import Column
-from ga3c.experience import Experience, RingShape
-from ga3c.memory import DEVICE
-from ga3c.model import Model
+from ga3c.experience.memory import DEVICE
+from ga3c.experience.ring import Experience, RingShape
+from ga3c.learning.model import Model
+from ga3c.service.assembly import build_model
 from tests.commands import ROOT
 
 FRAMEWORKS = ("tensorflow", "jax")
@@ -121,7 +122,7 @@ def test_a_missing_framework_is_one_clear_line(framework: str) -> None:
 @pytest.mark.parametrize("cores", [1, 96, 1024])
 def test_presets_and_parity_s_cases_are_made_on_any_number_of_cores(cores: int) -> None:
     program = f"import os; os.sched_getaffinity = lambda process: set(range({cores})); "
-    program += "from ga3c.config import CORES; from benchmarks.parity import cases; "
+    program += "from ga3c.settings.machine import CORES; from benchmarks.parity import cases; "
     program += f"assert CORES == {cores} and len(cases()) == 13"
     done = under("tensorflow", "-c", program)
     assert done.returncode == 0, done.stderr
@@ -182,7 +183,7 @@ def test_tensorflow_s_tables_are_used_with_64_bit_rows_and_have_no_int32_variabl
     config, spaces = cases()[name]
     config = replace(config, replay=replace(config.replay, replay_draws="prioritised"))
     ring = RingShape(4, 300, spaces.shape, spaces.dtype, spaces.stack)
-    ops = table_ops(Model.configured(config, spaces, ring, on_device=True))
+    ops = table_ops(build_model(config, spaces, ring, on_device=True))
     used = [op for op in ops if op.type in ("ResourceGather", "ResourceScatterUpdate")]
     assert len(used) > 10
     for op in used:

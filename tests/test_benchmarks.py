@@ -19,8 +19,9 @@ from benchmarks.doctor import Sizes, _remedies
 from benchmarks.points import said_by
 from benchmarks.readme import table
 from benchmarks.reporting import Spread, plain, spread
-from ga3c.config import CORES, TrainConfig
-from ga3c.presets import PRESETS
+from ga3c.settings.machine import CORES
+from ga3c.settings.presets import PRESETS
+from ga3c.settings.train import TrainConfig
 from tests.commands import PATIENCE, ROOT, ended
 
 WINDOW_S = str(PATIENCE)
@@ -256,8 +257,8 @@ LEARN = """
 import time
 from agents.environments import spaces
 from benchmarks.a3c import Baseline
-from ga3c.config import TrainConfig
-from ga3c.presets import parse
+from ga3c.settings.train import TrainConfig
+from ga3c.settings.parse import parse
 
 if __name__ == "__main__":  # the agents' processes import this file as well
     options = ["--game", "tests.tiny:Corridor-v0", "--learning-rate", "3e-3", "--t-max", "5"]

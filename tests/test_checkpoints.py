@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ga3c import checkpoints
-from ga3c.checkpoints import Checkpoints, Damaged
+from ga3c.runs import checkpoints
+from ga3c.runs.checkpoints import Checkpoints, Damaged
 
 ARRAYS = {"weights/a": np.arange(6, dtype=np.float32).reshape(2, 3), "counters": np.array([3, 4])}
 
@@ -184,7 +184,7 @@ WRITER = """
 import sys
 import numpy as np
 from pathlib import Path
-from ga3c.checkpoints import Checkpoints
+from ga3c.runs.checkpoints import Checkpoints
 keeper = Checkpoints(Path(sys.argv[1]), 2, 1.0, None, None)
 keeper.begin(0, 0)
 for steps in range(1, 1_000_000):

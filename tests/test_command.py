@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from ga3c import checkpoints
-from ga3c.config import TrainConfig
-from ga3c.presets import parse
+from ga3c.runs import checkpoints
+from ga3c.settings.parse import parse
+from ga3c.settings.train import TrainConfig
 from tests.commands import (
     BEGIN_S,
     CORRIDOR,
@@ -337,7 +337,7 @@ def test_frozen_agents_do_not_hold_up_the_end(command: Callable[..., Command]) -
 
 STUCK = """
 import sys, threading
-from ga3c.model import Model
+from ga3c.learning.model import Model
 
 stuck = threading.Event()
 

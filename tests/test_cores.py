@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ga3c.cores import available_cores
+from ga3c.settings.machine import available_cores
 
 OURS = len(os.sched_getaffinity(0))
 

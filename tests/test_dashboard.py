@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from ga3c.dashboard import curve, figures, line
-from ga3c.metrics import Metrics, Window
-from ga3c.presets import PRESETS
+from ga3c.runs.dashboard import curve, figures, line
+from ga3c.runs.metrics import Metrics, Window
+from ga3c.settings.presets import PRESETS
 from tests.commands import CORRIDOR, ROOT
 
 

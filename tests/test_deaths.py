@@ -2,7 +2,7 @@
 
 import pytest
 
-from ga3c.deaths import HEALTHY_S, MAX_EARLY_DEATHS, MAX_FAILURES, Death, Deaths
+from ga3c.service.agents import HEALTHY_S, MAX_EARLY_DEATHS, MAX_FAILURES, Death, Deaths
 
 CRASH = Death(played=True, from_outside=False, silent_s=0.0)
 KILLED = Death(played=True, from_outside=True, silent_s=0.0)

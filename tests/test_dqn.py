@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from ga3c import backend
-from ga3c.algorithms.dqn import DQN, huber, n_step
-from ga3c.config import DQNConfig, NetworkConfig
+from ga3c.learning.dqn import DQN, huber, n_step
+from ga3c.settings.learning import DQNConfig, NetworkConfig
 from tests import reference_replay as reference
 from tests.reference import Array
 

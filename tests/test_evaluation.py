@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from agents.environments import EnvironmentConfig, Environments, spaces
-from ga3c import checkpoints, records
-from ga3c.config import TrainConfig
-from ga3c.evaluation import PROTOCOLS, Game, Protocol, choose, evaluate
-from ga3c.policy import Policy
-from ga3c.runs import evaluations
+from ga3c.evaluation.games import Game, choose, evaluate
+from ga3c.evaluation.policy import Policy
+from ga3c.evaluation.protocols import PROTOCOLS, Protocol
+from ga3c.runs import checkpoints, records
+from ga3c.runs.finding import evaluations
+from ga3c.settings.train import TrainConfig
 from tests.commands import CORRIDOR, LIGHT, ended
 from tests.tiny import ledger_end
 

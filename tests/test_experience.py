@@ -13,13 +13,13 @@ from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 
 from agents.environments import Spaces
 from ga3c import backend
-from ga3c.algorithms.a3c import A3C
-from ga3c.config import A3CConfig, NetworkConfig, OptimizerConfig
-from ga3c.experience import Arrivals, Experience, RingShape
-from ga3c.lanes import Lanes, Segment
-from ga3c.memory import DEVICE, HOST
-from ga3c.model import Learned, Model
-from ga3c.replay import InOrder
+from ga3c.experience.memory import DEVICE, HOST
+from ga3c.experience.replay import InOrder
+from ga3c.experience.ring import Arrivals, Experience, RingShape
+from ga3c.experience.segments import Lanes, Segment
+from ga3c.learning.a3c import A3C
+from ga3c.learning.model import Learned, Model
+from ga3c.settings.learning import A3CConfig, NetworkConfig, OptimizerConfig
 from tests.reference import Array, NaiveExperience, NaiveLane, NaiveStacker
 
 PLACES = pytest.mark.parametrize("on_device", [True, False], ids=["device", "host"])

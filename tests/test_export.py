@@ -7,8 +7,10 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from ga3c import backend, export
-from ga3c.config import TrainConfig, WrongInput
+from ga3c import backend
+from ga3c.evaluation import export
+from ga3c.settings.checks import WrongInput
+from ga3c.settings.train import TrainConfig
 from tests.commands import ended
 
 if backend.FRAMEWORK != "tensorflow":

@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from ga3c.dashboard import LEGEND, figures, line
-from ga3c.metrics import ROLLING_EPISODES, Episode, Metrics, Snapshot, Window
-from ga3c.scheduler import Counts
+from ga3c.runs.dashboard import LEGEND, figures, line
+from ga3c.runs.metrics import ROLLING_EPISODES, Episode, Metrics, Snapshot, Window
+from ga3c.settings.scheduler import Counts
 
 COUNTS = Counts(agents=7, predictors=3, trainers=2)
 

@@ -11,13 +11,14 @@ import pytest
 
 from agents.environments import Spaces
 from ga3c import backend
-from ga3c.algorithms.a3c import A3C, Segments
-from ga3c.config import A3CConfig, NetworkConfig, NetworkName, OptimizerConfig
-from ga3c.experience import Arrivals, Experience, RingShape
-from ga3c.lanes import Lanes, Segment
-from ga3c.model import Learned, Model
-from ga3c.replay import InOrder
-from ga3c.schedules import linear
+from ga3c.experience.batches import Segments
+from ga3c.experience.replay import InOrder
+from ga3c.experience.ring import Arrivals, Experience, RingShape
+from ga3c.experience.segments import Lanes, Segment
+from ga3c.learning.a3c import A3C
+from ga3c.learning.model import Learned, Model
+from ga3c.settings.learning import A3CConfig, NetworkConfig, NetworkName, OptimizerConfig
+from ga3c.settings.schedules import linear
 from tests import reference
 from tests.reference import Array, Batch, NaiveExperience, Weights
 
@@ -614,3 +615,17 @@ def test_a_separate_values_gradient_does_not_reach_the_policys_features(
     assert all(reached.values())
     shared = reached["policy"] & reached["value"]
     assert bool(shared) is not separate
+
+
+def test_values_are_scaled_and_the_policy_is_not() -> None:
+    networks = [
+        A3C(A3CConfig(), ACTIONS).network(NetworkConfig(value_scale=s), (3,), "float32", False)
+        for s in (1.0, 10.0)
+    ]
+    networks[1].set_weights(networks[0].get_weights())
+    given = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    (logits, values), (logits_scaled, values_scaled) = (
+        [np.asarray(each) for each in network(given)] for network in networks
+    )
+    np.testing.assert_array_equal(logits, logits_scaled)
+    np.testing.assert_allclose(10 * values, values_scaled, rtol=1e-6)

@@ -7,8 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ga3c.config import DQNConfig, PacingConfig, ReplayConfig, ServiceConfig, TrainConfig
-from ga3c.pacing import Pacing, Ratio, TargetPeriod, Turn
+from ga3c.experience.pacing import Pacing, Ratio, TargetPeriod, Turn
+from ga3c.settings.learning import DQNConfig
+from ga3c.settings.replay import PacingConfig, ReplayConfig
+from ga3c.settings.service import ServiceConfig
+from ga3c.settings.train import TrainConfig
 
 
 def turns(pacing: Pacing, most: int = 100) -> list[Turn]:

@@ -7,10 +7,12 @@ import psutil
 import pytest
 
 from agents.environments import EnvironmentConfig, Spaces
-from ga3c.config import ReplayConfig, ServiceConfig, TrainConfig
-from ga3c.experience import RingShape
+from ga3c.experience.ring import RingShape
 from ga3c.planning import plan
-from ga3c.presets import PRESETS
+from ga3c.settings.presets import PRESETS
+from ga3c.settings.replay import ReplayConfig
+from ga3c.settings.service import ServiceConfig
+from ga3c.settings.train import TrainConfig
 from tests.commands import ended
 
 PONG = Spaces((84, 84), "uint8", 6, 4)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from agents.environments import Spaces
-from ga3c.config import ReplayConfig
-from ga3c.experience import Arrivals
-from ga3c.policy import Policy, Stacks
-from ga3c.presets import PRESETS
-from ga3c.service import Service
+from ga3c.evaluation.policy import Policy, Stacks
+from ga3c.experience.ring import Arrivals
+from ga3c.service.service import Service
+from ga3c.settings.presets import PRESETS
+from ga3c.settings.replay import ReplayConfig
 
 SPACES = {
     "pictures": Spaces((84, 84), "uint8", 6, 4),

@@ -11,179 +11,15 @@ from typing import Any, Literal
 
 import pytest
 
-from ga3c import preset_names
 from ga3c.__main__ import USAGE
-from ga3c.config import PresetName, TrainConfig
-from ga3c.presets import OURS, PRESETS, parse
-from ga3c.published import PUBLISHED
-from ga3c.runs import load_config
+from ga3c.runs.kept_config import load_config
+from ga3c.settings import preset_names
+from ga3c.settings.parse import parse
+from ga3c.settings.presets import OURS, PRESETS
+from ga3c.settings.published import PUBLISHED
+from ga3c.settings.train import PresetName, TrainConfig
 from tests.commands import CORRIDOR, LIGHT, ended
-
-# What was published, where: Babaeizadeh et al. 2017 and the code of GA3C; Mnih et al. 2015; Wang et
-# al. 2016; Parr 2018 and its code; Daley and Amato 2021 and its code.
-A3C_CODE, GYM = "GA3C's Config.py and NetworkVP.py", "Gym's Atari games of 2017, used as they were"
-NATURE, WANG = "Mnih et al. 2015, Methods and table 1", "Wang et al. 2016, section 4.2"
-PARR, PARR_CODE = "Parr 2018, section 4", "the public code of Parr 2018"
-DALEY, DALEY_CODE = "Daley and Amato 2021", "the public code of Daley and Amato 2021"
-Fact = tuple[str, Any, str]
-
-DQN_FACTS: list[Fact] = [
-    ("network.network", "nature", NATURE),
-    ("network.pixel_scale", "unit", DALEY_CODE),
-    ("network.center", False, NATURE),
-    ("network.padding", "valid", NATURE),
-    ("environment.action_repeat", 4, NATURE),
-    ("environment.frame_size", 84, NATURE),
-    ("environment.stack", 4, NATURE),
-    ("environment.sticky_actions", 0.0, NATURE),
-    ("environment.life_loss_terminates", True, NATURE),
-    ("environment.full_action_space", False, NATURE),
-    ("learning.discount", 0.99, NATURE),
-    ("learning.reward_clip", 1.0, NATURE),
-    ("dqn.n_step", 1, NATURE),
-    ("dqn.huber_delta", 1.0, NATURE),
-    ("dqn.loss_reduction", "sum", NATURE),
-    ("dqn.batch_size", 32, NATURE),
-    ("dqn.epsilon_start", 1.0, NATURE),
-    ("dqn.epsilon_end", 0.1, NATURE),
-    ("dqn.epsilon_steps", 1_000_000, NATURE),
-    ("replay.replay_steps", 1_000_000, NATURE),
-    ("replay.replay_min_steps", 50_000, NATURE),
-    ("replay.replay_draws", "uniform", NATURE),
-    ("pacing.steps_per_update", 4.0, NATURE),
-    ("optimizer.optimizer", "rmsprop", NATURE),
-    ("optimizer.rms_centered", True, NATURE),
-    ("optimizer.rms_decay", 0.95, NATURE),
-    ("optimizer.optimizer_epsilon", 0.01, NATURE),
-    ("optimizer.momentum", 0.0, NATURE),
-    ("scheduler.scheduler", "off", NATURE),
-]
-DQN_RATE: list[Fact] = [
-    ("optimizer.learning_rate", 2.5e-4, NATURE),
-    ("optimizer.learning_rate_end", 2.5e-4, NATURE),
-    ("optimizer.clip_norm", 0.0, NATURE),
-]
-ONE_STREAM: list[Fact] = [
-    ("dqn.double", False, NATURE),
-    ("dqn.dueling", False, NATURE),
-    ("dqn.dueling_gradient_scale", 1.0, NATURE),
-]
-IN_TURN: list[Fact] = [
-    ("environment.max_pool", True, NATURE),
-    ("environment.noop_max", 31, NATURE),  # fewer than 31
-    ("dqn.target_period", 10_000, NATURE),
-    ("pacing.pacing", "ratio", NATURE),
-    ("pacing.slack_steps", 4, NATURE),
-    ("service.agents", 1, NATURE),
-    ("service.envs_per_agent", 1, NATURE),
-]
-
-FACTS: dict[str, list[Fact]] = {
-    "paper": [
-        ("service.agents", 32, A3C_CODE),
-        ("service.predictors", 2, A3C_CODE),
-        ("service.trainers", 2, A3C_CODE),
-        ("service.envs_per_agent", 1, A3C_CODE),
-        ("service.prediction_batch_min", 1, A3C_CODE),
-        ("service.prediction_batch_max", 128, A3C_CODE),
-        ("service.training_batch_min", 0, A3C_CODE),
-        (
-            "service.training_batch_max",
-            5,
-            "GA3C's ThreadTrainer.py: one segment beyond the minimum",
-        ),
-        ("service.training_queue", 100 * 5, A3C_CODE),
-        ("learning.discount", 0.99, A3C_CODE),
-        ("learning.reward_clip", 1.0, A3C_CODE),
-        ("a3c.t_max", 5, A3C_CODE),
-        ("a3c.entropy_weight", 0.01, A3C_CODE),
-        ("a3c.entropy_weight_end", 0.01, A3C_CODE),
-        ("a3c.value_weight", 0.5, A3C_CODE),
-        ("a3c.trace_decay", 1.0, "GA3C: n-step returns"),
-        ("a3c.correction", "none", "GA3C, section 5.4"),
-        ("a3c.normalize_advantages", False, A3C_CODE),
-        ("a3c.log_epsilon", 1e-6, A3C_CODE),
-        ("network.network", "small", "GA3C, section 5.1"),
-        ("network.separate_value", False, "GA3C, section 5.1"),
-        ("network.padding", "same", A3C_CODE),
-        ("network.center", False, A3C_CODE),
-        ("network.initializer", "fan-in", A3C_CODE),
-        ("network.pixel_scale", "symmetric", "GA3C's Environment.py: x / 128 - 1"),
-        ("optimizer.optimizer", "rmsprop", A3C_CODE),
-        ("optimizer.learning_rate", 3e-4, A3C_CODE),
-        ("optimizer.learning_rate_end", 3e-4, A3C_CODE),
-        ("optimizer.rms_decay", 0.99, A3C_CODE),
-        ("optimizer.rms_centered", False, A3C_CODE),
-        ("optimizer.momentum", 0.0, A3C_CODE),
-        ("optimizer.optimizer_epsilon", 0.1, A3C_CODE),
-        ("optimizer.rms_start", 1.0, "TensorFlow 1's RMSProp"),
-        ("optimizer.clip_norm", 0.0, A3C_CODE),
-        ("scheduler.scheduler", "random", "GA3C, section 4.4"),
-        ("environment.action_repeat", 4, A3C_CODE),
-        ("environment.frame_size", 84, A3C_CODE),
-        ("environment.stack", 4, A3C_CODE),
-        ("environment.sticky_actions", 0.25, GYM),
-        ("environment.fire_on_reset", False, GYM),
-        ("environment.max_pool", False, GYM),
-        ("environment.life_loss_terminates", False, GYM),
-        ("environment.full_action_space", False, GYM),
-        ("environment.frame_cap", 100_000 * 4, GYM),
-    ],
-    "dqn": DQN_FACTS + DQN_RATE + ONE_STREAM + IN_TURN,
-    "dueling": [
-        *DQN_FACTS,
-        *IN_TURN,
-        ("dqn.double", True, WANG),
-        ("dqn.dueling", True, WANG),
-        ("dqn.dueling_gradient_scale", 2**-0.5, WANG),
-        ("optimizer.learning_rate", 6.25e-5, "Schaul et al. 2016, whose rate Wang et al. took"),
-        ("optimizer.learning_rate_end", 6.25e-5, "Schaul et al. 2016, whose rate Wang et al. took"),
-        ("optimizer.clip_norm", 10.0, WANG),
-    ],
-    "in-gpu-replay": [
-        ("network.network", "parr", PARR),  # its layers: test_dqn.py
-        ("dqn.dueling", True, PARR),
-        ("dqn.dueling_gradient_scale", 1.0, PARR),
-        ("dqn.double", False, PARR_CODE),
-        ("dqn.n_step", 1, PARR),
-        ("dqn.huber_delta", 1.0, PARR),
-        ("dqn.loss_reduction", "mean", PARR_CODE),
-        ("dqn.batch_size", 32, PARR_CODE),
-        ("dqn.target_period", 10_000, PARR),
-        ("learning.discount", 0.99, PARR),
-        ("learning.reward_clip", 1.0, PARR_CODE),
-        ("replay.replay_steps", 1_000_000, PARR),
-        ("replay.replay_draws", "uniform", PARR),
-        ("replay.replay_repeats", True, PARR),
-        ("replay.update_size", 2000, PARR),
-        ("pacing.steps_per_update", 1.0, PARR_CODE),
-        ("optimizer.optimizer", "rmsprop", PARR),
-        ("optimizer.learning_rate", 2.5e-4, PARR),
-        ("optimizer.learning_rate_end", 2.5e-4, PARR),
-        ("optimizer.rms_decay", 0.95, PARR),
-        ("optimizer.rms_centered", False, PARR),
-        ("optimizer.momentum", 0.95, PARR),
-        ("optimizer.optimizer_epsilon", 0.01, PARR),
-        ("optimizer.rms_start", 1.0, "TensorFlow 1's RMSProp"),
-        ("optimizer.clip_norm", 0.0, PARR_CODE),
-        ("scheduler.scheduler", "off", PARR),
-    ],
-    "fast-dqn": [
-        *DQN_FACTS,
-        *DQN_RATE,
-        *ONE_STREAM,
-        ("environment.max_pool", False, DALEY_CODE),
-        ("environment.noop_max", 30 * 4 + 1, DALEY_CODE),  # 0 to 30 steps of four frames
-        ("environment.fire_on_reset", True, DALEY_CODE),
-        ("environment.frame_cap", 18_000, DALEY),
-        ("dqn.target_period", 2_500, DALEY),  # 10,000 steps
-        ("pacing.pacing", "target-period", DALEY),
-        ("pacing.period_steps", 10_000, DALEY),
-        ("service.agents", 8, DALEY),
-        ("service.envs_per_agent", 1, DALEY),
-        ("service.synchronized", True, DALEY),
-    ],
-}
+from tests.published_facts import FACTS
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -246,7 +82,7 @@ def defaults() -> Iterator[tuple[type, int, str, Any]]:
 
 
 def test_a_changed_default_changes_no_published_preset(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = importlib.util.find_spec("ga3c.published")
+    spec = importlib.util.find_spec("ga3c.settings.published")
     assert spec and spec.loader
     wrong, tried = [], 0
     for kind, place, name, value in defaults():
@@ -336,6 +172,7 @@ def test_a_run_kept_before_presets_followed_the_game_is_gone_on_with(tmp_path: P
     kept["preset"] = "default"
     for part, name in (
         ("network", "separate_value"),
+        ("network", "value_scale"),
         ("network", "pixel_scale"),
         ("dqn", "loss_reduction"),
         ("dqn", "dueling_gradient_scale"),

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from ga3c.queues import BatchQueue, Closed
+from ga3c.service.queues import BatchQueue, Closed
 
 LIMIT_S = 20.0  # for what must happen: long, since nothing waits for it in vain
 NEVER_S = 1e6

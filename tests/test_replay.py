@@ -11,13 +11,14 @@ from cpprb import PrioritizedReplayBuffer
 from scipy.stats import chisquare
 
 from ga3c import backend
-from ga3c.config import ReplayConfig
-from ga3c.experience import Experience, RingShape
-from ga3c.lanes import ReplayLanes
-from ga3c.memory import DEVICE, HOST, Memory
-from ga3c.pacing import Ratio
-from ga3c.priorities import Priorities
-from ga3c.replay import Replay, Transitions
+from ga3c.experience.batches import Transitions
+from ga3c.experience.memory import DEVICE, HOST, Memory
+from ga3c.experience.pacing import Ratio
+from ga3c.experience.priorities import Priorities
+from ga3c.experience.replay import Replay
+from ga3c.experience.ring import Experience, RingShape
+from ga3c.experience.window import ReplayLanes
+from ga3c.settings.replay import ReplayConfig
 from tests.reference import Array
 from tests.reference_replay import NaiveReplay
 

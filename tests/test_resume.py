@@ -13,10 +13,12 @@ import numpy as np
 import pytest
 
 from agents.environments import EnvironmentConfig
-from ga3c import checkpoints
-from ga3c.config import TrainConfig
-from ga3c.presets import parse
-from ga3c.runs import RunDirectory, check_resumed, find_run, is_running, load_config
+from ga3c.runs import checkpoints
+from ga3c.runs.directory import RunDirectory
+from ga3c.runs.finding import check_resumed, find_run, is_running
+from ga3c.runs.kept_config import load_config
+from ga3c.settings.parse import parse
+from ga3c.settings.train import TrainConfig
 from tests.commands import (
     BEGIN_S,
     CORRIDOR,

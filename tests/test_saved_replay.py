@@ -10,19 +10,17 @@ import numpy as np
 import pytest
 
 from agents.environments import EnvironmentConfig, spaces
-from ga3c import backend, checkpoints
-from ga3c.checkpoints import Checkpoint
-from ga3c.config import (
-    DQNConfig,
-    PacingConfig,
-    ReplayConfig,
-    RunConfig,
-    ServiceConfig,
-    TrainConfig,
-)
-from ga3c.scheduler import SchedulerConfig
-from ga3c.service import Service
-from ga3c.training import SAME_WISH_S
+from ga3c import backend
+from ga3c.interrupts import SAME_WISH_S
+from ga3c.runs import checkpoints
+from ga3c.runs.checkpoints import Checkpoint
+from ga3c.service.service import Service
+from ga3c.settings.learning import DQNConfig
+from ga3c.settings.replay import PacingConfig, ReplayConfig
+from ga3c.settings.run import RunConfig
+from ga3c.settings.scheduler import SchedulerConfig
+from ga3c.settings.service import ServiceConfig
+from ga3c.settings.train import TrainConfig
 from tests.commands import STOP_S, Command, assert_nothing_is_left, ended, wait_for
 
 LEDGER = "tests.tiny:Ledger-v0"

@@ -11,16 +11,10 @@ from typing import Any
 
 import pytest
 
-from ga3c.metrics import Snapshot
-from ga3c.scheduler import (
-    Annealer,
-    Counts,
-    Decision,
-    Figures,
-    Scheduler,
-    SchedulerConfig,
-    replay,
-)
+from ga3c.runs.metrics import Snapshot
+from ga3c.service.annealer import Annealer, Decision, Figures
+from ga3c.service.scheduler import Scheduler, replay
+from ga3c.settings.scheduler import Counts, SchedulerConfig
 
 MOST = Counts(16, 6, 6)
 SMALLEST = Counts(1, 1, 1)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.scores import Config, _jobs
-from ga3c import checkpoints
+from ga3c.runs import checkpoints
 from tests.commands import BEGIN_S, STOP_S, Command, assert_nothing_is_left, ended
 
 GAMES = ["tests.tiny:Corridor-v0", "CartPole-v1"]

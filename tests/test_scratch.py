@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ga3c.scratch import LOCK, ScratchDirectory, sweep
+from ga3c.runs.scratch import LOCK, ScratchDirectory, sweep
 from tests import leaks
 from tests.commands import ROOT, STOP_S
 from tests.test_service import configured, made
@@ -18,7 +18,7 @@ from tests.test_service import configured, made
 OWNER = """
 import sys
 from pathlib import Path
-from ga3c.scratch import ScratchDirectory
+from ga3c.runs.scratch import ScratchDirectory
 scratch = ScratchDirectory()
 (scratch.path / "kept").mkdir()
 (scratch.path / "kept" / "file").write_text("x")
@@ -88,7 +88,7 @@ def test_another_users_directory_stays(directory: Path) -> None:
 
 def test_many_that_start_at_once_do_not_sweep_each_other(directory: Path) -> None:
     program = (
-        "from ga3c.scratch import ScratchDirectory\n"
+        "from ga3c.runs.scratch import ScratchDirectory\n"
         "for _ in range(200):\n"
         "    with ScratchDirectory() as path:\n"
         "        assert path.exists(), 'swept'\n"

@@ -19,14 +19,19 @@ import numpy as np
 import psutil
 import pytest
 
-import ga3c.service
+import ga3c.service.service
 from agents.environments import EnvironmentConfig, Spaces, spaces
-from ga3c import backend, deaths
-from ga3c.config import A3CConfig, RunConfig, ServiceConfig, TrainConfig
-from ga3c.lanes import Segment
-from ga3c.model import Model
-from ga3c.scheduler import Counts, SchedulerConfig
-from ga3c.service import RunFailed, Service
+from ga3c import backend
+from ga3c.experience.segments import Segment
+from ga3c.learning.model import Model
+from ga3c.service import agents as deaths
+from ga3c.service.service import Service
+from ga3c.service.threads import RunFailed
+from ga3c.settings.learning import A3CConfig
+from ga3c.settings.run import RunConfig
+from ga3c.settings.scheduler import Counts, SchedulerConfig
+from ga3c.settings.service import ServiceConfig
+from ga3c.settings.train import TrainConfig
 from tests import leaks
 from tests.commands import ROOT
 from tests.tiny import ledger_end, ledger_reward

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ga3c.config import ServiceConfig
+from ga3c.settings.service import ServiceConfig
 from tests.commands import BEGIN_S, Command, assert_nothing_is_left
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {

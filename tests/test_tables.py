@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ga3c import history, plots, records, tables
-from ga3c.reports import page
+from ga3c.reports import history, plots, tables
+from ga3c.reports.page import page
+from ga3c.runs import records
 from tests.commands import ROOT, ended
 
 PONG = ROOT / "benchmarks" / "results" / "pong"

@@ -14,18 +14,17 @@ import psutil
 import pytest
 
 from agents.environments import EnvironmentConfig, spaces
-from ga3c import backend, checkpoints
-from ga3c.config import (
-    OptimizerConfig,
-    RunConfig,
-    ServiceConfig,
-    TrainConfig,
-)
-from ga3c.metrics import Snapshot, Window
-from ga3c.runs import load_config
-from ga3c.scheduler import SchedulerConfig
-from ga3c.service import Service
-from ga3c.watch import BORNE_LAG_UPDATES, STILL_S, Watch, resumed_schedule
+from ga3c import backend
+from ga3c.runs import checkpoints
+from ga3c.runs.kept_config import load_config
+from ga3c.runs.metrics import Snapshot, Window
+from ga3c.runs.watch import BORNE_LAG_UPDATES, STILL_S, Watch, resumed_schedule
+from ga3c.service.service import Service
+from ga3c.settings.learning import OptimizerConfig
+from ga3c.settings.run import RunConfig
+from ga3c.settings.scheduler import SchedulerConfig
+from ga3c.settings.service import ServiceConfig
+from ga3c.settings.train import TrainConfig
 from tests.commands import CORRIDOR, PATIENCE, STOP_S, ended
 
 WAIT_S = 40.0 * PATIENCE

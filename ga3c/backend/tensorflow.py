@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ga3c.backend.common import Column, Tensor, without
-from ga3c.machine import said_of_gpus
+from ga3c.settings.machine import said_of_gpus
 
 ROW_DTYPE = "int64"
 """Dtype of row numbers. A GPU kernel of TensorFlow that scatters or gathers multiplies a row number

@@ -1,0 +1,84 @@
+"""`ga3c evaluate`: whole games by a protocol whose every setting is named, many at once.
+
+A score without its protocol says little (Machado et al. 2018), so each is kept with it, and scores
+of different protocols are never put into one column.
+"""
+
+import json
+import os
+import statistics
+import time
+from dataclasses import dataclass
+
+from ga3c import backend
+from ga3c.evaluation.chosen import BEST, PlayedConfig, load, policy_of
+from ga3c.evaluation.games import Game, evaluate, record
+from ga3c.runs import records
+from ga3c.runs.finding import EVALUATIONS
+from ga3c.settings.checks import WrongInput, check_count
+from ga3c.settings.machine import CORES, machine
+
+PROGRESS_S = 5.0
+
+
+@dataclass(frozen=True)
+class Config(PlayedConfig):
+    """Play whole games with what a run has learned, and keep the scores with their protocol."""
+
+    episodes: int = 30
+    """Games, each with a seed of its own."""
+    at_once: int = 30
+    """Games played side by side."""
+    json: bool = False
+    """Print the result as one JSON object in the last line."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("episodes", "at_once"):
+            check_count(self, name)
+
+
+def run(config: Config) -> None:
+    """Evaluate, tell, keep. Raises WrongInput or RuntimeError."""
+    trained, path, checkpoint = load(config)
+    if not os.access(path, os.W_OK):
+        raise WrongInput(f"run {path} cannot be written to: the scores would be lost")
+    backend.configure(CORES, config.seed)
+    policy = policy_of(trained, checkpoint)
+    weights = config.checkpoint if config.checkpoint in ("newest", BEST) else "chosen"
+    protocol = config.settings.named(config.protocol, trained.environment, weights)
+    steps = int(checkpoint.state["steps"])
+    settings = ", ".join(f"{name} {value}" for name, value in protocol.items())
+    print(f"{trained.environment.game} after {steps:,} steps; protocol {settings}", flush=True)
+    started_s = last_s = time.monotonic()
+    done: list[Game] = []
+
+    def on_game(game: Game) -> None:
+        nonlocal last_s
+        done.append(game)
+        if time.monotonic() - last_s > PROGRESS_S:
+            last_s = time.monotonic()
+            mean = statistics.mean(each.score for each in done)
+            print(f"{len(done)} of {config.episodes} games: mean so far {mean:,.1f}", flush=True)
+
+    games = evaluate(
+        policy,
+        trained.environment,
+        config.settings,
+        config.episodes,
+        config.at_once,
+        config.seed,
+        CORES,
+        on_game,
+    )
+    seconds = time.monotonic() - started_s
+    entry = record(games, steps, protocol, config.seed, config.at_once, seconds)
+    records.append(path / EVALUATIONS, {**entry, "machine": machine()})
+    cut = f", {entry['games_cut']} of them cut by --step-cap" if entry["games_cut"] else ""
+    print(
+        f"score {entry['mean']:,.2f} (median {entry['median']:,.2f}, "
+        f"{min(entry['scores']):,.0f} to {max(entry['scores']):,.0f}) over {len(games)} games"
+        f"{cut}; kept in {path / EVALUATIONS}"
+    )
+    if config.json:
+        print(json.dumps(entry), flush=True)

@@ -1,0 +1,132 @@
+"""`ga3c export`: what a run has learned, for programs without ga3c: SavedModel or ONNX.
+
+Both take observations, as the network sees them, and give the probabilities of the actions and the
+values; both are compared with the live network on frames of the game before they are kept.
+"""
+
+import os
+import shutil
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from agents.environments import EnvironmentConfig, Environments
+from ga3c import backend
+from ga3c.evaluation.chosen import LearnedConfig, load, policy_of
+from ga3c.evaluation.policy import Policy, Stacks
+from ga3c.settings.checks import WrongInput
+from ga3c.settings.machine import CORES
+
+FRAMES = 64  # compared
+LARGEST_DIFFERENCE = 1e-4  # of what is above 1, as a share of it
+Judge = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Config(LearnedConfig):
+    """Write what a run has learned as a SavedModel or an ONNX file, compared with the network."""
+
+    out: Path = Path("exported")
+    """A directory for the SavedModel, or a file that ends in .onnx."""
+
+    def __post_init__(self) -> None:
+        if self.out.exists():
+            raise ValueError(f"out {self.out}: is there already; choose another, or remove it")
+        if not os.access(self.out.absolute().parent, os.W_OK):
+            raise ValueError(f"out {self.out}: must be in a directory to write to")
+
+
+def run(config: Config) -> None:
+    """Write, compare, tell. Raises WrongInput or RuntimeError; then nothing is kept."""
+    if backend.FRAMEWORK != "tensorflow":
+        raise WrongInput(
+            f"export with {backend.FRAMEWORK}: needs TensorFlow, which reads this run as well: "
+            "KERAS_BACKEND=tensorflow"
+        )
+    trained, _, checkpoint = load(config)
+    backend.configure(CORES, 0)
+    policy = policy_of(trained, checkpoint)
+    write, read = (_onnx, _read_onnx) if config.out.suffix == ".onnx" else (_saved, _read_saved)
+    partial = config.out.with_name(f".partial-{config.out.name}")
+    _remove(partial)
+    try:
+        write(policy.model, partial)
+        difference = _difference(policy, read(partial), trained.environment)
+        if not difference <= LARGEST_DIFFERENCE:
+            raise RuntimeError(f"what was written differs from the network by {difference:.2g}")
+        partial.rename(config.out)
+    except ModuleNotFoundError as error:
+        raise WrongInput(f"{error.name} is missing: pip install 'ga3c[onnx]'") from error
+    finally:
+        _remove(partial)
+    print(
+        f"{trained.environment.game} after {int(checkpoint.state['steps']):,} steps, as "
+        f"{config.out}: the same as the network on {FRAMES} frames to {difference:.1g}"
+    )
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+
+
+def _saved(model: keras.Model, out: Path) -> None:
+    model.export(str(out), verbose=False)
+
+
+def _onnx(model: keras.Model, out: Path) -> None:
+    import onnxruntime  # noqa: F401  before anything is written: it is optional
+    import tf2onnx  # noqa: F401
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of Keras, about numpy
+        model.export(str(out), format="onnx", verbose=False)
+
+
+def _read_saved(path: Path) -> Judge:
+    layer = keras.layers.TFSMLayer(str(path), call_endpoint="serve")
+
+    def judge(observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        probabilities, values = layer(observations)
+        return np.asarray(probabilities), np.asarray(values)
+
+    return judge
+
+
+def _read_onnx(path: Path) -> Judge:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    name = session.get_inputs()[0].name
+
+    def judge(observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        found: list[Any] = session.run(None, {name: observations})
+        return found[0], found[1]
+
+    return judge
+
+
+def _difference(policy: Policy, judge: Judge, environment: EnvironmentConfig) -> float:
+    observations = _frames(policy, environment)
+    pairs = zip(judge(observations), policy.judge(observations), strict=True)
+    return max(
+        float((np.abs(one - other) / np.maximum(np.abs(other), 1.0)).max()) for one, other in pairs
+    )
+
+
+def _frames(policy: Policy, environment: EnvironmentConfig) -> np.ndarray:
+    """Observations of a game played by chance, [FRAMES, ...]."""
+    environments = Environments(environment, 1)
+    random, stacks = np.random.default_rng(0), Stacks(policy.spaces, 1)
+    step, seen = environments.reset(0), []
+    for _ in range(FRAMES):
+        seen.append(stacks.push(step.frames, step.outcomes["first"] == 1)[0])
+        step = environments.step(random.integers(policy.spaces.num_actions, size=1, dtype=np.int32))
+    environments.close()
+    return np.stack(seen)

@@ -1,0 +1,142 @@
+"""Plays whole games with a policy, many at once."""
+
+import math
+import statistics
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from agents.environments import EnvironmentConfig, Environments
+from ga3c.evaluation.policy import Policy, Stacks
+from ga3c.evaluation.protocols import Protocol
+
+
+class Game(NamedTuple):
+    """One game that was played to its end, or to the protocol's cap."""
+
+    score: float
+    length: int  # in steps
+    cut: bool  # by the protocol's step_cap
+
+
+def evaluate(
+    policy: Policy,
+    environment: EnvironmentConfig,
+    protocol: Protocol,
+    episodes: int,
+    at_once: int,
+    seed: int,
+    threads: int = 1,
+    on_game: Callable[[Game], None] = lambda game: None,
+    stop: threading.Event | None = None,
+) -> list[Game]:
+    """`episodes` whole games, `at_once` side by side; fewer once stopped.
+
+    Each lane plays one game: first come would favour short ones. Seed and number alone say which
+    game that is, and not how many are played beside it.
+    """
+    games: list[Game] = []
+    for first in range(0, episodes, at_once):
+        lanes = min(at_once, episodes - first)
+        environments = Environments(protocol.environment(environment), lanes, threads)
+        try:
+            games += _round(policy, protocol, environments, seed, first, on_game, stop)
+        finally:
+            environments.close()
+    return games
+
+
+def _round(
+    policy: Policy,
+    protocol: Protocol,
+    environments: Environments,
+    seed: int,
+    first: int,
+    on_game: Callable[[Game], None],
+    stop: threading.Event | None,
+) -> list[Game]:
+    """Game number `first` in the first lane, and so on. Raises RuntimeError if a score is none."""
+    lanes = environments.num_envs
+    draws = ActionDraws(seed, first, lanes)
+    stacks = Stacks(environments.spaces, lanes)
+    games: dict[int, Game] = {}
+    scores = np.zeros(lanes, np.float32)  # so far
+    step = environments.reset(seed, first)
+    for length in range(protocol.step_cap + 1):  # the reset is no step
+        scores += step.outcomes["reward"]
+        is_cut = length == protocol.step_cap
+        for lane in np.flatnonzero(step.outcomes["finished"] | is_cut).tolist():
+            if lane not in games:
+                outcome = step.outcomes[lane]
+                ended = bool(outcome["finished"])
+                score = float(outcome["episode_return"] if ended else scores[lane])
+                if not math.isfinite(score):
+                    raise RuntimeError(
+                        f"score {score} of a game: its environment's rewards must "
+                        "be finite, or nothing could be compared with it"
+                    )
+                games[lane] = Game(score, length, cut=not ended)
+                on_game(games[lane])
+        if len(games) == lanes or (stop and stop.is_set()):
+            break
+        observations = stacks.push(step.frames, step.outcomes["first"] == 1)
+        probabilities, _ = policy.judge(observations)
+        step = environments.step(choose(protocol, probabilities, draws.next()))
+    return [games[lane] for lane in sorted(games)]
+
+
+class ActionDraws:
+    """Random numbers for the actions of games that are played side by side, each with its own."""
+
+    def __init__(self, seed: int, first: int, lanes: int) -> None:
+        """Those of the seed's games number `first` and on."""
+        self._random = [np.random.default_rng([seed, first + lane]) for lane in range(lanes)]
+
+    def next(self) -> np.ndarray:
+        """[n, 2] in [0, 1), for one action of each game."""
+        return np.array([random.random(2) for random in self._random])
+
+
+def choose(protocol: Protocol, probabilities: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    """Actions int32 [n] by the protocol's policy, from probabilities [n, actions].
+
+    Args: draws: [n, 2], evenly drawn from [0, 1).
+    """
+    actions = probabilities.shape[1]
+    if protocol.policy == "sample":
+        drawn = draws[:, :1] * probabilities.sum(axis=1, keepdims=True)
+        below = np.cumsum(probabilities, axis=1) <= drawn
+        return np.minimum(below.sum(axis=1), actions - 1).astype(np.int32)
+    likeliest = probabilities.argmax(axis=1)
+    if protocol.policy == "epsilon":
+        even = (draws[:, 1] * actions).astype(np.int32)
+        likeliest = np.where(draws[:, 0] < protocol.epsilon, even, likeliest)
+    return likeliest.astype(np.int32)
+
+
+def record(
+    games: list[Game],
+    steps: int,
+    protocol: Mapping[str, Any],
+    seed: int,
+    at_once: int,
+    seconds: float,
+) -> dict[str, Any]:
+    """One line of evaluations.jsonl."""
+    scores = [game.score for game in games]
+    return {
+        "steps": steps,
+        "protocol": dict(protocol),
+        "episodes": len(games),
+        "mean": statistics.mean(scores),
+        "deviation": statistics.stdev(scores) if len(scores) > 1 else None,
+        "median": statistics.median(scores),
+        "scores": scores,
+        "lengths": [game.length for game in games],
+        "games_cut": sum(game.cut for game in games),  # by the protocol's step_cap
+        "seed": seed,
+        "at_once": at_once,
+        "seconds": round(seconds, 2),
+    }

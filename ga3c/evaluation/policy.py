@@ -1,0 +1,65 @@
+"""What a run has learned, alone: probabilities and values for observations, without a service."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import keras
+import numpy as np
+
+from agents.environments import Spaces
+from ga3c import backend
+from ga3c.experience.ring import RingShape
+from ga3c.learning.model import restore
+from ga3c.service.assembly import build_algorithm
+from ga3c.settings.train import TrainConfig
+
+
+class Stacks:
+    """The newest frames of n lanes, put together as the model sees them."""
+
+    def __init__(self, spaces: Spaces, lanes: int) -> None:
+        self._shape = RingShape(1, 1, spaces.shape, spaces.dtype, spaces.stack).observation_shape
+        self._frames = np.zeros((lanes, *spaces.shape, spaces.stack), spaces.dtype)
+
+    def push(self, frames: np.ndarray, firsts: np.ndarray) -> np.ndarray:
+        """Observations [n, *observation_shape], a copy, after `frames` [n, *shape].
+
+        Args: firsts: [n] bool; a reset's frame stands for all before it.
+        """
+        self._frames[..., :-1] = self._frames[..., 1:]
+        self._frames[..., -1] = frames
+        self._frames[firsts] = frames[firsts][..., None]
+        return self._frames.reshape(len(frames), *self._shape).copy()
+
+
+class Policy:
+    """The network of a run's settings; made on the main thread, then called by one thread.
+
+    Raises ValueError if the network does not fit the spaces.
+    """
+
+    def __init__(self, config: TrainConfig, spaces: Spaces) -> None:
+        ring = RingShape(1, 1, spaces.shape, spaces.dtype, spaces.stack)
+        algorithm = build_algorithm(config, spaces.num_actions)
+        self.spaces = spaces
+        # as the weights are: so it is the same on every machine and in every format
+        network = replace(config.network, precision="float32")
+        self.network = algorithm.network(
+            network, ring.observation_shape, spaces.dtype, spaces.is_picture
+        )
+        self.model = keras.Model(
+            self.network.inputs[0], algorithm.judge(self.network, self.network.inputs[0])
+        )
+        """Observations [n, ...] to probabilities [n, actions] and values [n]."""
+        self._judge = backend.compiled(
+            self.model, [((None, *ring.observation_shape), spaces.dtype)]
+        )
+
+    def load(self, values: Mapping[str, np.ndarray]) -> None:
+        """Take over `weights/PATH` of a checkpoint. Raises ValueError if they do not fit."""
+        restore({"weights": self.network.weights}, values)
+
+    def judge(self, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Probabilities of the actions [n, actions] and values [n], float32."""
+        probabilities, values = self._judge(observations)
+        return np.asarray(probabilities), np.asarray(values)

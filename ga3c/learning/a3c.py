@@ -1,0 +1,202 @@
+"""Advantage actor-critic from queued segments: A3C's losses, with and without lag correction.
+
+A segment holds the observations x_0 .. x_T of one lane, the actions a_0 .. a_{T-1} taken there,
+and the rewards r_1 .. r_T, discounts d_1 .. d_T that answered them (`d = 0 if terminated else
+gamma`). `first_t` marks a reset's frame: no action led there, so the step before it is void.
+"""
+
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+from keras import ops
+
+from ga3c.backend import Column
+from ga3c.experience.batches import Segments
+from ga3c.learning.networks import dense, torso
+from ga3c.settings.learning import A3CConfig, NetworkConfig
+from ga3c.settings.schedules import linear
+
+Tensor = Any
+
+
+def lambda_returns(
+    values: Tensor,
+    rewards: Tensor,
+    discounts: Tensor,
+    valid: Tensor,
+    ratios: Tensor,
+    trace_decay: float,
+) -> tuple[Tensor, Tensor]:
+    """Targets of the values and advantages of the actions.
+
+    With rho_t = min(1, ratio_t), c_t = lambda rho_t and
+    delta_t = rho_t (r_{t+1} + d_{t+1} v_{t+1} - v_t),
+
+        G_t = v_t + delta_t + d_{t+1} c_t (G_{t+1} - v_{t+1}),    G_T = v_T
+        A_t = r_{t+1} + d_{t+1} (v_{t+1} + lambda (G_{t+1} - v_{t+1})) - v_t
+
+    which is V-trace (Espeholt et al. 2018, equation 1), and with ratios of 1 the lambda-return:
+    the n-step return of A3C at lambda = 1. The advantage is A_t without the ratio. A void step
+    has G_t = v_t, so that the steps before it bootstrap from the value of its observation.
+
+    Args:
+        values: [B, T + 1] float32, v_t under the newest weights.
+        rewards, discounts: [B, T] float32, of the step after x_t.
+        valid: [B, T] float32, 0 where the step after x_t is void.
+        ratios: [B, T] float32, pi(a_t | x_t) / mu(a_t | x_t), or ones.
+        trace_decay: lambda.
+
+    Returns:
+        G [B, T] and A [B, T] float32. No gradient should flow through either: pass constants.
+    """
+    v_tm1, v_t = values[:, :-1], values[:, 1:]
+    deltas = ops.unstack(rewards + discounts * v_t - v_tm1, axis=1)
+    decays = ops.unstack(discounts * trace_decay, axis=1)
+    weights = ops.unstack(ops.minimum(ratios, 1.0) * valid, axis=1)
+    excesses, advantages = [], []
+    excess = ops.zeros_like(values[:, 0])  # G_{t+1} - v_{t+1}
+    for delta, decay, weight in reversed(list(zip(deltas, decays, weights, strict=True))):
+        advantages.append(delta + decay * excess)
+        excess = weight * advantages[-1]
+        excesses.append(excess)
+    targets = v_tm1 + ops.stack(excesses[::-1], axis=1)
+    return targets, ops.stack(advantages[::-1], axis=1) * valid
+
+
+def normalized(advantages: Tensor, valid: Tensor) -> Tensor:
+    """(A - mean) / deviation over the valid entries; 0 elsewhere. Both [B, T]."""
+    count = ops.maximum(ops.sum(valid), 1.0)
+    centred = (advantages - ops.sum(advantages * valid) / count) * valid
+    return centred / (ops.sqrt(ops.sum(ops.square(centred)) / count) + 1e-8)
+
+
+def policy_gradient_loss(
+    probs: Tensor, actions: Tensor, advantages: Tensor, log_epsilon: float
+) -> Tensor:
+    """-sum log(pi(a) + eps) A (A3C; eps as GA3C, section 5.4). No gradient flows into A.
+
+    Args: probs [n, actions]; actions int32 [n]; advantages [n]. Returns a scalar.
+    """
+    chosen = ops.take_along_axis(probs, actions[:, None], axis=1)[:, 0]
+    return -ops.sum(ops.log(chosen + log_epsilon) * ops.stop_gradient(advantages))
+
+
+def entropies(probs: Tensor, log_epsilon: float) -> Tensor:
+    """-sum_a pi(a) log(pi(a) + eps) (GA3C, section 5.4). probs [n, actions] to [n]."""
+    return -ops.sum(probs * ops.log(probs + log_epsilon), axis=-1)
+
+
+class A3C:
+    """What the model asks of an algorithm (`algorithms.Algorithm`)."""
+
+    columns: ClassVar[dict[str, Column]] = {"action": ((), "int32"), "log_prob": ((), "float32")}
+    has_target: ClassVar[bool] = False
+
+    def __init__(self, config: A3CConfig, num_actions: int, reward_clip: float = 1.0) -> None:
+        self.config = config
+        self._num_actions = num_actions
+        self._reward_clip = reward_clip
+        self.noise = num_actions
+
+    def network(
+        self, config: NetworkConfig, shape: tuple[int, ...], dtype: str, is_picture: bool
+    ) -> keras.Model:
+        """Observations [n, *shape] to logits [n, actions] and values [n]."""
+        observation = keras.Input(shape, dtype=dtype)
+        features = torso(config, observation, is_picture)
+        logits = dense(config, features, self._num_actions, 0.01, dtype="float32", name="policy")
+        if config.separate_value:
+            features = torso(config, observation, is_picture, "value_")
+        value = dense(config, features, 1, 1.0, dtype="float32", name="value")
+        value = keras.layers.Reshape((), dtype="float32")(value)
+        if config.value_scale != 1.0:
+            value = value * config.value_scale
+        return keras.Model(observation, [logits, value])
+
+    def act(
+        self, network: keras.Model, observations: Tensor, noise: Tensor, epsilons: Tensor
+    ) -> dict[str, Tensor]:
+        """Sampled actions (Gumbel's maximum) and their log-probabilities.
+
+        Args: observations [n, ...]; noise [n, actions] uniform in (0, 1); epsilons are not used.
+        """
+        logits, _ = network(observations)
+        actions = ops.argmax(logits - ops.log(-ops.log(noise)), axis=-1)
+        log_probs = ops.take_along_axis(ops.log_softmax(logits), actions[:, None], axis=1)[:, 0]
+        return {"action": actions, "log_prob": log_probs}
+
+    def judge(self, network: keras.Model, observations: Tensor) -> tuple[Tensor, Tensor]:
+        """Probabilities of the actions [n, actions] and values [n] of observations [n, ...]."""
+        logits, values = network(observations)
+        return ops.softmax(logits), values
+
+    def loss(
+        self,
+        network: keras.Model,
+        target: keras.Model | None,
+        segments: Segments,
+        entropy_weight: Tensor,
+    ) -> tuple[Tensor, tuple[dict[str, Tensor], Tensor]]:
+        """The summed loss of a batch, its mean parts, and the errors of the values [B, T].
+
+        `approx_kl` says how far the policy has moved since it acted: the mean of rho - 1 - log rho
+        (Schulman 2020, "Approximating KL Divergence").
+
+        value_weight sum (G - V)^2 - sum [log(pi_a + eps) stop_gradient(A) + beta H(pi)]
+        (GA3C, section 5.4), over all steps that are not void.
+        """
+        config = self.config
+        steps = segments.rewards.shape[1]
+        logits, values = network(segments.observations)
+        values = ops.reshape(values, (-1, steps + 1))
+        logits = ops.reshape(logits, (-1, steps + 1, self._num_actions))[:, :-1]
+        logits = ops.reshape(logits, (-1, self._num_actions))
+        probs = ops.softmax(logits)
+        actions = ops.reshape(segments.actions, (-1,))
+        valid = 1.0 - segments.firsts
+        count = ops.maximum(ops.sum(valid), 1.0)
+        moved = self._log_ratios(logits, actions, segments.log_probs)
+        ratios = ops.exp(moved) if config.correction == "vtrace" else ops.ones_like(moved)
+        targets, advantages = lambda_returns(
+            ops.stop_gradient(values),
+            self._clipped(segments.rewards),
+            segments.discounts,
+            valid,
+            ratios,
+            config.trace_decay,
+        )
+        if config.normalize_advantages:
+            advantages = normalized(advantages, valid)
+        advantages = ops.reshape(advantages * ops.minimum(ratios, 1.0), (-1,))
+        policy = policy_gradient_loss(probs, actions, advantages, config.log_epsilon)
+        errors = valid * (targets - values[:, :-1])
+        value = ops.sum(ops.square(errors))
+        entropy = ops.sum(ops.reshape(valid, (-1,)) * entropies(probs, config.log_epsilon))
+        loss = policy + config.value_weight * value - entropy_weight * entropy
+        figures = {
+            "policy_loss": policy / count,
+            "value_loss": value / count,
+            "entropy": entropy / count,
+            "value": ops.sum(valid * values[:, :-1]) / count,
+            "approx_kl": ops.sum(valid * (ops.exp(moved) - 1.0 - moved)) / count,
+        }
+        return loss, (figures, errors)
+
+    def rate(self, progress: float) -> float:
+        """The entropy's weight."""
+        return linear(self.config.entropy_weight, self.config.entropy_weight_end, progress)
+
+    def epsilons(self, lanes: np.ndarray, steps: float) -> np.ndarray:
+        """None: the policy itself explores."""
+        return np.zeros(len(lanes), np.float32)
+
+    def _clipped(self, rewards: Tensor) -> Tensor:
+        limit = self._reward_clip
+        return ops.clip(rewards, -limit, limit) if limit else rewards
+
+    def _log_ratios(self, logits: Tensor, actions: Tensor, behaviour: Tensor) -> Tensor:
+        """log pi(a) - log mu(a), [B, T]; no gradient flows."""
+        log_probs = ops.take_along_axis(ops.log_softmax(logits), actions[:, None], axis=1)
+        log_probs = ops.reshape(log_probs, (-1, behaviour.shape[1]))
+        return ops.stop_gradient(log_probs - behaviour)

@@ -1,0 +1,170 @@
+"""Q-learning from a replay: n-step, double, dueling (Mnih et al. 2015 and after).
+
+A transition begins at x_0, where the action a_0 was taken, and has the rewards r_1 .. r_n and
+discounts d_1 .. d_n that followed (`d = 0 if terminated else gamma`). Where an episode was cut
+short before n steps it ends there, at x_m.
+"""
+
+from typing import Any, ClassVar, Protocol
+
+import keras
+import numpy as np
+from keras import ops
+
+from ga3c.backend import Column
+from ga3c.learning.networks import body, dense, stream, torso
+from ga3c.settings.learning import DQNConfig, NetworkConfig
+from ga3c.settings.schedules import linear
+
+Tensor = Any
+
+
+class Batch(Protocol):
+    """What the loss needs of `replay.Transitions`."""
+
+    weights: Tensor
+    observations: Tensor
+    actions: Tensor
+    rewards: Tensor
+    discounts: Tensor
+    valid: Tensor
+    next_observations: Tensor
+
+
+def n_step(rewards: Tensor, discounts: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+    """The return of m steps, and the discount of what follows them.
+
+        R = sum_{k=1..m} (prod_{j<k} d_j) r_k,    D = prod_{k=1..m} d_k      (Sutton 1988)
+
+    Args:
+        rewards, discounts: [B, n] float32.
+        valid: [B, n] float32, ones in the first m places of a row, zeros behind.
+
+    Returns:
+        R and D, [B] float32.
+    """
+    returned = ops.zeros_like(rewards[:, 0])
+    carried = ops.ones_like(returned)
+    for k in range(rewards.shape[1]):
+        returned = returned + valid[:, k] * carried * rewards[:, k]
+        carried = carried * (1.0 + valid[:, k] * (discounts[:, k] - 1.0))
+    return returned, carried
+
+
+def huber(errors: Tensor, delta: float) -> Tensor:
+    """e^2 / 2 within delta of 0, and delta (|e| - delta / 2) beyond (Huber 1964). Delta 0: never
+    beyond."""
+    if not delta:
+        return 0.5 * ops.square(errors)
+    within = ops.minimum(ops.abs(errors), delta)
+    return within * (ops.abs(errors) - 0.5 * within)
+
+
+def chosen(values: Tensor, actions: Tensor) -> Tensor:
+    """values [n, actions] at actions int32 [n]: [n]."""
+    return ops.take_along_axis(values, actions[:, None], axis=1)[:, 0]
+
+
+def gradient_scaled(x: Tensor, scale: float) -> Tensor:
+    """x itself, exactly; the gradient that flows back through it is multiplied by `scale`."""
+    if scale == 1.0:
+        return x
+    fixed = ops.stop_gradient(x)
+    return fixed + scale * (x - fixed)
+
+
+class DQN:
+    """What the model asks of an algorithm (`algorithms.Algorithm`)."""
+
+    columns: ClassVar[dict[str, Column]] = {"action": ((), "int32")}
+    has_target: ClassVar[bool] = True
+
+    def __init__(
+        self, config: DQNConfig, num_actions: int, reward_clip: float, random_steps: int
+    ) -> None:
+        """Args: random_steps: of the whole run, before epsilon begins to fall."""
+        self.config = config
+        self._num_actions = num_actions
+        self._reward_clip = reward_clip
+        self._random_steps = random_steps
+        self.noise = num_actions + 1
+
+    def network(
+        self, config: NetworkConfig, shape: tuple[int, ...], dtype: str, is_picture: bool
+    ) -> keras.Model:
+        """Observations [n, *shape] to action values [n, actions].
+
+        Dueling: Q(a) = V + A(a) - mean_a A(a) (Wang et al. 2016, equation 9), the mean of each
+        state by itself.
+        """
+        observation = keras.Input(shape, dtype=dtype)
+        if not self.config.dueling:
+            features = torso(config, observation, is_picture)
+            return keras.Model(observation, self._head(config, features, "q"))
+        features = body(config, observation, is_picture)
+        features = gradient_scaled(features, self.config.dueling_gradient_scale)
+        value = stream(config, features, is_picture, "value_stream")
+        value = dense(config, value, 1, 1.0, dtype="float32", name="value")
+        advantage = stream(config, features, is_picture, "advantage_stream")
+        advantage = self._head(config, advantage, "advantage")
+        mean = ops.mean(advantage, axis=1, keepdims=True)
+        return keras.Model(observation, value + advantage - mean)
+
+    def _head(self, config: NetworkConfig, features: Tensor, name: str) -> Tensor:
+        return dense(config, features, self._num_actions, 0.01, dtype="float32", name=name)
+
+    def act(
+        self, network: keras.Model, observations: Tensor, noise: Tensor, epsilons: Tensor
+    ) -> dict[str, Tensor]:
+        """The action of the largest value, or with probability epsilon any, evenly."""
+        best = ops.argmax(network(observations), axis=-1)
+        any_one = ops.argmax(noise[:, 1:], axis=-1)
+        return {"action": ops.where(noise[:, 0] < epsilons, any_one, best)}
+
+    def judge(self, network: keras.Model, observations: Tensor) -> tuple[Tensor, Tensor]:
+        """All probability on the action of the largest value, and that value.
+
+        By comparison: what argmax becomes cannot be exported as ONNX.
+        """
+        values = network(observations)
+        best = ops.max(values, axis=-1, keepdims=True)
+        chosen = ops.cast(values >= best, "float32")
+        return chosen / ops.sum(chosen, axis=-1, keepdims=True), best[:, 0]
+
+    def targets(self, network: keras.Model, target: keras.Model, batch: Batch) -> Tensor:
+        """y = R + D Q_target(x_m, a*) [B]; no gradient should flow through it: pass constants.
+
+        a* is the best action by the target's weights (Mnih et al. 2015), or by the newest ones
+        (double: van Hasselt et al. 2016).
+        """
+        limit = self._reward_clip
+        rewards = ops.clip(batch.rewards, -limit, limit) if limit else batch.rewards
+        returns, discounts = n_step(rewards, batch.discounts, batch.valid)
+        values = target(batch.next_observations)
+        chooser = network(batch.next_observations) if self.config.double else values
+        return returns + discounts * chosen(values, ops.argmax(chooser, axis=-1))
+
+    def loss(
+        self, network: keras.Model, target: keras.Model | None, batch: Batch, rate: Tensor
+    ) -> tuple[Tensor, tuple[dict[str, Tensor], Tensor]]:
+        """sum_i w_i huber(Q(x_i, a_i) - y_i), or the mean over the batch if so configured."""
+        assert target is not None
+        targets = ops.stop_gradient(self.targets(network, target, batch))
+        values = chosen(network(batch.observations), batch.actions)
+        errors = values - targets
+        losses = batch.weights * huber(errors, self.config.huber_delta)
+        loss = ops.mean(losses) if self.config.loss_reduction == "mean" else ops.sum(losses)
+        errors = ops.stop_gradient(errors)
+        figures = {"value": ops.mean(values), "td_error": ops.mean(ops.abs(errors))}
+        return loss, (figures, errors)
+
+    def rate(self, progress: float) -> float:
+        """The loss has none."""
+        return 0.0
+
+    def epsilons(self, lanes: np.ndarray, steps: float) -> np.ndarray:
+        """Alike for all lanes: linear from the end of the random steps on."""
+        config = self.config
+        progress = (steps - self._random_steps) / config.epsilon_steps
+        epsilon = linear(config.epsilon_start, config.epsilon_end, progress)
+        return np.full(len(lanes), epsilon, np.float32)

@@ -1,0 +1,128 @@
+"""What a run's directory tells about its course: the score's curve, figures, evaluations."""
+
+import contextlib
+import csv
+import json
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from agents.games import resolve
+from ga3c.runs import records
+from ga3c.runs.finding import evaluations
+from ga3c.runs.kept_config import load_config, sections
+from ga3c.runs.metrics import ROLLING_EPISODES
+from ga3c.settings.train import TrainConfig
+
+CURVE = "curve.csv"  # of a kept result: the score's curve without the episodes
+POINTS = 400
+LEFT_OUT = ("preset", "run", "checkpoints", "evaluation")  # of the sections of the settings
+MOST_DIFFERENCES = 3  # that a name tells
+
+
+class Curve(NamedTuple):
+    """The score, as the mean of the last 100 training episodes."""
+
+    seconds: np.ndarray
+    steps: np.ndarray
+    score: np.ndarray
+
+
+class History(NamedTuple):
+    """One run's course."""
+
+    path: Path
+    config: TrainConfig
+    curve: Curve
+    figures: list[dict[str, Any]]  # of metrics.jsonl
+    evaluations: list[dict[str, Any]]
+
+    @property
+    def game(self) -> str:
+        """An ALE rom id or a Gymnasium id, whatever the run called it; nothing is imported."""
+        name = self.config.environment.game
+        with contextlib.suppress(ValueError):
+            return name.rpartition(":")[2] if ":" in name else resolve(name).name
+        return name
+
+
+class Group(NamedTuple):
+    """Runs that differ by their seed alone."""
+
+    game: str
+    differs: str  # settings in which it differs from the other groups of the game, if any
+    runs: list[History]
+
+    @property
+    def name(self) -> str:
+        """The game, and what sets the group apart."""
+        return f"{self.game} ({self.differs})" if self.differs else self.game
+
+
+def groups(found: Sequence[History]) -> list[Group]:
+    """Runs by game and settings, in the order they were given."""
+    known: dict[tuple[str, str], list[History]] = {}
+    for each in found:
+        known.setdefault((each.game, json.dumps(settings(each.config))), []).append(each)
+    made = []
+    for (game, text), runs in known.items():
+        others = [json.loads(other) for name, other in known if name == game]
+        own = json.loads(text)
+        differ = [name for name in own if any(other[name] != own[name] for other in others)]
+        words = [f"{name} {own[name]}" for name in differ[:MOST_DIFFERENCES]]
+        made.append(Group(game, ", ".join(words) + ", ..." * (len(differ) > len(words)), runs))
+    return made
+
+
+def settings(config: TrainConfig) -> dict[str, Any]:
+    """What learning depends on, by name: all but the seed, the limits and what is kept."""
+    parts = {**sections(config), "optimizer": asdict(config.scheduled_optimizer)}
+    flat: dict[str, Any] = {}
+    for name, part in parts.items():
+        if name not in LEFT_OUT:
+            flat |= part if isinstance(part, dict) else {name: part}
+    return {name: value for name, value in flat.items() if name != "game"}
+
+
+def read(path: Path) -> History:
+    """The course of the run in `path`, or of a kept result. Raises ValueError."""
+    return History(
+        path,
+        load_config(path),
+        _kept(path / CURVE) if (path / CURVE).exists() else rolling(path / "episodes.csv"),
+        records.read(path / "metrics.jsonl"),
+        evaluations(path),
+    )
+
+
+def rolling(episodes: Path) -> Curve:
+    """The rolling mean score after each episode of an `episodes.csv`, thinned evenly."""
+    scores: deque[float] = deque(maxlen=ROLLING_EPISODES)
+    points = []
+    if episodes.exists():
+        with open(episodes, errors="replace") as file:
+            for row in csv.DictReader(file):
+                with contextlib.suppress(ValueError, TypeError):  # cut short by a kill
+                    point = float(row["seconds"]), int(row["steps"])
+                    scores.append(float(row["score"]))
+                    points.append((*point, round(sum(scores) / len(scores), 3)))
+    stride = max(len(points) // POINTS, 1)
+    return _curve(points[::stride] + points[-1:])
+
+
+def _kept(file: Path) -> Curve:
+    with open(file) as rows:
+        points = [
+            (float(row["seconds"]), int(row["steps"]), float(row["score_mean_100"]))
+            for row in csv.DictReader(rows)
+        ]
+    return _curve(points)
+
+
+def _curve(points: list[tuple[float, int, float]]) -> Curve:
+    columns = np.array(points, np.float64).reshape(-1, 3).T
+    return Curve(*columns)

@@ -1,0 +1,86 @@
+"""A run's figures for TensorBoard, under the field's usual names, by environment steps."""
+
+import math
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.summary.writer.record_writer import RecordWriter
+
+from ga3c.runs.metrics import Episode
+
+TAGS = {
+    "score_mean_100": "charts/episodic_return_mean_100",
+    "pps": "charts/SPS",
+    "policy_loss": "losses/policy_loss",
+    "value_loss": "losses/value_loss",
+    "loss": "losses/loss",
+    "entropy": "losses/entropy",
+    "approx_kl": "losses/approx_kl",
+    "gradient_norm": "losses/gradient_norm",
+    "value": "losses/value",
+    "td_error": "losses/td_error",
+    "tps": "perf/TPS",
+    "updates_per_s": "perf/updates_per_s",
+    "prediction_batch": "perf/prediction_batch",
+    "policy_lag": "stats/policy_lag",
+    "policy_lag_max": "stats/policy_lag_max",
+    "prediction_queue": "stats/prediction_queue",
+    "training_queue": "stats/training_queue",
+    "replay_steps": "stats/replay_steps",
+    "epsilon": "stats/epsilon",
+    "episodes": "stats/episodes",
+    "agents": "sched/agents",
+    "predictors": "sched/predictors",
+    "trainers": "sched/trainers",
+}
+
+
+class Events:
+    """Writes a TensorBoard event file into `directory`; owned by one thread.
+
+    Raises OSError, as where the disk is full.
+    """
+
+    def __init__(self, directory: Path, steps: int) -> None:
+        """`steps`: what earlier files have beyond them is shown no more."""
+        name = f"events.out.tfevents.{time.time_ns() // 10**6:013}.{os.getpid()}"
+        self._file = open(directory / name, "wb", buffering=0)  # noqa: SIM115
+        self._writer = RecordWriter(self._file)
+        self._write(Event(file_version="brain.Event:2"))
+        self._write(Event(step=steps, session_log=SessionLog(status=SessionLog.START)))
+
+    def episode(self, episode: Episode) -> None:
+        """Add a finished episode."""
+        values = {"return": episode.score, "length": episode.length}
+        self._add({f"charts/episodic_{name}": v for name, v in values.items()}, episode.steps)
+
+    def figures(self, values: Mapping[str, Any]) -> None:
+        """Add the figures of one progress line."""
+        known = {TAGS[name]: v for name, v in values.items() if name in TAGS and v is not None}
+        known["perf/PPS"] = values["pps"]
+        self._add(known, values["steps"])
+
+    def evaluation(self, entry: Mapping[str, Any]) -> None:
+        """Add an evaluation's mean score."""
+        self._add({f"eval/{entry['protocol']['name']}": entry["mean"]}, entry["steps"])
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _add(self, scalars: Mapping[str, float], steps: int) -> None:
+        values = [
+            Summary.Value(tag=tag, simple_value=value)
+            for tag, value in scalars.items()
+            if math.isfinite(value)
+        ]
+        self._write(Event(step=steps, summary=Summary(value=values)))
+
+    def _write(self, event: Event) -> None:
+        event.wall_time = time.time()
+        self._writer.write(event.SerializeToString())

@@ -1,0 +1,126 @@
+"""A run's settings as `config.json` keeps them, and as they were kept before.
+
+`format` says how they are written. Format 1 had no number. A key that this version does not know,
+or that is missing, is named: its value would else be another than the one that the run had.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, fields, is_dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ga3c.settings.train import TrainConfig
+
+CONFIG = "config.json"
+FORMAT = 2
+# Settings that came while there was format 1: their defaults are what every run did before. So it
+# is with whole sections that a file of format 1 lacks.
+SINCE_FORMAT_1 = {
+    "environment.pixels",
+    "evaluation.evaluate_step_cap",
+    "learning.max_refused_updates",
+    "network.precision",
+    "optimizer.momentum",
+    "optimizer.rms_centered",
+    "run.plain",
+    "run.resume",
+    "run.trace",
+    "scheduler.max_memory_mb",
+    "scheduler.max_policy_lag",
+    "service.backend",
+    "service.lockstep",
+    "service.synchronized",
+    "network.separate_value",
+    "network.value_scale",
+    "network.pixel_scale",
+    "dqn.dueling_gradient_scale",
+    "dqn.loss_reduction",
+}
+
+
+class KeptConfig(NamedTuple):
+    """The settings of a run, and what could not be taken from its file as it stands."""
+
+    config: TrainConfig
+    notes: list[str]  # a line for each kind of difference
+
+
+def to_json(config: TrainConfig) -> dict[str, Any]:
+    """What `config.json` holds."""
+    return {"format": FORMAT, **asdict(config)}
+
+
+def load_config(path: Path) -> TrainConfig:
+    """The settings of the run in `path`. Raises ValueError if they cannot be read."""
+    return read_config(path).config
+
+
+def read_config(path: Path) -> KeptConfig:
+    """The settings of the run in `path`, and what to say of them.
+
+    Raises ValueError if they cannot be read.
+    """
+    try:
+        values = json.loads((path / CONFIG).read_bytes())
+        if not isinstance(values, dict):
+            raise ValueError("it is not a JSON object")
+        number = values.pop("format", 1)
+        if number not in range(1, FORMAT + 1):
+            raise ValueError(
+                f"format {number!r}: must be 1 to {FORMAT}; another version of ga3c has written it"
+            )
+        if number == 1:
+            _move(values)
+        config = msgspec.convert(values, TrainConfig, dec_hook=lambda kind, value: kind(value))
+    except (OSError, ValueError) as error:  # msgspec's errors are ValueErrors
+        raise ValueError(f"run {path}: its {CONFIG} cannot be read: {error}") from error
+    return KeptConfig(config, list(_notes(path, values, config, number)))
+
+
+def _move(values: dict[str, Any]) -> None:
+    """In the first months of format 1 the discount and the clip of rewards were a3c's."""
+    for name in ("discount", "reward_clip"):
+        if name in values.get("a3c", {}):
+            values.setdefault("learning", {})[name] = values["a3c"].pop(name)
+
+
+def _notes(
+    path: Path, values: Mapping[str, Any], config: TrainConfig, number: int
+) -> Iterator[str]:
+    known, given = set(_keys(asdict(config))), set(_keys(values))
+    if unknown := sorted(given - known):
+        yield f"{path / CONFIG} has settings that are not known and are left out: " + ", ".join(
+            unknown
+        )
+    missing = known - given
+    if number == 1:
+        missing = {key for key in missing - SINCE_FORMAT_1 if key.partition(".")[0] in values}
+    if missing:
+        found = (f"{key} {_at(config, key)}" for key in sorted(missing))
+        yield f"{path / CONFIG} lacks settings, which are taken to be: " + ", ".join(found)
+
+
+def _keys(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _keys(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name
+
+
+def _at(config: Any, key: str) -> Any:
+    for name in key.split("."):
+        config = getattr(config, name)
+    return config
+
+
+def sections(config: TrainConfig) -> dict[str, Any]:
+    """The parts of the settings by name, and those that stand alone."""
+    return {
+        each.name: asdict(value) if is_dataclass(value) else value  # type: ignore[arg-type]
+        for each in fields(config)
+        for value in [getattr(config, each.name)]
+    }

@@ -1,0 +1,111 @@
+"""A run's trace in Chrome's format: open it at https://ui.perfetto.dev or chrome://tracing.
+
+One row for each agent and service thread. Arrows follow each segment's first observation: from the
+environment that showed it, to the prediction, to the environment that took the action, to the
+update that learned from it.
+"""
+
+import json
+import threading
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from agents.messages import Header
+from ga3c.experience.segments import Segment
+
+MOST_EVENTS = 500_000  # the newest: about 100 MB of file, and no more memory however long the run
+MOMENT_S = 1e-6
+
+
+class Arrival(NamedTuple):
+    """A group's step, as the trace knows it."""
+
+    agent: str
+    first_lane: int
+    came_s: float
+
+
+class Trace:
+    """The newest events of all threads. Times are of `time.monotonic`."""
+
+    def __init__(self) -> None:
+        self._events: deque[dict[str, Any]] = deque(maxlen=MOST_EVENTS)
+        self._followed: dict[int, list[str]] = {}  # by first lane: what awaits its action's step
+
+    def span(self, row: str, name: str, start_s: float, end_s: float, **details: Any) -> None:
+        """Something that took time."""
+        self._events.append(
+            {
+                "ph": "X",
+                "name": name,
+                "tid": row,
+                "ts": 1e6 * start_s,
+                "dur": 1e6 * (end_s - start_s),
+                "args": details,
+            }
+        )
+
+    def here(self, name: str, start_s: float, end_s: float, **details: Any) -> None:
+        """Something that this thread did."""
+        self.span(threading.current_thread().name, name, start_s, end_s, **details)
+
+    def stepped(self, agent: str, header: Header, came_s: float) -> None:
+        """An agent's message: what it says of its waiting and stepping before `came_s`."""
+        began_s = came_s - header.stepped_s
+        self.span(agent, "wait", began_s - header.waited_s, began_s)
+        details = {"group": header.group, "sequence": header.sequence}
+        self.span(agent, "step", began_s, came_s, **details)
+
+    def predicted(
+        self, arrivals: Sequence[Arrival], starts: Sequence[Sequence[str]], at_s: float
+    ) -> None:
+        """This thread answers `arrivals` at `at_s`. `starts`: for each, keys to be followed."""
+        row = threading.current_thread().name
+        for arrival, keys in zip(arrivals, starts, strict=True):
+            shown_s = arrival.came_s - MOMENT_S  # within the agent's step
+            for key in self._followed.pop(arrival.first_lane, ()):
+                self._flow("t", key, arrival.agent, shown_s)
+            for key in keys:
+                self._flow("s", key, arrival.agent, shown_s)
+                self._flow("t", key, row, at_s)
+            if keys:
+                self._followed[arrival.first_lane] = list(keys)
+
+    def learned(self, segments: Sequence[Segment], at_s: float) -> None:
+        """This thread learns from `segments` at `at_s`."""
+        for segment in segments:
+            key = key_of(segment.lane, segment.start)
+            self._flow("f", key, threading.current_thread().name, at_s)
+
+    def _flow(self, phase: str, key: str, row: str, at_s: float) -> None:
+        event = {"ph": phase, "name": "observation", "cat": "observation", "id": key}
+        self._events.append({**event, "tid": row, "ts": 1e6 * at_s, "bp": "e"})
+
+    def write(self, path: Path) -> None:
+        """Write the file. Raises OSError if it cannot be written."""
+        kept = list(self._events)  # a thread that did not end in time may add to them
+        rows = {row: number for number, row in enumerate(sorted({e["tid"] for e in kept}))}
+        names = [
+            {"ph": "M", "name": "thread_name", "pid": 0, "tid": number, "args": {"name": row}}
+            for row, number in rows.items()
+        ]
+        events = ({**event, "pid": 0, "tid": rows[event["tid"]]} for event in kept)
+        with open(path, "w") as file:
+            file.write('{"displayTimeUnit": "ms", "traceEvents": [\n')
+            file.write(",\n".join(json.dumps(event) for event in (*names, *events)))
+            file.write("\n]}\n")
+
+
+def key_of(lane: int, step: int) -> str:
+    """Of the observation that is a lane's `step`-th."""
+    return f"lane {lane} step {step}"
+
+
+def starts(lanes: np.ndarray, steps: np.ndarray, t_max: int) -> list[str]:
+    """Keys of those of `lanes`' newest observations that begin a segment. Both int [n]."""
+    begins = (steps >= 0) & (steps % t_max == 0)
+    return [key_of(int(lane), int(step)) for lane, step in zip(lanes[begins], steps[begins])]

@@ -1,0 +1,243 @@
+"""The agent processes: started, replaced, rested and ended."""
+
+import signal
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from agents.launchers import Exit, LocalLauncher
+from agents.worker import Task
+from ga3c.runs.metrics import Metrics
+from ga3c.service.frontend import Frontend, name_of, new_identity
+from ga3c.service.threads import RunFailed
+from ga3c.settings.train import TrainConfig
+
+MAX_EARLY_DEATHS = 3  # in one place in a row, each before its agent's first step
+
+
+MAX_FAILURES = 5  # in one place in a row, each of an agent that was not healthy
+
+
+HEALTHY_S = 600.0  # an agent that has lived so long may fail without being counted
+
+
+FIRST_DELAY_S = 0.5  # before the second failure's successor starts; doubled for each further one
+
+
+class Death(NamedTuple):
+    """How an agent ended."""
+
+    played: bool  # whether it had made a step
+    from_outside: bool  # by a signal that neither it nor this program sent
+    silent_s: float  # how long it had owed a step
+
+
+@dataclass
+class _Place:
+    """One agent's number, whoever plays it."""
+
+    began_s: float = 0.0  # of the agent that plays now
+    updates: float = 0.0  # of the run when it began
+    early_deaths: int = 0  # in a row
+    failures: int = 0  # in a row
+
+
+class Deaths:
+    """Counts failures in each agent's place, in a row.
+
+    An agent's death is a failure unless the agent was healthy: it had lived for HEALTHY_S, or it
+    was killed from outside and the run had learned since it began. A first failure's successor
+    starts at once, so that a rare death costs nothing; later ones wait, each twice as long as the
+    one before.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._places: defaultdict[int, _Place] = defaultdict(_Place)
+
+    def began(self, index: int, updates: float) -> None:
+        """An agent starts in place `index`, when the run has made so many updates."""
+        place = self._places[index]
+        place.began_s, place.updates = self._clock(), updates
+
+    def delay_s(self, index: int, death: Death, updates: float) -> float:
+        """Count a death in place `index`. Returns how long its successor is to wait."""
+        place = self._places[index]
+        place.early_deaths = 0 if death.played else place.early_deaths + 1
+        if self._clock() - place.began_s - death.silent_s >= HEALTHY_S:
+            place.failures = 0
+        elif not (death.from_outside and updates > place.updates):
+            place.failures += 1
+        return FIRST_DELAY_S * 2 ** (place.failures - 2) if place.failures > 1 else 0.0
+
+    def hopeless(self, index: int) -> str:
+        """Why no successor would do better in place `index`; empty if one may."""
+        place = self._places[index]
+        if place.early_deaths >= MAX_EARLY_DEATHS:
+            return f"{MAX_EARLY_DEATHS} in a row ended in its place before their first step"
+        if place.failures >= MAX_FAILURES:
+            return (
+                f"{MAX_FAILURES} agents in a row failed in its place, each within "
+                f"{HEALTHY_S:g} s of its start"
+            )
+        return ""
+
+
+SLOWEST_STEPS_PER_S = 100.0  # of an agent that plays recorded actions once more
+
+
+OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP}  # exit codes
+
+
+class Agents:
+    """The agent processes: agent i owns lanes i * E .. (i + 1) * E, whoever plays it.
+
+    One that dies is replaced; where they die again and again, the run fails: see `Deaths`. One
+    that is no longer wanted rests until it is: its environments took seconds of a core to make.
+    With a cap on memory it ends. Those that play and rest are never more than the most that may
+    play.
+    """
+
+    def __init__(
+        self, config: TrainConfig, frontend: Frontend, token: str, metrics: Metrics
+    ) -> None:
+        self.started = 0
+        """Agents so far: each has seeds of its own."""
+        self._played: tuple[Path | None, int] = (None, 0)
+        self._config = config
+        self._frontend = frontend
+        self._token = token
+        self._metrics = metrics
+        self._launcher = LocalLauncher()
+        self._identities: dict[int, str] = {}
+        self._retired: list[str] = []  # they rest, or soon will
+        self._killed: dict[str, str] = {}  # by us, and why
+        self._deaths = Deaths()
+        self._due_s: dict[int, float] = {}  # when a dead agent's successor is to start
+
+    def __len__(self) -> int:
+        return len(self._identities) + len(self._due_s)
+
+    def play_again(self, actions: Path, steps: int) -> None:
+        """In lockstep: the agent plays so many steps of the file `actions` first."""
+        self._played = actions, steps
+
+    def play(self) -> bool:
+        """Whether every agent has made a step."""
+        return not self._due_s and self.begun == len(self)
+
+    @property
+    def begun(self) -> int:
+        """How many agents have made a step."""
+        return sum(self._frontend.has_played(name) for name in self._identities.values())
+
+    def pids(self) -> list[int]:
+        """Process ids of the agents: of those that play, then of those that rest."""
+        identities = [*self._identities.values(), *self._retired]
+        return [self._launcher.pid(identity) for identity in identities]
+
+    def resize(self, count: int) -> None:
+        """Start agents, or let the last ones retire after their current step."""
+        self._due_s = {index: due_s for index, due_s in self._due_s.items() if index < count}
+        for index in range(count):
+            if index not in self._identities and index not in self._due_s:
+                self._start(index)
+        for index in [i for i in self._identities if i >= count]:
+            identity = self._identities.pop(index)
+            self._retired.append(identity)
+            self._frontend.retire(identity)
+        capped = self._config.scheduler.max_memory_mb is not None
+        may_rest = 0 if capped else max(self._config.service.most.agents - count, 0)
+        while len(self._retired) > may_rest:
+            self._launcher.end(self._retired.pop(0))
+
+    def tend(self) -> list[str]:
+        """Replace the dead; kill those that are silent or send what is refused.
+
+        Returns a line for each death. Raises RunFailed if agents die again and again.
+        """
+        timeout_s = self._config.service.agent_timeout_s
+        for identity in self._frontend.silent(timeout_s):
+            self._kill(identity, f"it owed a step for {timeout_s:g} s (agent_timeout_s)")
+        for identity, fault in self._frontend.faults().items():
+            self._kill(identity, f"its message was refused: {fault}")
+        events = [self._bury(ended) for ended in self._launcher.reap()]
+        for index in [i for i, due_s in self._due_s.items() if due_s <= time.monotonic()]:
+            del self._due_s[index]
+            self._start(index)
+        return [event for event in events if event]
+
+    def _kill(self, identity: str, why: str) -> None:
+        self._killed.setdefault(identity, why)
+        self._launcher.kill(identity)
+
+    def _bury(self, ended: Exit) -> str:
+        """See to an agent that has ended. Returns a line about it, empty if it is not missed."""
+        identity = ended.identity
+        why = self._killed.pop(identity, "")
+        silent_s = self._config.service.agent_timeout_s if why else 0.0
+        from_outside = not why and ended.code in OUTSIDE
+        death = Death(self._frontend.has_played(identity), from_outside, silent_s)
+        words = self._frontend.forget(identity) or f"{ended.log}\n{why}".strip()
+        if identity in self._identities.values():
+            return self._replace(ended, words, death)
+        if identity in self._retired:
+            self._retired.remove(identity)
+        return ""
+
+    def stop(self, timeout_s: float) -> None:
+        """End every agent process."""
+        self._launcher.stop(timeout_s)
+
+    def _replace(self, ended: Exit, words: str, death: Death) -> str:
+        index = next(i for i, name in self._identities.items() if name == ended.identity)
+        delay_s = self._deaths.delay_s(index, death, self._metrics.total("updates"))
+        self._metrics.add(agent_deaths=1)
+        name = name_of(ended.identity)
+        how = f"was killed by signal {-ended.code}" if ended.code < 0 else f"exited {ended.code}"
+        if self._config.service.lockstep:
+            raise RunFailed(f"agent {name} {how}: no other can take its turn\n{words}")
+        if why := self._deaths.hopeless(index):
+            raise RunFailed(f"agent {name} {how}: {why}\n{words}")
+        del self._identities[index]
+        reason = words.splitlines()[-1] if words else "no last words"
+        if delay_s:
+            self._due_s[index] = time.monotonic() + delay_s
+            return f"agent {name} {how} ({reason}): to be replaced in {delay_s:g} s"
+        self._start(index)
+        return f"agent {name} {how} ({reason}): replaced by {name_of(self._identities[index])}"
+
+    def _start(self, index: int) -> None:
+        config = self._config
+        identity = new_identity(f"agent-{index}.{self.started}")
+        seeds = np.random.SeedSequence([config.run.seed, index, self.started])
+        self.started += 1
+        per_agent, groups = config.service.envs_per_agent, config.service.groups
+        lanes = np.arange(index * per_agent, (index + 1) * per_agent, dtype=np.int32)
+        file, played = self._played
+        patience_s = played * per_agent / SLOWEST_STEPS_PER_S
+        self._frontend.expect(identity, lanes.reshape(groups, -1), played, patience_s)
+        self._identities[index] = identity
+        self._deaths.began(index, self._metrics.total("updates"))
+        task = Task(
+            identity,
+            self._frontend.endpoint,
+            self._token,
+            groups,
+            per_agent // groups,
+            int(seeds.generate_state(1)[0]),
+            config.environment,
+            str(file) if file else None,
+            played,
+        )
+        rests = next((name for name in self._retired if not self._frontend.knows(name)), None)
+        if rests is None:
+            self._launcher.start(task)
+        else:
+            self._retired.remove(rests)
+            self._launcher.start_again(rests, task)

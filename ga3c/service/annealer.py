@@ -1,0 +1,128 @@
+"""Simulated annealing over the counts of agents, predictors and trainers, and the paper's walk."""
+
+import math
+import random
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from ga3c.settings.scheduler import Counts, SchedulerConfig
+
+COLDEST = 1e-6
+SURE = 0.1  # of their time: who waits less is not made fewer, who works less not more
+
+
+class Figures(NamedTuple):
+    """What one window of one setting measured."""
+
+    rate: float  # trained samples a second
+    policy_lag: float  # mean, in updates
+    memory_mb: float  # resident, of the service and its agents, in MiB
+    agent_mb: float  # of the largest agent
+    waiting: tuple[float, float, float]  # share of their time, of agents, predictors, trainers
+
+
+class Decision(NamedTuple):
+    """One line of the journal."""
+
+    seconds: float  # on the clock of the scheduler: in a run, since it began
+    kept: Counts
+    tried: Counts
+    figures_kept: Figures
+    figures_tried: Figures
+    temperature: float
+    wins: int  # of the tried setting, in a row, this one included
+    accepted: bool
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        parts = ("kept", "tried", "figures_kept", "figures_tried")
+        return {**self._asdict(), **{name: getattr(self, name)._asdict() for name in parts}}
+
+
+class Annealer:
+    """Simulated annealing over the three counts by steps of +-1. Knows neither clock nor threads.
+
+    `propose` gives a neighbour of the kept setting: first one more of those who wait least, or one
+    fewer of those who wait most, and never one fewer of those who hardly wait. It wins if it gains
+    at least the margin, or else with probability exp(-relative lack / temperature); after a win it
+    is proposed again, and `judge` accepts it when it has won `wins` times in a row: noise seldom
+    does. Beyond a cap, on policy lag or on memory, nothing wins but what has less of it than the
+    kept setting.
+
+    As `random` it is the paper's walk: any neighbour, kept if the rate did not fall in one window.
+    """
+
+    def __init__(
+        self, config: SchedulerConfig, start: Counts, most: Counts, seed: int | None
+    ) -> None:
+        if config.scheduler == "random":
+            config = replace(config, wins=1, margin=0.0, temperature=COLDEST, patience=1.0)
+        self._config = config
+        self._most = most
+        self._seed = random.random() if seed is None else seed
+        self._decisions = 0
+        self._untried: list[Counts] = []
+        self.kept = start
+        self.temperature = config.temperature
+        self._wins = 0
+        self._judged: Counts | None = None  # the last one
+        self.calm = 0  # times that all neighbours in a row were rejected
+
+    def propose(self, kept: Figures) -> Counts | None:
+        """The next setting to try, given what the kept one made; None if there is no other."""
+        if not self._untried:
+            self._untried = self._neighbours(kept)
+        cap = self._config.max_memory_mb
+        if cap is not None and kept.memory_mb + kept.agent_mb > cap:  # no room for one more
+            self._untried = [c for c in self._untried if c.agents <= self.kept.agents]
+        return self._untried[-1] if self._untried else None
+
+    def _dice(self, purpose: str) -> random.Random:
+        """Of one decision: what was only looked at between two of them does not change the next."""
+        return random.Random(f"{self._seed} {self._decisions} {purpose}")
+
+    def _neighbours(self, figures: Figures) -> list[Counts]:
+        """In ascending order of promise."""
+        found = []
+        for name, waiting in zip(Counts._fields, figures.waiting, strict=True):
+            for change, promise in ((-1, waiting), (1, 1 - waiting)):
+                count = getattr(self.kept, name) + change
+                if 1 <= count <= getattr(self._most, name):
+                    found.append((promise, self.kept._replace(**{name: count})))
+        self._dice("propose").shuffle(found)
+        if self._config.scheduler == "random":
+            return [counts for _, counts in found[:1]]
+        found = [(promise, counts) for promise, counts in found if promise >= SURE]
+        return [counts for _, counts in sorted(found, key=lambda pair: pair[0])]
+
+    def judge(self, tried: Counts, kept: Figures, made: Figures, seconds: float) -> Decision:
+        """Judge the setting that `propose` gave, by what the `kept` one and it have `made`."""
+        gain = made.rate / kept.rate - 1 if kept.rate > 0 else math.inf
+        lacking = min(gain - self._config.margin, 0.0)
+        won = self._dice("judge").random() < math.exp(lacking / self.temperature)
+        self._decisions += 1
+        better = [
+            after < before
+            for cap, before, after in (
+                (self._config.max_policy_lag, kept.policy_lag, made.policy_lag),
+                (self._config.max_memory_mb, kept.memory_mb, made.memory_mb),
+            )
+            if cap is not None and max(before, after) > cap
+        ]
+        if better:
+            won = all(better) and made.rate > 0
+        if tried != self._judged:
+            self._wins = 0  # they were another setting's
+        self._judged = tried
+        self._wins = self._wins + 1 if won else 0
+        accepted = self._wins >= self._config.wins
+        decision = Decision(
+            *(seconds, self.kept, tried, kept, made), *(self.temperature, self._wins, accepted)
+        )
+        self.temperature = max(self.temperature * self._config.cooling, COLDEST)
+        if accepted:
+            self.kept, self._untried, self._wins, self.calm = tried, [], 0, 0
+        elif not won:
+            self._untried.pop()
+            self.calm += not self._untried
+        return decision

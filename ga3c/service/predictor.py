@@ -1,0 +1,141 @@
+"""A predictor thread: requests in, actions out, completed segments on to the trainers."""
+
+import contextlib
+import threading
+import time
+
+import numpy as np
+
+from ga3c.experience.ring import Arrivals
+from ga3c.experience.segments import Lanes, Segment
+from ga3c.experience.window import ReplayLanes
+from ga3c.learning.model import Model
+from ga3c.runs.metrics import Metrics
+from ga3c.runs.trace import MOMENT_S, Arrival, Trace, starts
+from ga3c.service.frontend import Frontend, Reply, Request
+from ga3c.service.gate import Gate
+from ga3c.service.lockstep import Lockstep
+from ga3c.service.queues import BatchQueue, Closed
+
+WAIT_S = 0.2
+
+
+class Predictor:
+    """Takes batches of requests until stopped or the queue is closed."""
+
+    def __init__(
+        self,
+        requests: BatchQueue[Request],
+        segments: BatchQueue[Segment],
+        lanes: Lanes | ReplayLanes,
+        model: Model,
+        frontend: Frontend,
+        metrics: Metrics,
+        discount: float,
+        stop: threading.Event,
+        gate: Gate,
+        lockstep: Lockstep | None = None,
+        trace: Trace | None = None,
+    ) -> None:
+        self._gate = gate
+        self._lockstep = lockstep
+        self._trace = trace
+        self._requests = requests
+        self._segments = segments
+        self._lanes = lanes
+        self._model = model
+        self._frontend = frontend
+        self._metrics = metrics
+        self._discount = discount
+        self._stop = stop
+
+    def run(self) -> None:
+        """The thread's body."""
+        try:
+            while not self._stop.is_set():
+                started_s = time.monotonic()
+                batch = self._requests.get(WAIT_S)
+                waited_s = time.monotonic() - started_s
+                self._metrics.add(predictors_waiting_s=waited_s)
+                if batch:
+                    with self._lockstep.turn() if self._lockstep else contextlib.nullcontext():
+                        self._predict(batch)
+        except Closed:
+            pass
+
+    def _predict(self, batch: list[Request]) -> None:
+        batch.sort(key=lambda request: int(request.lanes[0]))  # the same ones, the same batch
+        lanes = np.concatenate([request.lanes for request in batch])
+        fresh = [request.lanes for request in batch if request.sequence == 0]
+        if fresh:
+            self._lanes.begin(np.concatenate(fresh))
+        started_s = time.monotonic()
+        while not self._lanes.admit(lanes, WAIT_S):
+            if self._segments.closed:
+                raise Closed
+        admitted_s = time.monotonic()
+        with self._gate.passing():
+            actions, completed, cpu_s = self._act(batch, lanes)
+        if self._trace:
+            self._trace.predicted(
+                [Arrival(r.agent, int(r.lanes[0]), r.came_s) for r in batch],
+                [starts(r.lanes, self._lanes.newest(r.lanes), self._lanes.t_max) for r in batch],
+                admitted_s + MOMENT_S,
+            )
+        counts = np.cumsum([len(request.lanes) for request in batch])[:-1]
+        self._frontend.reply(
+            [Reply(*pair) for pair in zip(batch, np.split(actions, counts), strict=True)]
+        )
+        ended_s = time.monotonic()
+        if self._trace:
+            self._trace.here("wait for room", started_s, admitted_s)
+            self._trace.here("predict", admitted_s, ended_s, observations=len(lanes))
+        self._metrics.add(
+            prediction_batches=1,
+            predictors_busy_s=ended_s - admitted_s,
+            predictors_cpu_s=cpu_s,
+            predictors_blocked_s=admitted_s - started_s,
+        )
+        t_max = self._lanes.t_max
+        while completed:
+            done = self._segments.put(completed, [t_max] * len(completed), WAIT_S)
+            completed = completed[done:]
+
+    def _act(
+        self, batch: list[Request], lanes: np.ndarray
+    ) -> tuple[np.ndarray, list[Segment], float]:
+        """Actions int32 [n], the segments that this completes, and the model's CPU seconds."""
+        arrivals, cpu_s = self._arrivals(batch, lanes), time.thread_time()
+        actions = self._model.act(arrivals)
+        cpu_s = time.thread_time() - cpu_s
+        self._note_episodes(batch)
+        if self._lockstep:
+            self._lockstep.acted(actions)
+        completed = self._lanes.complete(lanes)  # before the lanes can move on
+        self._metrics.add(steps=len(lanes))
+        return actions, completed, cpu_s
+
+    def _note_episodes(self, batch: list[Request]) -> None:
+        for request in batch:
+            outcomes = request.step.outcomes
+            for ended in outcomes[outcomes["finished"] == 1]:
+                self._metrics.episode(float(ended["episode_return"]), int(ended["episode_length"]))
+
+    def _arrivals(self, batch: list[Request], lanes: np.ndarray) -> Arrivals:
+        outcomes = np.concatenate([request.step.outcomes for request in batch])
+        firsts = outcomes["first"] == 1
+        slots, ages = self._lanes.advance(lanes, firsts, self._model.updates)
+        discounts = np.where(outcomes["terminated"] == 1, 0.0, self._discount)
+        epsilons = self._model.epsilons(lanes, self._metrics.total("steps"))
+        if epsilons.any():
+            self._metrics.set(epsilon=float(epsilons.mean()))
+        return Arrivals(
+            lanes,
+            slots,
+            ages,
+            np.stack([outcomes["reward"], discounts, firsts], axis=1).astype(np.float32),
+            batch[0].step.frames
+            if len(batch) == 1
+            else np.concatenate([request.step.frames for request in batch]),
+            epsilons,
+        )

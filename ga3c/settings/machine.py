@@ -1,0 +1,157 @@
+"""What a figure depends on besides the settings: machine, versions, revision, command."""
+
+import contextlib
+import math
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psutil
+
+
+def available_cores(root: Path = Path("/")) -> int:
+    """The processors of our affinity, or fewer where a control group allows less time; at least 1.
+
+    Args:
+        root: where `proc` and `sys` are mounted.
+    """
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    return max(1, math.floor(min([cores, *_quotas(root)])))
+
+
+def _quotas(root: Path) -> Iterator[float]:
+    """Processors' worth of time that each control group above us allows, where one is set."""
+    with contextlib.suppress(OSError):  # there are no control groups here
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if not controllers:
+                yield from _limits(root / "sys/fs/cgroup", path, _quota_v2)
+            elif "cpu" in controllers.split(","):
+                yield from _limits(root / "sys/fs/cgroup/cpu", path, _quota_v1)
+
+
+def _limits(mount: Path, path: str, quota: Callable[[Path], float]) -> Iterator[float]:
+    """Of a group and of all above it. In a container the mount may be the group itself."""
+    group = mount / path.lstrip("/")
+    for each in (group, *group.parents):
+        with contextlib.suppress(OSError, ValueError, ZeroDivisionError):  # no limit is set here
+            yield quota(each)
+        if each == mount:
+            return
+
+
+def _quota_v2(group: Path) -> float:
+    quota, period = (group / "cpu.max").read_text().split()
+    return math.inf if quota == "max" else int(quota) / int(period)
+
+
+def _quota_v1(group: Path) -> float:
+    quota = int((group / "cpu.cfs_quota_us").read_text())
+    return math.inf if quota < 0 else quota / int((group / "cpu.cfs_period_us").read_text())
+
+
+CORES = available_cores()
+ORIGIN = ("processor", "cores", "gpu", "backend", "git")
+"""What two measurements must have in common to be compared: machine, framework, revision."""
+
+
+VERSIONS = ("ale-py", "gymnasium", "keras", "numpy", "pyzmq")
+
+
+def machine() -> dict[str, Any]:
+    """Machine, versions and git revision; nothing from the environment."""
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "processor": _processor(),
+        "cores": CORES,
+        "gpu": _gpu(),
+        "python": platform.python_version(),
+        "tensorflow": _version("tensorflow-cpu") or _version("tensorflow"),
+        "jax": _version("jax"),
+        "backend": os.environ.get("KERAS_BACKEND", "tensorflow"),
+        **{name: _version(name) for name in VERSIONS},
+        "git": _git_revision(),
+        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+    }
+
+
+def origin() -> list[Any]:
+    """`ORIGIN` here and now."""
+    known = machine()
+    return [known[name] for name in ORIGIN]
+
+
+class CoresTime(NamedTuple):
+    """CPU seconds of all cores that this process may use, since the machine began."""
+
+    busy: float  # with what a virtual machine's host took from them
+    idle: float
+
+
+def cores_time() -> CoresTime:
+    """Until now."""
+    cores = psutil.cpu_times(percpu=True)
+    if hasattr(os, "sched_getaffinity"):
+        cores = [cores[core] for core in os.sched_getaffinity(0)]
+    idle = sum(core.idle + getattr(core, "iowait", 0.0) for core in cores)
+    whole = sum(sum(core[:8]) for core in cores)  # guests' time is in the users' already
+    return CoresTime(whole - idle, idle)
+
+
+def cpu_s_of_others(pids: Iterable[int]) -> float:
+    """CPU seconds that all processes but these have used of our cores: for differences."""
+    ours = 0.0
+    for pid in pids:
+        with contextlib.suppress(psutil.Error):  # it has just ended
+            used = psutil.Process(pid).cpu_times()
+            ours += used.user + used.system
+    return cores_time().busy - ours
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except ModuleNotFoundError:
+        return None
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def said_of_gpus(what: str, form: str) -> str | None:
+    """What `nvidia-smi` answers: a line for each GPU; None where there is none, or no answer."""
+    return _said_by("nvidia-smi", f"--query-gpu={what}", f"--format=csv,{form}")
+
+
+def _gpu() -> str | None:
+    """Name and memory of the GPUs that there are, whether or not the framework uses them."""
+    return said_of_gpus("name,memory.total", "noheader")
+
+
+def _git_revision() -> str | None:
+    return _said_by("git", "describe", "--always", "--dirty")
+
+
+def _said_by(*command: str) -> str | None:
+    try:
+        done = subprocess.run(
+            command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=30
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 and done.stdout.strip() else None

@@ -1,0 +1,74 @@
+"""Named settings: ours for each algorithm and kind of observation, and the published ones."""
+
+from ga3c.settings import preset_names
+from ga3c.settings.learning import (
+    A3CConfig,
+    DQNConfig,
+    LearningConfig,
+    NetworkConfig,
+    OptimizerConfig,
+)
+from ga3c.settings.machine import CORES
+from ga3c.settings.published import PUBLISHED
+from ga3c.settings.replay import ReplayConfig
+from ga3c.settings.scheduler import SchedulerConfig
+from ga3c.settings.service import ServiceConfig
+from ga3c.settings.train import TrainConfig
+
+DEFAULT = "default"
+MOST_AGENTS = 16  # of dqn, whose updates are the limit long before: each takes its part of a replay
+# Of a3c on vectors: CartPole-v1 took 160,000 steps with 32 environments, over 500,000 with 128.
+MOST_AGENTS_VECTORS = 4
+
+_NO_SCHEDULER = SchedulerConfig(scheduler="off")
+
+# For vectors rewards are not clipped, so values are large. The value has a torso of its own, or its
+# gradient would drown the policy's, and is scaled, so that it is learned before the policy needs
+# it; the advantages of a batch are normalised; gradients are not clipped by norm, as their size
+# means nothing to Adam.
+OURS: dict[str, TrainConfig] = {
+    "a3c-pictures": TrainConfig(preset="a3c-pictures"),
+    "a3c-vectors": TrainConfig(
+        preset="a3c-vectors",
+        service=ServiceConfig(
+            agents=min(CORES, MOST_AGENTS_VECTORS),
+            envs_per_agent=16,
+            prediction_batch_min=16,
+        ),
+        learning=LearningConfig(reward_clip=0.0),
+        a3c=A3CConfig(normalize_advantages=True),
+        network=NetworkConfig(separate_value=True, value_scale=10.0),
+        optimizer=OptimizerConfig(learning_rate=1e-3, clip_norm=0.0),
+        scheduler=_NO_SCHEDULER,
+    ),
+    "dqn-pictures": TrainConfig(
+        algorithm="dqn",
+        preset="dqn-pictures",
+        service=ServiceConfig(
+            agents=min(CORES, MOST_AGENTS), envs_per_agent=16, prediction_batch_min=16
+        ),
+        optimizer=OptimizerConfig(learning_rate=3e-4, learning_rate_end=3e-4, clip_norm=0.0),
+        scheduler=_NO_SCHEDULER,
+    ),
+    "dqn-vectors": TrainConfig(
+        algorithm="dqn",
+        preset="dqn-vectors",
+        service=ServiceConfig(agents=1, envs_per_agent=8, prediction_batch_min=4),
+        learning=LearningConfig(reward_clip=0.0),
+        dqn=DQNConfig(n_step=5, batch_size=256, target_period=250, epsilon_steps=10_000),
+        replay=ReplayConfig(replay_steps=100_000, replay_min_steps=1_000, update_size=64),
+        optimizer=OptimizerConfig(learning_rate=1e-3, learning_rate_end=1e-3, clip_norm=0.0),
+        scheduler=_NO_SCHEDULER,
+    ),
+}
+
+PRESETS: dict[str, TrainConfig] = {**OURS, **PUBLISHED}
+"""All but `default`, which stands for one of the first four."""
+
+
+def described(config: TrainConfig) -> str:
+    """Which preset a run's settings began with, in words."""
+    name = config.preset
+    return f"settings of preset {name}" + (
+        f" ({preset_names.PRESETS[name]})" if name in PRESETS else ""
+    )

@@ -1,0 +1,150 @@
+"""What plays, thinks and trains beside each other: agents, predictors, trainers, queues."""
+
+import os
+from dataclasses import dataclass
+from typing import Literal
+
+from agents.messages import MAX_COUNT
+from ga3c.settings.checks import (
+    check_queue,
+    check_threads,
+    not_negative,
+)
+from ga3c.settings.machine import CORES
+from ga3c.settings.scheduler import Counts
+
+BackendName = Literal["tensorflow", "jax"]
+BACKEND: BackendName = "jax" if os.environ.get("KERAS_BACKEND") == "jax" else "tensorflow"
+
+
+@dataclass(frozen=True)
+class ServiceConfig:
+    """Agents, predictors, trainers and what lies between them."""
+
+    agents: int = CORES
+    """Agent processes (N_A) at the start; the default is the number of cores."""
+    predictors: int = 1
+    """Predictor threads (N_P) at the start."""
+    trainers: int = 1
+    """Trainer threads (N_T) at the start."""
+    max_agents: int | None = None
+    """Most agent processes that the scheduler may try; None: as many as cores, or as agents.
+    Unless it is off, experience is allocated for so many. Policy lag grows with them."""
+    max_predictors: int = 4
+    """Most predictor threads that the scheduler may try."""
+    max_trainers: int = 4
+    """Most trainer threads that the scheduler may try."""
+    envs_per_agent: int = 64
+    """Environments that an agent process steps."""
+    groups: int = 2
+    """Groups of an agent's environments: one steps while the others wait for their actions."""
+    prediction_batch_min: int = 32
+    """Observations that a predictor waits for, for at most prediction_wait_s."""
+    prediction_batch_max: int = 128
+    """Most observations in one prediction."""
+    prediction_wait_s: float = 0.005
+    """Longest wait for the smallest prediction batch, in seconds."""
+    training_batch_min: int = 80
+    """Samples that a trainer waits for, for at most training_wait_s."""
+    training_batch_max: int = 80
+    """Most samples in one update."""
+    training_wait_s: float = 1.0
+    """Longest wait for the smallest training batch, in seconds."""
+    training_queue: int = 320
+    """Samples that may await training; predictors wait where there would be more."""
+    pending_segments: int = 2
+    """Segments of a lane that may be filled or await training: bounds policy lag and the ring."""
+    experience: Literal["device", "host"] = "device"
+    """Where observations live: on the device, or in RAM and sent anew for each use."""
+    backend: BackendName = BACKEND
+    """The tensor framework; the default is KERAS_BACKEND's, or tensorflow if it is installed."""
+    transport: Literal["ipc", "tcp"] = "ipc"
+    """How agents reach the service: a socket in a private directory, or TCP on 127.0.0.1."""
+    agent_timeout_s: float = 60.0
+    """An agent that owes a step for so many seconds is replaced: above 0."""
+    intra_op_threads: int = 1
+    """Threads of the tensor framework within one operation: from 1 to 1024."""
+    synchronized: bool = False
+    """Predict once for all environments, when all have stepped (Synchronized Execution, Daley and
+    Amato 2021). Needs --groups 1 --predictors 1 --scheduler off."""
+    lockstep: bool = False
+    """Predict and train in turn, so that a seed gives the same weights each time. Needs --agents 1
+    --groups 1 --predictors 1 --trainers 1 --scheduler off --intra-op-threads 1."""
+
+    def __post_init__(self) -> None:
+        for name in ("agents", "predictors", "trainers"):
+            count, most = getattr(self, name), getattr(self.most, name)
+            if not 1 <= count <= most:
+                raise ValueError(
+                    f"{name} {count}: must be between 1 and max_{name} {most}, "
+                    "or there is no run to begin with"
+                )
+        if self.groups < 1 or self.envs_per_agent % self.groups or self.envs_per_agent < 1:
+            raise ValueError(
+                f"envs_per_agent {self.envs_per_agent}: must be a multiple of groups "
+                f"{self.groups}, so that all groups are alike"
+            )
+        if self.pending_segments < 2:
+            raise ValueError(
+                f"pending_segments {self.pending_segments}: must be at least 2, or a lane could "
+                "not act while its last segment awaits training"
+            )
+        if self.prediction_batch_min > self.prediction_batch_max:
+            raise ValueError(
+                f"prediction_batch_min {self.prediction_batch_min} > prediction_batch_max "
+                f"{self.prediction_batch_max}: no batch would ever be complete"
+            )
+        _check_limits(self)
+        check_queue("prediction", self.max_lanes, self.prediction_min, self.prediction_max)
+        check_queue(
+            "training", self.training_queue, self.training_batch_min, self.training_batch_max
+        )
+
+    @property
+    def counts(self) -> Counts:
+        """The counts at the start."""
+        return Counts(self.agents, self.predictors, self.trainers)
+
+    @property
+    def most(self) -> Counts:
+        """The largest counts."""
+        if self.lockstep and self.counts == (1, 1, 1):
+            return self.counts
+        most_agents = max(self.agents, CORES) if self.max_agents is None else self.max_agents
+        return Counts(most_agents, self.max_predictors, self.max_trainers)
+
+    @property
+    def max_lanes(self) -> int:
+        """Environments of all agents that there may be."""
+        return self.most.agents * self.envs_per_agent
+
+    @property
+    def prediction_min(self) -> int:
+        """The smallest prediction batch worth waiting for: at most one group of every agent."""
+        if self.synchronized:
+            return self.agents * self.envs_per_agent
+        return min(self.prediction_batch_min, self.agents * self.envs_per_agent // self.groups)
+
+    @property
+    def prediction_max(self) -> int:
+        """The largest prediction batch that can come about: a group is never divided."""
+        if self.synchronized:
+            return self.prediction_min
+        group = self.envs_per_agent // self.groups
+        return max(min(self.prediction_batch_max, self.max_lanes), group)
+
+
+def _check_limits(service: ServiceConfig) -> None:
+    groups, envs = service.groups, service.envs_per_agent
+    if max(groups, envs // groups) > MAX_COUNT:
+        raise ValueError(
+            f"envs_per_agent {envs} in groups {groups}: must be at most {MAX_COUNT} groups of at "
+            f"most {MAX_COUNT} environments, or no message could name them"
+        )
+    not_negative(service, "prediction_wait_s", "training_wait_s")
+    if service.agent_timeout_s <= 0:
+        raise ValueError(
+            f"agent_timeout_s {service.agent_timeout_s}: must be above 0, or every agent would be "
+            "killed before its first step"
+        )
+    check_threads(service.intra_op_threads)

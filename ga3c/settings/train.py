@@ -1,0 +1,194 @@
+"""Every setting of a run: checked once, here, and handed on in parts."""
+
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+import tyro
+
+from agents.environments import EnvironmentConfig
+from ga3c.settings.checks import (
+    check_finite,
+    check_slack,
+)
+from ga3c.settings.learning import (
+    A3CConfig,
+    DQNConfig,
+    LearningConfig,
+    NetworkConfig,
+    OptimizerConfig,
+)
+from ga3c.settings.preset_names import preset_lines
+from ga3c.settings.replay import PacingConfig, ReplayConfig
+from ga3c.settings.run import CheckpointConfig, EvaluationConfig, RunConfig
+from ga3c.settings.scheduler import SchedulerConfig
+from ga3c.settings.service import ServiceConfig
+
+AlgorithmName = Literal["a3c", "dqn"]
+PresetName = Literal[
+    "default",
+    "a3c-pictures",
+    "a3c-vectors",
+    "dqn-pictures",
+    "dqn-vectors",
+    "paper",
+    "dqn",
+    "dueling",
+    "in-gpu-replay",
+    "fast-dqn",
+]
+PRESET_HELP = f"Settings to begin with, ours or as published:\n{preset_lines()}\n"
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Train an agent.
+
+    The settings of --preset come first; every other argument changes one of them.
+    """
+
+    algorithm: AlgorithmName = "a3c"
+    """a3c learns from what is played, in order; dqn from a replay of it."""
+    preset: Annotated[
+        PresetName,
+        tyro.conf.arg(help=PRESET_HELP),
+    ] = "default"
+    run: RunConfig = field(default_factory=RunConfig)
+    environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
+    service: ServiceConfig = field(default_factory=ServiceConfig)
+    learning: LearningConfig = field(default_factory=LearningConfig)
+    a3c: A3CConfig = field(default_factory=A3CConfig)
+    dqn: DQNConfig = field(default_factory=DQNConfig)
+    replay: ReplayConfig = field(default_factory=ReplayConfig)
+    pacing: PacingConfig = field(default_factory=PacingConfig)
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
+    checkpoints: CheckpointConfig = field(default_factory=CheckpointConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+
+    def __post_init__(self) -> None:
+        check_finite(self)
+        if self.service.lockstep:
+            _check_lockstep(self)
+        if self.service.synchronized:
+            _check_synchronized(self)
+        if self.learns_from_replay:
+            _check_replay(self)
+        else:
+            _check_segments(self)
+
+    @property
+    def learns_from_replay(self) -> bool:
+        """Whether transitions are drawn, and not trained once in the order they were played."""
+        return self.algorithm != "a3c"
+
+    @property
+    def scheduled_optimizer(self) -> OptimizerConfig:
+        """The optimizer's settings with the schedule of this run."""
+        return self.optimizer.scheduled(self.run.steps)
+
+    @property
+    def max_lanes(self) -> int:
+        """Environments that there may be: experience has room for so many."""
+        if self.scheduler.scheduler == "off":
+            return self.service.agents * self.service.envs_per_agent
+        return self.service.max_lanes
+
+    @property
+    def replay_window(self) -> int:
+        """Steps of each environment that can be drawn."""
+        return -(-self.replay.replay_steps // self.max_lanes)
+
+    @property
+    def replay_reserve(self) -> int:
+        """Further steps of each environment, for those that wait until they can be drawn."""
+        pacing, lanes = self.pacing, self.service.agents * self.service.envs_per_agent
+        if pacing.pacing == "target-period":
+            return 2 * -(-pacing.period_steps // lanes) + 1
+        return -(-(2 * self.replay.update_size + pacing.slack_steps) // lanes) + 1
+
+
+def _check_segments(config: TrainConfig) -> None:
+    service, t_max = config.service, config.a3c.t_max
+    if t_max > service.training_batch_max:
+        raise ValueError(
+            f"t_max {t_max} > training_batch_max {service.training_batch_max}: no segment would "
+            "fit a batch"
+        )
+    whole = service.training_queue // t_max * t_max
+    if whole < service.training_batch_min:
+        raise ValueError(
+            f"training_queue {service.training_queue} holds {whole} samples in whole segments of "
+            f"t_max {t_max} < training_batch_min {service.training_batch_min}: every batch would "
+            "wait training_wait_s"
+        )
+
+
+def _check_replay(config: TrainConfig) -> None:
+    service, replay, pacing = config.service, config.replay, config.pacing
+    if service.lockstep:
+        raise ValueError(
+            f"lockstep with algorithm {config.algorithm}: is of a3c; --synchronized --pacing "
+            "target-period gives the same weights each time"
+        )
+    if config.run.steps is not None and config.run.steps <= replay.replay_min_steps:
+        raise ValueError(
+            f"steps {config.run.steps} <= replay_min_steps {replay.replay_min_steps}: the run "
+            "would end before its first update; give more --steps or a smaller --replay-min-steps"
+        )
+    smallest = 2 * config.max_lanes * (config.dqn.n_step + 1)
+    for name in ("replay_steps", "replay_min_steps"):
+        if getattr(replay, name) < smallest:
+            raise ValueError(
+                f"{name} {getattr(replay, name)} < {smallest}, twice {config.dqn.n_step + 1} steps "
+                f"of {config.max_lanes} environments: there would be nothing to draw"
+            )
+    if pacing.pacing == "ratio":
+        check_slack(pacing.slack_steps, service.prediction_max, pacing.steps_per_update)
+
+
+def _check_synchronized(config: TrainConfig) -> None:
+    service = config.service
+    given = {"groups": service.groups, "predictors": service.predictors}
+    wrong = [f"{name} {count}" for name, count in given.items() if count != 1]
+    if config.scheduler.scheduler != "off":
+        wrong.append(f"scheduler {config.scheduler.scheduler}")
+    if wrong:
+        raise ValueError(
+            f"synchronized with {', '.join(wrong)}: needs groups 1, predictors 1 and scheduler "
+            "off, or predictions would never be of all environments at once"
+        )
+
+
+def _check_lockstep(config: TrainConfig) -> None:
+    service = config.service
+    given = {
+        "agents": service.agents,
+        "groups": service.groups,
+        "predictors": service.predictors,
+        "trainers": service.trainers,
+        "intra_op_threads": service.intra_op_threads,
+    }
+    wrong = [f"{name} {count}" for name, count in given.items() if count != 1]
+    if wrong or config.scheduler.scheduler != "off":
+        raise ValueError(
+            f"lockstep with {', '.join(wrong) or 'scheduler ' + config.scheduler.scheduler}: needs "
+            f"one of each of {', '.join(given)}, and scheduler off, or its order would change"
+        )
+    smallest, largest, t_max = (
+        service.training_batch_min,
+        service.training_batch_max,
+        config.a3c.t_max,
+    )
+    if smallest != largest or largest % t_max:
+        raise ValueError(
+            f"lockstep with training batches of {smallest} to {largest}: must be of one size, a "
+            f"multiple of t_max {t_max}, or they would depend on time"
+        )
+    most = service.envs_per_agent * service.pending_segments * t_max
+    if most < largest:
+        raise ValueError(
+            f"lockstep with training batches of {largest} samples: {service.envs_per_agent} "
+            f"environments with {service.pending_segments} pending segments of t_max {t_max} make "
+            f"{most} before they wait for an update: it would never come"
+        )

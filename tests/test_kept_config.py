@@ -1,0 +1,159 @@
+"""Settings as a run keeps them: read back as they were, also those of older versions."""
+
+import json
+import shutil
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import pytest
+
+from ga3c.reports.history import LEFT_OUT, Curve, History, groups
+from ga3c.runs.kept_config import CONFIG, FORMAT, load_config, read_config, to_json
+from ga3c.settings.presets import PRESETS
+from ga3c.settings.train import TrainConfig
+from tests.commands import CORRIDOR, ROOT, ended
+
+KEPT = sorted((ROOT / "benchmarks" / "results").rglob(CONFIG))
+
+
+def write(directory: Path, values: Any) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / CONFIG).write_text(json.dumps(values, default=str))
+    return directory
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_settings_are_read_back_as_they_were(name: str, tmp_path: Path) -> None:
+    config = PRESETS[name]
+    kept = read_config(write(tmp_path, to_json(config)))
+    assert kept.config == config
+    assert kept.notes == []
+    assert json.loads((tmp_path / CONFIG).read_text())["format"] == FORMAT
+
+
+def test_kept_results_of_the_first_format_are_read() -> None:
+    """Some are older than two settings, whose defaults are not what those runs did: they say so."""
+    assert len(KEPT) >= 20
+    for file in KEPT:
+        assert "format" not in json.loads(file.read_text())
+        config, notes = read_config(file.parent)
+        lacking = [note.split("to be: ")[1] for note in notes]
+        keys = {key.split(" ")[0] for keys in lacking for key in keys.split(", ")}
+        assert keys <= {"network.center", "scheduler.wins"}, file
+        older = ("breakout", "pong-32", "pong-32-uncentred", "pong-before")
+        assert not notes or file.parent.parent.name in older
+        assert config.optimizer.schedule_steps == 10_000_000, "as it was, and not by --steps"
+        assert config.learning.discount == 0.99
+
+
+def test_unknown_and_missing_settings_are_named(tmp_path: Path) -> None:
+    values = to_json(TrainConfig())
+    values["learning"]["momentum_of_what"] = 3
+    values["colour"] = "red"
+    del values["service"]["groups"]
+    del values["optimizer"]["clip_norm"]
+    unknown, missing = read_config(write(tmp_path, values)).notes
+    assert "not known and are left out: colour, learning.momentum_of_what" in unknown
+    assert "taken to be: optimizer.clip_norm 40.0, service.groups 2" in missing
+    later = {"a3c-vectors": "network.separate_value", "dqn": "dqn.loss_reduction"}
+    for key in later.values():
+        section, name = key.split(".")
+        values = to_json(TrainConfig())
+        del values[section][name]
+        (note,) = read_config(write(tmp_path, values)).notes
+        assert key in note, "only in the first format it was not there yet"
+
+
+@pytest.mark.parametrize("number", [0, FORMAT + 1, "2", None, True, [1]])
+def test_a_format_of_another_version_is_refused(number: Any, tmp_path: Path) -> None:
+    write(tmp_path, {**to_json(TrainConfig()), "format": number})
+    if number is True:  # JSON's true is Python's 1
+        return
+    with pytest.raises(ValueError, match=f"must be 1 to {FORMAT}; another version"):
+        load_config(tmp_path)
+
+
+def test_a_run_that_is_gone_on_with_says_what_its_file_lacks(tmp_path: Path) -> None:
+    names = ["--runs-dir", str(tmp_path), "--name", "mine"]
+    assert ended(*CORRIDOR, "--steps", "500", *names).returncode == 0
+    run = tmp_path / "mine"
+    values = json.loads((run / CONFIG).read_text())
+    assert values["format"] == FORMAT
+    del values["learning"]["discount"]
+    write(run, values)
+    done = ended("evaluate", str(run), "--episodes", "2")
+    assert done.returncode == 0, done.stderr
+    assert "lacks settings, which are taken to be: learning.discount 0.99" in done.stderr
+    done = ended("train", "--resume", str(run), "--steps", "9000")
+    assert done.returncode == 0, done.stderr
+    assert "lacks settings, which are taken to be: learning.discount 0.99" in done.stderr
+    assert read_config(run).notes == [], "it is written anew"
+
+
+def test_a_run_of_the_first_format_goes_on(tmp_path: Path) -> None:
+    """As it was kept before config.json had a format: the file alone has changed since."""
+    names = ["--runs-dir", str(tmp_path), "--name", "mine"]
+    assert ended(*CORRIDOR, "--steps", "500", *names).returncode == 0
+    run = tmp_path / "mine"
+    values = json.loads((run / CONFIG).read_text())
+    for key in ("format",):
+        del values[key]
+    for section, name in (("network", "separate_value"), ("learning", "max_refused_updates")):
+        del values[section][name]
+    values["network"]["value_scale"] = 1.0
+    write(run, values)
+    shutil.rmtree(run / "best", ignore_errors=True)
+    done = ended("train", "--resume", str(run), "--steps", "9000")
+    assert done.returncode == 2, "its network had a torso of its own for the value"
+    assert "does not fit the settings" in done.stderr
+
+
+# Runs of different settings are never pooled as seeds of one group
+
+
+def altered(hint: Any, value: Any) -> Any:
+    """Another value that the type allows."""
+    choices = [choice for choice in get_args(hint) if choice is not type(None)]
+    if get_origin(hint) is Literal:
+        return next(choice for choice in choices if choice != value)
+    if value is None:
+        return choices[0](7)
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, float):
+        return value / 2 + 0.01
+    return value + 1 if isinstance(value, int) else f"{value}-x"
+
+
+def changed(part: Any, name: str) -> Any:
+    """A copy with another value, which no rule of the settings has checked."""
+    copy = object.__new__(type(part))
+    copy.__dict__.update(part.__dict__)
+    copy.__dict__[name] = altered(get_type_hints(type(part))[name], getattr(part, name))
+    return copy
+
+
+def test_every_setting_but_a_named_few_sets_runs_apart() -> None:
+    plain = TrainConfig()
+
+    def apart(other: TrainConfig) -> bool:
+        curve = Curve(*([[]] * 3))  # type: ignore[arg-type]
+        runs = [History(Path(), config, curve, [], []) for config in (plain, other)]
+        return len(groups(runs)) == 2
+
+    assert not apart(replace(plain, run=replace(plain.run, seed=9, name="other")))
+    tried = 0
+    for each in fields(TrainConfig):
+        part = getattr(plain, each.name)
+        if each.name in LEFT_OUT or not is_dataclass(part):
+            continue
+        for setting in fields(part):
+            other = object.__new__(TrainConfig)
+            other.__dict__.update(plain.__dict__)
+            other.__dict__[each.name] = changed(part, setting.name)
+            assert apart(other), f"{each.name}.{setting.name}"
+            tried += 1
+    assert tried > 90
+    limited = replace(plain, run=replace(plain.run, steps=5_000_000))
+    assert apart(limited), "schedules follow --steps, and learning with them"
