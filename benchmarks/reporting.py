@@ -1,6 +1,5 @@
 """What every benchmark shares: repeats, medians, tables, and a JSON file with the machine."""
 
-import csv
 import json
 import statistics
 from collections.abc import Sequence
@@ -11,10 +10,9 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
+from ga3c.reports.figures import published_rows
 from ga3c.settings.checks import check_file
 from ga3c.settings.machine import machine
-
-PUBLISHED = Path(__file__).parent / "published"
 
 
 @dataclass(frozen=True)
@@ -50,12 +48,6 @@ class Spread(NamedTuple):
 def spread(values: Sequence[float]) -> Spread:
     """The median and the range."""
     return Spread(statistics.median(values), min(values), max(values))
-
-
-def published_rows(name: str) -> list[dict[str, str]]:
-    """What a work published, by column."""
-    with open(PUBLISHED / name) as file:
-        return list(csv.DictReader(file))
 
 
 def published_pps() -> dict[str, dict[str, float]]:
