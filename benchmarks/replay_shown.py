@@ -8,7 +8,7 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot
 
-from benchmarks.reporting import show
+from ga3c.reports.console import show
 from ga3c.reports.figures import published_rows
 
 PLACES = ("RAM", "device")
