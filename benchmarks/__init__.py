@@ -1,8 +1,10 @@
-"""One file for each question about speed or learning; `ga3c benchmark NAME` runs those here."""
+"""The studies: one file for each question about speed or learning. `ga3c benchmark NAME` runs them.
+
+They are not installed with ga3c: a checkout has them. What a user measures to understand a run is
+in `ga3c/measuring/`.
+"""
 
 NAMES = (
-    "limits",
-    "throughput",
     "sweep",
     "ablation",
     "a3c",

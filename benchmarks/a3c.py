@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from agents.environments import Spaces
-from benchmarks.parts import prepare, running
 from benchmarks.replica import START_TIMEOUT_S, Shared, first_parameters, play
-from benchmarks.reporting import BenchmarkConfig, Spread, keep, published_pps, show, spread
-from benchmarks.serving import measure_service
+from ga3c.measuring.parts import prepare, running
+from ga3c.measuring.reporting import BenchmarkConfig, Spread, keep, spread
+from ga3c.measuring.serving import measure_service
+from ga3c.reports.console import show
+from ga3c.reports.figures import published_pps
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.learning import NetworkName
 from ga3c.settings.machine import CORES

@@ -15,7 +15,8 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 
 from benchmarks.points import Figures, Point, PointsConfig, conclude, measure
-from benchmarks.reporting import published_rows, show
+from ga3c.reports.console import show
+from ga3c.reports.figures import published_rows
 from ga3c.settings.machine import CORES
 
 VARIANTS = ("standard", "concurrent", "synchronized", "both")

@@ -16,8 +16,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from benchmarks.points import said_by
-from benchmarks.reporting import show
 from ga3c import backend
+from ga3c.reports.console import show
 from ga3c.runs.scratch import ScratchDirectory
 from ga3c.settings.machine import CORES, machine
 

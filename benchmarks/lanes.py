@@ -14,11 +14,12 @@ import numpy as np
 
 from agents.environments import spaces
 from benchmarks.replayed import SIZE
-from benchmarks.reporting import BenchmarkConfig, Spread, keep, show, spread
-from benchmarks.serving import measure_service
 from ga3c import backend
 from ga3c.experience.ring import Arrivals
 from ga3c.learning.model import Learned, Model
+from ga3c.measuring.reporting import BenchmarkConfig, Spread, keep, spread
+from ga3c.measuring.serving import measure_service
+from ga3c.reports.console import show
 from ga3c.settings.train import TrainConfig
 
 DEFAULT_WINDOW_S = 10.0

@@ -15,13 +15,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.reporting import plain
+from ga3c.measuring.reporting import plain
 from ga3c.runs import records
+from ga3c.runs.processes import end
 from ga3c.settings.machine import machine, origin
 
 POINT_TIMEOUT_S = 600.0
 QUICK_S = 5.0
-END_S = 12.0  # longer than a clean stop takes
 Figures = dict[str, Any]
 
 
@@ -122,17 +122,6 @@ def said_by(command: list[str], timeout_s: float) -> str:
     if process.returncode:
         raise RuntimeError(f"{' '.join(command)}: {err.strip()}")
     return out
-
-
-def end(process: subprocess.Popen[Any]) -> None:
-    """End a command of ours, if it still runs: in order, or after a while by force."""
-    if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def conclude(name: str, measured: list[tuple[Point, Figures]], config: PointsConfig) -> None:

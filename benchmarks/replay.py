@@ -24,7 +24,6 @@ import psutil
 
 from agents.environments import Spaces
 from benchmarks.replay_shown import DRAWN, PLACES, TREE_ROWS, picture, tables
-from benchmarks.reporting import BenchmarkConfig, keep, spread
 from ga3c import backend
 from ga3c.backend import Column
 from ga3c.experience.batches import Transitions
@@ -33,6 +32,7 @@ from ga3c.experience.pacing import Ratio
 from ga3c.experience.priorities import Priorities
 from ga3c.experience.ring import RingShape
 from ga3c.experience.window import ReplayLanes
+from ga3c.measuring.reporting import BenchmarkConfig, keep, spread
 from ga3c.service.assembly import build_model
 from ga3c.settings.checks import WrongInput, check_threads
 from ga3c.settings.presets import PRESETS

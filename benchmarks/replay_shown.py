@@ -8,7 +8,8 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot
 
-from benchmarks.reporting import published_rows, show
+from ga3c.reports.console import show
+from ga3c.reports.figures import published_rows
 
 PLACES = ("RAM", "device")
 DRAWN = 512  # rows of a draw by priority

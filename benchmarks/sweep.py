@@ -18,10 +18,11 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 
-from benchmarks.parts import prepare
 from benchmarks.points import Figures, Point, PointsConfig, conclude, measure
-from benchmarks.reporting import published_pps, show
-from benchmarks.serving import figures, measure_in_turn, measure_parts, of_turn, with_room
+from ga3c.measuring.parts import prepare
+from ga3c.measuring.serving import figures, measure_in_turn, measure_parts, of_turn, with_room
+from ga3c.reports.console import show
+from ga3c.reports.figures import published_pps
 from ga3c.runs import records
 from ga3c.settings.machine import CORES, origin
 from ga3c.settings.scheduler import Counts

@@ -20,10 +20,11 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 
-from benchmarks.parts import prepare
 from benchmarks.points import keep_in, said_by
-from benchmarks.reporting import show, spread
-from benchmarks.serving import count_options, measure_in_turn, of_turn, with_room
+from ga3c.measuring.parts import prepare
+from ga3c.measuring.reporting import spread
+from ga3c.measuring.serving import count_options, measure_in_turn, of_turn, with_room
+from ga3c.reports.console import show
 from ga3c.service.scheduler import replay
 from ga3c.settings.machine import CORES, origin
 from ga3c.settings.scheduler import Counts

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agents.environments import Spaces
-from benchmarks.parts import prepare
-from benchmarks.reporting import BenchmarkConfig, keep, show, spread
 from ga3c.interrupts import Interrupts
+from ga3c.measuring.parts import prepare
+from ga3c.measuring.reporting import BenchmarkConfig, keep, spread
+from ga3c.reports.console import show
 from ga3c.runs.directory import RunDirectory
 from ga3c.runs.metrics import Window
 from ga3c.runs.scratch import ScratchDirectory

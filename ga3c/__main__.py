@@ -175,21 +175,36 @@ def _run_to_resume(run: str, runs_dir: str) -> tuple[Path, Any]:
         raise WrongUse(str(error)) from error
 
 
-def _benchmark(arguments: list[str]) -> int:
-    from benchmarks import NAMES
+MEASURED = ("limits", "throughput")  # benchmarks that are installed with the rest
 
+
+def _benchmark(arguments: list[str]) -> int:
     if arguments and arguments[0] in ("-h", "--help"):
         print(USAGE)
         return 0
-    if not arguments or arguments[0] not in NAMES:
-        given = repr(arguments[0]) if arguments else "without a name"
-        raise WrongUse(f"benchmark {given}: must be {' or '.join(NAMES)}")
-    return _work(
-        f"benchmarks.{arguments[0].replace('-', '_')}",
-        f"benchmark {arguments[0]}",
-        True,
-        arguments[1:],
-    )
+    name = arguments[0] if arguments else ""
+    package = "ga3c.measuring" if name in MEASURED else "benchmarks"
+    names = (*MEASURED, *_studies())
+    if name not in names:
+        given = repr(name) if name else "without a name"
+        others = "" if len(names) > len(MEASURED) else "; the others are in a checkout of ga3c only"
+        raise WrongUse(f"benchmark {given}: must be {' or '.join(names)}{others}")
+    module = f"{package}.{name.replace('-', '_')}"
+    return _work(module, f"benchmark {name}", True, arguments[1:])
+
+
+def _studies() -> tuple[str, ...]:
+    """The names of the benchmarks that only a checkout has; it is found if this is one's code."""
+    checkout = str(Path(__file__).resolve().parents[1])
+    if (Path(checkout) / "benchmarks" / "__init__.py").is_file() and checkout not in sys.path:
+        sys.path.append(checkout)
+        known = os.environ.get("PYTHONPATH")  # some of them start programs of their own
+        os.environ["PYTHONPATH"] = os.pathsep.join([*([known] if known else []), checkout])
+    try:
+        from benchmarks import NAMES
+    except ImportError:
+        return ()
+    return NAMES
 
 
 def _work(module_name: str, command: str, thinks: bool, arguments: list[str]) -> int:
@@ -261,8 +276,8 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "table": partial(_work, "ga3c.reports.tables", "table", False),
     "report": partial(_work, "ga3c.reports.page", "report", False),
     "export": partial(_work, "ga3c.evaluation.export", "export", True),
-    "scores": partial(_work, "benchmarks.scores", "scores", False),
-    "doctor": partial(_work, "benchmarks.doctor", "doctor", True),
+    "scores": partial(_work, "ga3c.reports.scores", "scores", False),
+    "doctor": partial(_work, "ga3c.measuring.doctor", "doctor", True),
     "benchmark": _benchmark,
 }
 

@@ -14,11 +14,11 @@ from typing import Any
 import psutil
 import pytest
 
-from benchmarks.accounting import usage
-from benchmarks.doctor import Sizes, _remedies
 from benchmarks.points import said_by
 from benchmarks.readme import table
-from benchmarks.reporting import Spread, plain, spread
+from ga3c.measuring.accounting import usage
+from ga3c.measuring.doctor import Sizes, _remedies
+from ga3c.measuring.reporting import Spread, plain, spread
 from ga3c.settings.machine import CORES
 from ga3c.settings.presets import PRESETS
 from ga3c.settings.train import TrainConfig

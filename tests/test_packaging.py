@@ -193,3 +193,24 @@ print(*({NEVER_ON_AN_AGENT!r} & sys.modules.keys()))
     )
     assert imported.returncode == 0, imported.stderr
     assert imported.stdout.strip() == ""
+
+
+def test_without_a_checkout_the_studies_are_said_to_be_missing(tmp_path: Path) -> None:
+    """What is installed: both packages, and not `benchmarks`."""
+    for package in ("agents", "ga3c"):
+        shutil.copytree(ROOT / package, tmp_path / package)
+    program = "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+    program += "from ga3c.__main__ import program; program()"
+    command = [sys.executable, "-P", "-c", program, str(tmp_path), "benchmark"]
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    for name, words in (
+        ("sweep", "must be limits or throughput; the others are in a checkout of ga3c only"),
+        ("limits", "unknown game"),
+    ):
+        arguments = [*command, name, "--game", "no-such"]
+        done = subprocess.run(
+            arguments, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 2
+        assert words in done.stderr
+        assert len(done.stderr.splitlines()) == 1

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.scores import Config, _jobs
+from ga3c.reports.scores import Config, _jobs
 from ga3c.runs import checkpoints
 from tests.commands import BEGIN_S, STOP_S, Command, assert_nothing_is_left, ended
 

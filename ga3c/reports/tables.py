@@ -20,8 +20,8 @@ import tyro
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
-from benchmarks.reporting import published_rows
 from ga3c.reports import history
+from ga3c.reports.figures import published_rows
 from ga3c.reports.history import History
 from ga3c.reports.plots import load
 from ga3c.settings.checks import WrongInput, check_file

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.parts import environment_only, limit, prepare, samples_a_step, wire_only
-from benchmarks.reporting import BenchmarkConfig, Spread, keep, show, spread
+from ga3c.measuring.parts import environment_only, limit, prepare, samples_a_step, wire_only
+from ga3c.measuring.reporting import BenchmarkConfig, Spread, keep, spread
+from ga3c.reports.console import show
 from ga3c.settings.machine import CORES
 from ga3c.settings.train import TrainConfig
 

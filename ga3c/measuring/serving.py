@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agents.environments import Spaces
-from benchmarks.accounting import Usage, usage
-from benchmarks.parts import ModelAlone, environment_only, limit, samples_a_step, training_batch
-from benchmarks.reporting import spread
 from ga3c.learning.model import Model
+from ga3c.measuring.accounting import Usage, usage
+from ga3c.measuring.parts import ModelAlone, environment_only, limit, samples_a_step, training_batch
+from ga3c.measuring.reporting import spread
 from ga3c.runs.metrics import Snapshot, Window
 from ga3c.service.service import Service
 from ga3c.service.threads import RunFailed

@@ -8,9 +8,10 @@ ring, the queues and the wire, so those count against the service.
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from benchmarks.parts import prepare
-from benchmarks.reporting import BenchmarkConfig, Spread, keep, show
-from benchmarks.serving import figures, measure_parts, measure_service
+from ga3c.measuring.parts import prepare
+from ga3c.measuring.reporting import BenchmarkConfig, Spread, keep
+from ga3c.measuring.serving import figures, measure_parts, measure_service
+from ga3c.reports.console import show
 from ga3c.settings.machine import CORES
 from ga3c.settings.train import TrainConfig
 

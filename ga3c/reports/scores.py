@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agents.games import check
-from benchmarks.points import end
-from benchmarks.reporting import published_rows, show
 from ga3c.reports import history, tables
 from ga3c.reports import page as reports
+from ga3c.reports.console import show
+from ga3c.reports.figures import published_rows
 from ga3c.runs import checkpoints
 from ga3c.runs.finding import is_running
 from ga3c.runs.kept_config import CONFIG
+from ga3c.runs.processes import end
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.run import ProtocolName
 

@@ -1,6 +1,5 @@
 """What every benchmark shares: repeats, medians, tables, and a JSON file with the machine."""
 
-import csv
 import json
 import statistics
 from collections.abc import Sequence
@@ -8,13 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rich.console import Console
-from rich.table import Table
-
 from ga3c.settings.checks import check_file
 from ga3c.settings.machine import machine
-
-PUBLISHED = Path(__file__).parent / "published"
 
 
 @dataclass(frozen=True)
@@ -50,33 +44,6 @@ class Spread(NamedTuple):
 def spread(values: Sequence[float]) -> Spread:
     """The median and the range."""
     return Spread(statistics.median(values), min(values), max(values))
-
-
-def published_rows(name: str) -> list[dict[str, str]]:
-    """What a work published, by column."""
-    with open(PUBLISHED / name) as file:
-        return list(csv.DictReader(file))
-
-
-def published_pps() -> dict[str, dict[str, float]]:
-    """A3C's and GA3C's predictions a second by network: GA3C's Table 2, 16 cores and a Titan X."""
-    rows = [row for row in published_rows("ga3c_pps.csv") if row["system"] == "I"]
-    return {
-        row["network"].replace("large, stride ", "large-"): {
-            name: float(row[name]) for name in ("a3c_pps", "ga3c_pps")
-        }
-        for row in rows
-    }
-
-
-def show(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table; numbers to the right."""
-    table = Table(title=title, title_justify="left")
-    for index, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if index else "left")
-    for row in rows:
-        table.add_row(*row)
-    Console(soft_wrap=True).print(table)
 
 
 def keep(result: dict[str, Any], config: Any, benchmark: BenchmarkConfig, print_it: bool) -> None:

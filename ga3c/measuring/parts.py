@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from agents.environments import EnvironmentConfig, Spaces, spaces
-from benchmarks.peers import START_TIMEOUT_S, play_alone, rate, send_steps
 from ga3c import backend
 from ga3c.experience.replay import blank
 from ga3c.experience.ring import RingShape
+from ga3c.measuring.peers import START_TIMEOUT_S, play_alone, rate, send_steps
 from ga3c.runs.metrics import Metrics, Window
 from ga3c.runs.scratch import ScratchDirectory
 from ga3c.service.assembly import build_model

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from agents.environments import Spaces
-from benchmarks.parts import prepare
-from benchmarks.reporting import BenchmarkConfig, keep, show
-from benchmarks.serving import PREDICTION_BATCH, figures, measure_parts, measure_service
+from ga3c.measuring.parts import prepare
+from ga3c.measuring.reporting import BenchmarkConfig, keep
+from ga3c.measuring.serving import PREDICTION_BATCH, figures, measure_parts, measure_service
+from ga3c.reports.console import show
 from ga3c.settings.machine import CORES
 from ga3c.settings.train import TrainConfig
 

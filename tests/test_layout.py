@@ -1,0 +1,87 @@
+"""The house: folders in the order in which data flows, and no import against that order."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+MODULES = {
+    ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file
+    for file in (ROOT / "ga3c").rglob("*.py")
+}
+ORDER = ("settings", "backend", "experience", "learning", "runs", "service", "evaluation")
+"""Each folder imports from those before it only."""
+BESIDE = {"reports": {"settings", "runs"}, "measuring": {*ORDER, "reports"}}
+"""What the others stand on."""
+COMMAND = "ga3c.__main__"  # loads what is asked for, when it is asked for
+
+
+def imported(module: str) -> Iterator[str]:
+    """Modules that a file imports, those within functions included."""
+    for node in ast.walk(ast.parse(MODULES[module].read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                yield full if full in MODULES else node.module
+
+
+def folder(module: str) -> str:
+    """The folder of `ga3c` that a module is in; empty at the top."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and (ROOT / "ga3c" / parts[1]).is_dir() else ""
+
+
+def test_every_folder_has_4_to_13_files() -> None:
+    for place in (ROOT / "ga3c").iterdir():
+        files = [file for file in place.glob("*.py") if file.name != "__init__.py"]
+        if place.is_dir() and place.name != "__pycache__":
+            assert 3 <= len(files) <= 13, place.name  # the backend has three: common, and one each
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_no_import_goes_against_the_datas_way(module: str) -> None:
+    here = folder(module)
+    for name in imported(module):
+        there = folder(name) if name.startswith("ga3c") else here
+        if here in ORDER and there != here:
+            assert there in ORDER[: ORDER.index(here)], f"{module} imports {name}"
+        elif here in BESIDE and there != here:
+            assert there in BESIDE[here], f"{module} imports {name}"
+
+
+def test_there_is_no_cycle_of_imports() -> None:
+    known = {name: {i for i in imported(name) if i in MODULES} - {name} for name in MODULES}
+    while free := {name for name, needs in known.items() if not needs & known.keys()}:
+        for name in free:
+            del known[name]
+    assert not known
+
+
+def test_the_product_needs_no_benchmarks() -> None:
+    for module in MODULES:
+        if module != COMMAND:
+            assert not [n for n in imported(module) if n.split(".")[0] == "benchmarks"], module
+
+
+@pytest.mark.parametrize("place", ["backend", "experience", "learning"])
+def test_parts_do_not_read_the_whole_configuration(place: str) -> None:
+    for module in MODULES:
+        if folder(module) == place:
+            assert "TrainConfig" not in MODULES[module].read_text(), module
+
+
+def test_the_assembly_alone_asks_which_algorithm_is_chosen() -> None:
+    for module, file in MODULES.items():
+        if folder(module) != "settings" and module != "ga3c.service.assembly":
+            asks = [n for n in ast.walk(ast.parse(file.read_text())) if _asks_for_algorithm(n)]
+            assert not asks, module
+
+
+def _asks_for_algorithm(node: ast.AST) -> bool:
+    """Whether it compares `....algorithm` with something."""
+    sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+    return any(isinstance(side, ast.Attribute) and side.attr == "algorithm" for side in sides)
