@@ -199,7 +199,7 @@ def test_wrong_input_is_one_line_and_starts_nothing(
 ) -> None:
     arguments, words = WRONG[fault]
     (tmp_path / "runs").mkdir()
-    limit = ["--steps", "1"] if arguments[0] == "train" else []  # should it begin after all
+    limit = ["--steps", "20000"] if arguments[0] == "train" else []  # should it begin after all
     run = command(*arguments, *limit)
     assert run.wait(BEGIN_S) == 2, run.err
     lines = run.err.splitlines()
@@ -239,7 +239,7 @@ def test_a_run_needs_no_arguments(command: Callable[..., Command], tmp_path: Pat
 
 
 def test_the_default_settings_are_those_of_no_arguments() -> None:
-    assert parse([], TrainConfig, "test") == TrainConfig()
+    assert parse([], TrainConfig, "test") == TrainConfig(preset="a3c-pictures")
 
 
 def test_seconds_end_a_run(command: Callable[..., Command]) -> None:

@@ -123,7 +123,7 @@ def test_a_game_that_ends_with_its_last_step_is_not_cut() -> None:
 
 def test_a_score_that_is_no_number_is_an_error() -> None:
     environment = EnvironmentConfig(game="tests.unruly:Nameless-v0")
-    with pytest.raises(RuntimeError, match="score nan"):
+    with pytest.raises(RuntimeError, match="reward of environment 0 is nan"):
         evaluate(policy_for(environment), environment, Protocol("sample"), 1, 1, seed=0)
 
 

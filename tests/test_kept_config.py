@@ -74,10 +74,19 @@ def test_a_format_of_another_version_is_refused(number: Any, tmp_path: Path) -> 
         load_config(tmp_path)
 
 
-def test_a_run_that_is_gone_on_with_says_what_its_file_lacks(tmp_path: Path) -> None:
-    names = ["--runs-dir", str(tmp_path), "--name", "mine"]
-    assert ended(*CORRIDOR, "--steps", "500", *names).returncode == 0
-    run = tmp_path / "mine"
+@pytest.fixture(scope="module")
+def corridor_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of a moment. For reading: copy it to change it."""
+    runs = tmp_path_factory.mktemp("runs")
+    done = ended(*CORRIDOR, "--steps", "500", "--runs-dir", str(runs), "--name", "mine")
+    assert done.returncode == 0, done.stderr
+    return runs / "mine"
+
+
+def test_a_run_that_is_gone_on_with_says_what_its_file_lacks(
+    corridor_run: Path, tmp_path: Path
+) -> None:
+    run = shutil.copytree(corridor_run, tmp_path / "mine")
     values = json.loads((run / CONFIG).read_text())
     assert values["format"] == FORMAT
     del values["learning"]["discount"]
@@ -91,19 +100,17 @@ def test_a_run_that_is_gone_on_with_says_what_its_file_lacks(tmp_path: Path) -> 
     assert read_config(run).notes == [], "it is written anew"
 
 
-def test_a_run_of_the_first_format_goes_on(tmp_path: Path) -> None:
+def test_a_run_of_the_first_format_has_the_network_that_it_had_then(
+    corridor_run: Path, tmp_path: Path
+) -> None:
     """As it was kept before config.json had a format: the file alone has changed since."""
-    names = ["--runs-dir", str(tmp_path), "--name", "mine"]
-    assert ended(*CORRIDOR, "--steps", "500", *names).returncode == 0
-    run = tmp_path / "mine"
+    run = shutil.copytree(corridor_run, tmp_path / "mine")
     values = json.loads((run / CONFIG).read_text())
-    for key in ("format",):
-        del values[key]
+    del values["format"]
     for section, name in (("network", "separate_value"), ("learning", "max_refused_updates")):
         del values[section][name]
     values["network"]["value_scale"] = 1.0
     write(run, values)
-    shutil.rmtree(run / "best", ignore_errors=True)
     done = ended("train", "--resume", str(run), "--steps", "9000")
     assert done.returncode == 2, "its network had a torso of its own for the value"
     assert "does not fit the settings" in done.stderr

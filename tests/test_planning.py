@@ -9,6 +9,7 @@ import pytest
 from agents.environments import EnvironmentConfig, Spaces
 from ga3c.experience.ring import RingShape
 from ga3c.planning import plan
+from ga3c.settings.parse import parse
 from ga3c.settings.presets import PRESETS
 from ga3c.settings.replay import ReplayConfig
 from ga3c.settings.service import ServiceConfig
@@ -27,11 +28,17 @@ PONG = Spaces((84, 84), "uint8", 6, 4)
         (["--algorithm", "dqn", "--replay-steps", "3000000000"], "rows >= 2,147,483,648"),
     ],
 )
-def test_too_much_is_one_line_before_anything_is_allocated(given: list[str], words: str) -> None:
-    done = ended("train", "--agents", "2", "--max-agents", "2", *given)
+def test_too_much_is_refused(given: list[str], words: str) -> None:
+    arguments = ["--agents", "2", "--max-agents", "2", "--envs-per-agent", "64", *given]
+    with pytest.raises(ValueError, match=words):
+        plan(parse(arguments, TrainConfig, "test"), PONG)
+
+
+def test_a_refusal_is_one_line_before_anything_is_allocated() -> None:
+    done = ended("train", "--pending-segments", "100000000")
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
-    assert words in done.stderr
+    assert "rows >= 2,147,483,648" in done.stderr
 
 
 def test_the_most_that_fits_is_said_and_fits() -> None:

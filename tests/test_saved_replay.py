@@ -101,7 +101,7 @@ def test_every_checkpoint_of_a_killed_run_is_of_one_moment_and_goes_on(
     given += ["--checkpoint-every-steps", "200", "--progress-every-s", "0.2"]
     run = tmp_path / "runs" / "mine"
     arguments, least = ["train", *given], 0
-    for _ in range(4):
+    for _ in range(3):
         service = command(*arguments)
         service.until_steps_are_made()
         time.sleep(draw.uniform(0.0, 1.0))
@@ -129,7 +129,7 @@ def test_signals_are_heard_while_a_large_checkpoint_is_written(
     command: Callable[..., Command],
 ) -> None:
     """The first says what goes on; the second leaves the checkpoint out."""
-    large = ["--algorithm", "dqn", "--save-replay", "--replay-steps", "16000000", "--name", "mine"]
+    large = ["--algorithm", "dqn", "--save-replay", "--replay-steps", "8000000", "--name", "mine"]
     run = command("train", "--game", "tests.tiny:Corridor-v0", *large)
     checkpoint = run.runs / "mine" / "checkpoints"
     run.until(lambda: any(checkpoint.glob(".partial-*")))

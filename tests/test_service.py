@@ -19,12 +19,12 @@ import numpy as np
 import psutil
 import pytest
 
-import ga3c.service.service
 from agents.environments import EnvironmentConfig, Spaces, spaces
 from ga3c import backend
 from ga3c.experience.segments import Segment
 from ga3c.learning.model import Model
 from ga3c.service import agents as deaths
+from ga3c.service import assembly
 from ga3c.service.service import Service
 from ga3c.service.threads import RunFailed
 from ga3c.settings.learning import A3CConfig
@@ -582,7 +582,7 @@ def test_a_failing_service_thread_fails_the_run_with_its_traceback(
             raise ArithmeticError("no such number")
 
     setattr(Failing, method, Failing._fail)
-    monkeypatch.setattr(ga3c.service, "Model", Failing)
+    monkeypatch.setattr(assembly, "Model", Failing)
     with (
         running(made(configured())) as service,
         pytest.raises(RunFailed, match=r"(?s)Traceback.*_fail.*no such number"),

@@ -134,7 +134,7 @@ def until(service: Service, holds: Callable[[], bool]) -> None:
 
 
 def test_a_group_larger_than_the_largest_batch_is_refused_where_it_would_wait_forever() -> None:
-    given = ["--algorithm", "dqn", "--agents", "1", "--envs-per-agent", "1024"]
+    given = ["--preset", "dqn-pictures", "--agents", "1", "--envs-per-agent", "1024"]
     done = ended("train", "--game", "CartPole-v1", *given)
     assert done.returncode == 2
     assert "slack_steps 256 < 515: a prediction of 512 steps" in done.stderr

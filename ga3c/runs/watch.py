@@ -48,7 +48,7 @@ class Watch:
         """A line for each thing that has come about since the last call."""
         yield from self._refused_updates(now)
         yield from self._standstill(now)
-        yield from self._end_of_schedule()
+        yield from self._end_of_schedule(now)
 
     def figures(self, window: Window) -> Iterator[str]:
         """A line if the policy lag of the window is beyond what was ever measured."""
@@ -82,8 +82,10 @@ class Watch:
                 f"no environment step and no update for {still_s:.0f} s: {self._service.waits()}"
             )
 
-    def _end_of_schedule(self) -> Iterator[str]:
-        if self._ended_said or self._service.progress < 1:
+    def _end_of_schedule(self, now: Snapshot) -> Iterator[str]:
+        limit = self._config.run.steps
+        ends_here = limit is not None and now["steps"] >= limit
+        if self._ended_said or self._service.progress < 1 or ends_here:
             return
         self._ended_said = True
         optimizer = self._config.scheduled_optimizer

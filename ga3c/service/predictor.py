@@ -91,7 +91,6 @@ class Predictor:
             self._trace.here("wait for room", started_s, admitted_s)
             self._trace.here("predict", admitted_s, ended_s, observations=len(lanes))
         self._metrics.add(
-            prediction_batches=1,
             predictors_busy_s=ended_s - admitted_s,
             predictors_cpu_s=cpu_s,
             predictors_blocked_s=admitted_s - started_s,
@@ -112,7 +111,7 @@ class Predictor:
         if self._lockstep:
             self._lockstep.acted(actions)
         completed = self._lanes.complete(lanes)  # before the lanes can move on
-        self._metrics.add(steps=len(lanes))
+        self._metrics.add(steps=len(lanes), prediction_batches=1)
         return actions, completed, cpu_s
 
     def _note_episodes(self, batch: list[Request]) -> None:
