@@ -6,6 +6,7 @@ import threading
 
 READ_BYTES = 1 << 16  # what a pipe holds
 LAST_READS = 16  # of a pipe that is being closed, though a grandchild may write to it for ever
+STOP_TIMEOUT_S = 5.0
 WAIT_S = 0.2  # until the thread sees that it is to end
 
 
@@ -51,7 +52,7 @@ class Tails:
         """End the thread; all pipes must have been closed."""
         self._ended.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(STOP_TIMEOUT_S)
         self._selector.close()
 
     def _drain(self) -> None:
