@@ -88,7 +88,7 @@ def entropies(probs: Tensor, log_epsilon: float) -> Tensor:
 
 
 class A3C:
-    """What the model asks of an algorithm (`algorithms.Algorithm`)."""
+    """What the model asks of an algorithm (`algorithm.Algorithm`)."""
 
     columns: ClassVar[dict[str, Column]] = {"action": ((), "int32"), "log_prob": ((), "float32")}
     has_target: ClassVar[bool] = False

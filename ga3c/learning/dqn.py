@@ -74,7 +74,7 @@ def gradient_scaled(x: Tensor, scale: float) -> Tensor:
 
 
 class DQN:
-    """What the model asks of an algorithm (`algorithms.Algorithm`)."""
+    """What the model asks of an algorithm (`algorithm.Algorithm`)."""
 
     columns: ClassVar[dict[str, Column]] = {"action": ((), "int32")}
     has_target: ClassVar[bool] = True

@@ -14,7 +14,7 @@ import numpy as np
 from agents.games import resolve
 from ga3c.runs import records
 from ga3c.runs.finding import evaluations
-from ga3c.runs.kept_config import load_config, sections
+from ga3c.runs.kept_config import load_config
 from ga3c.runs.metrics import ROLLING_EPISODES
 from ga3c.settings.train import TrainConfig
 
@@ -80,7 +80,7 @@ def groups(found: Sequence[History]) -> list[Group]:
 
 def settings(config: TrainConfig) -> dict[str, Any]:
     """What learning depends on, by name: all but the seed, the limits and what is kept."""
-    parts = {**sections(config), "optimizer": asdict(config.scheduled_optimizer)}
+    parts = {**asdict(config), "optimizer": asdict(config.scheduled_optimizer)}
     flat: dict[str, Any] = {}
     for name, part in parts.items():
         if name not in LEFT_OUT:

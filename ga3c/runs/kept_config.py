@@ -6,7 +6,7 @@ or that is missing, is named: its value would else be another than the one that 
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -115,12 +115,3 @@ def _at(config: Any, key: str) -> Any:
     for name in key.split("."):
         config = getattr(config, name)
     return config
-
-
-def sections(config: TrainConfig) -> dict[str, Any]:
-    """The parts of the settings by name, and those that stand alone."""
-    return {
-        each.name: asdict(value) if is_dataclass(value) else value  # type: ignore[arg-type]
-        for each in fields(config)
-        for value in [getattr(config, each.name)]
-    }
