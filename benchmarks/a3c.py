@@ -110,7 +110,7 @@ def run(config: Config) -> None:
     rows = []
     for name in config.networks:
         service = replace(config, network=replace(config.network, network=name))
-        alone = replace(service, a3c=replace(config.a3c, t_max=config.a3c_t_max))
+        alone = replace(service, service=replace(config.service, t_max=config.a3c_t_max))
         baseline = Baseline(_plain(alone), found, config.a3c_agents)
         with baseline.playing():
             a3c = spread(baseline.rates(WARM_UP_S, repeats, seconds))

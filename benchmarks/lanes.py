@@ -56,7 +56,7 @@ class NullModel(Model):
     def __init__(self) -> None:
         self._updates = self.refused_in_a_row = 0
 
-    def epsilons(self, lanes: np.ndarray, steps: float) -> np.ndarray:
+    def exploration(self, lanes: np.ndarray, steps: float) -> np.ndarray:
         """Zeros, float32 [n]."""
         return np.zeros(len(lanes), np.float32)
 
@@ -107,7 +107,7 @@ def _with_lanes(config: Config, lanes: int) -> TrainConfig:
     """Batches as large as a device for so many lanes would take them."""
     of_agent = 2 * math.ceil(lanes / config.service.agents / 2)  # two groups of it
     lanes = config.service.agents * of_agent
-    training_batch = max(lanes, config.a3c.t_max)
+    training_batch = max(lanes, config.service.t_max)
     service = replace(
         config.service,
         envs_per_agent=of_agent,

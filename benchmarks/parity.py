@@ -15,10 +15,9 @@ import numpy as np
 
 from agents.environments import Spaces
 from ga3c import backend
-from ga3c.experience.replay import blank
-from ga3c.experience.ring import RingShape
+from ga3c.experience.batches import blank
 from ga3c.learning.model import Model
-from ga3c.service.assembly import build_algorithm, build_model
+from ga3c.service.assembly import build_algorithm, small_model
 from ga3c.settings.learning import OptimizerConfig
 from ga3c.settings.presets import PRESETS
 from ga3c.settings.train import TrainConfig
@@ -32,9 +31,11 @@ T_MAX = 3
 def cases() -> dict[str, tuple[TrainConfig, Spaces]]:
     """Every algorithm, network, optimizer."""
     a3c, dqn = TrainConfig(), PRESETS["dqn"]
-    a3c = replace(a3c, a3c=replace(a3c.a3c, t_max=T_MAX), service=a3c.service)
-    small = replace(dqn.replay, replay_steps=1000, replay_min_steps=500)
-    dqn = replace(dqn, replay=small, dqn=replace(dqn.dqn, batch_size=BATCH, n_step=T_MAX))
+    a3c = replace(a3c, service=replace(a3c.service, t_max=T_MAX))
+    small = replace(
+        dqn.replay, replay_steps=1000, replay_min_steps=500, batch_size=BATCH, n_step=T_MAX
+    )
+    dqn = replace(dqn, replay=small)
     better = replace(dqn, dqn=replace(dqn.dqn, dueling=True, double=True))
     found: dict[str, tuple[TrainConfig, Spaces]] = {}
     for name in ("small", "large-4", "large-3", "large-2", "large-1", "nature"):
@@ -42,7 +43,7 @@ def cases() -> dict[str, tuple[TrainConfig, Spaces]]:
         found[f"a3c {name}"] = replace(a3c, network=replace(a3c.network, network=wanted)), PICTURES
     found["a3c mlp"] = a3c, VECTORS
     found["a3c paper"] = (
-        replace(PRESETS["paper"], a3c=replace(PRESETS["paper"].a3c, t_max=T_MAX)),
+        replace(PRESETS["paper"], service=replace(PRESETS["paper"].service, t_max=T_MAX)),
         PICTURES,
     )
     found["dqn nature"] = dqn, PICTURES
@@ -57,8 +58,7 @@ def cases() -> dict[str, tuple[TrainConfig, Spaces]]:
 
 def made(config: TrainConfig, spaces: Spaces) -> Model:
     """The model, with experience in RAM: its batches are ours."""
-    ring = RingShape(1, 1, spaces.shape, spaces.dtype, spaces.stack)
-    return build_model(config, spaces, ring, on_device=False)
+    return small_model(config, spaces)
 
 
 def batch_of(model: Model, spaces: Spaces, random: np.random.Generator) -> list[np.ndarray]:
@@ -98,7 +98,7 @@ def main() -> None:
         shape = model.experience.ring.observation_shape
         algorithm = build_algorithm(config, spaces.num_actions)
         judge = backend.compiled(
-            partial(algorithm.judge, model.network), [((None, *shape), spaces.dtype)]
+            partial(algorithm.policy_and_value, model.network), [((None, *shape), spaces.dtype)]
         )
         observations = next(part for part in batch if part.shape[1:] == shape)
         probabilities, values = judge(observations)

@@ -28,12 +28,12 @@ from ga3c import backend
 from ga3c.backend import Column
 from ga3c.experience.batches import Transitions
 from ga3c.experience.memory import DEVICE, HOST, free_bytes
-from ga3c.experience.pacing import Ratio
 from ga3c.experience.priorities import Priorities
+from ga3c.experience.replay import Replay
 from ga3c.experience.ring import RingShape
-from ga3c.experience.window import ReplayLanes
+from ga3c.experience.window import ReplayBook
 from ga3c.measuring.reporting import BenchmarkConfig, keep, spread
-from ga3c.service.assembly import build_model
+from ga3c.service.assembly import build_algorithm, build_model, build_source
 from ga3c.settings.checks import WrongInput, check_threads
 from ga3c.settings.presets import PRESETS
 from ga3c.settings.service import ServiceConfig
@@ -91,13 +91,16 @@ class Alone:
         self, spaces: Spaces, steps: int, batch: int, on_device: bool, draws: str = "uniform"
     ) -> None:
         config = _configured(spaces, steps, batch, draws)
-        window = config.replay_window
-        pacing = Ratio(1.0, 10**9, 1, 1, 0)
-        reserve = CHUNK // LANES
-        self.book = ReplayLanes(LANES, window, reserve, config.dqn.n_step, spaces.stack, pacing)
-        ring = RingShape(LANES, self.book.capacity, spaces.shape, spaces.dtype, spaces.stack)
-        self.model = build_model(config, spaces, ring, on_device)
-        self._ring = ring
+        window, n_step = config.replay_window, config.replay.n_step
+        self.book = ReplayBook(
+            lanes=LANES, window=window, reserve=CHUNK // LANES, n_step=n_step, stack=spaces.stack
+        )
+        algorithm = build_algorithm(config, spaces.num_actions)
+        memory = DEVICE if on_device else HOST
+        source = build_source(config, spaces, algorithm, self.book, memory)
+        assert isinstance(source, Replay)
+        self._replay, self._ring = source, source.experience.ring
+        self.model = build_model(config, spaces, algorithm, source)
         self._names = ("frame", "age", "reward", "discount", "first", "action")
         self._write = self._writer(on_device)
         self._fill(window)
@@ -138,9 +141,7 @@ class Alone:
         count = len(rows)
         self._write(rows.astype(np.int32), *(value[:count] for value in self._values))
         self.book.complete(lanes)
-        block = self.book.flush()
-        self.model.publish(block)
-        self.book.flushed(block)
+        self._replay.flush()
 
     def train(self) -> None:
         """One update."""
@@ -153,9 +154,9 @@ def _configured(spaces: Spaces, steps: int, batch: int, draws: Any) -> TrainConf
     config = replace(
         config,
         service=ServiceConfig(agents=1, max_agents=1, envs_per_agent=LANES, groups=1),
-        dqn=replace(config.dqn, batch_size=batch),
         replay=replace(
             config.replay,
+            batch_size=batch,
             replay_steps=steps,
             replay_min_steps=min(config.replay.replay_min_steps, steps),
             update_size=1,

@@ -56,14 +56,14 @@ def play(config: TrainConfig, index: int, shared: Shared, barrier: Barrier) -> N
     barrier.wait(START_TIMEOUT_S)
     while True:
         replica.pull(optimizer.parameters)
-        for _ in range(config.a3c.t_max):
+        for _ in range(config.service.t_max):
             step = environments.step(replica.act())
             replica.see(step)
             if step.outcomes["finished"][0]:
                 finished.append(float(step.outcomes["episode_return"][0]))
                 scores[index] = sum(finished) / len(finished)
         optimizer.apply(replica.gradient())
-        steps[index] += config.a3c.t_max
+        steps[index] += config.service.t_max
 
 
 def _end_with_parent() -> None:
@@ -119,7 +119,7 @@ class Replica:
         )
         self._variables = self._network.trainable_variables
         self._frames: deque[np.ndarray] = deque(maxlen=found.stack)
-        keep = config.a3c.t_max
+        keep = config.service.t_max
         self._observations: deque[np.ndarray] = deque(maxlen=keep + 1)
         self._outcomes: deque[tuple[float, float, float]] = deque(maxlen=keep)
         self._decisions: deque[tuple[int, float]] = deque(maxlen=keep)
@@ -128,7 +128,7 @@ class Replica:
     def _trace(self) -> None:
         size = sum(int(np.prod(v.shape)) for v in self._variables)
         observations = ((None, *self._shape), self._dtype)
-        steps = [((1, self._config.a3c.t_max), t) for t in ("int32", *["float32"] * 4)]
+        steps = [((1, self._config.service.t_max), t) for t in ("int32", *["float32"] * 4)]
         self._pull = backend.compiled(self._assign, [((size,), "float32")])
         self._act = backend.compiled(self._decide, [observations, ((2,), "int32")])
         self._learn = backend.compiled(self._flat_gradient, [observations, *steps])
@@ -190,7 +190,10 @@ class Replica:
     def _flat_gradient(self, *inputs: Any) -> Any:
         _, _, gradients = backend.value_and_gradients(
             lambda: self._algorithm.loss(
-                self._network, None, Segments(*inputs), self._config.a3c.entropy_weight
+                self._network,
+                None,
+                Segments(*inputs),
+                {"entropy_weight": self._config.a3c.entropy_weight},
             ),
             self._variables,
         )

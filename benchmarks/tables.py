@@ -21,9 +21,8 @@ import numpy as np
 from benchmarks.parity import cases
 from ga3c import backend
 from ga3c.experience.memory import DEVICE, free_bytes
-from ga3c.experience.replay import Replay
 from ga3c.experience.ring import Experience, RingShape
-from ga3c.service.assembly import build_algorithm, build_source
+from ga3c.service.assembly import small_model
 
 LANES = 64
 SHAPE = (84, 84)
@@ -155,12 +154,7 @@ def places() -> dict[str, dict[str, str]]:
     for name in ("a3c small", "dqn dueling"):
         config, spaces = cases()[name]
         config = replace(config, replay=replace(config.replay, replay_draws="prioritised"))
-        ring = RingShape(4, 300, spaces.shape, spaces.dtype, spaces.stack)
-        experience = Experience(ring, build_algorithm(config, spaces.num_actions).columns, DEVICE)
-        drawn = build_source(config, experience)
-        found[name] = experience.devices()
-        if isinstance(drawn, Replay):
-            found[name] |= drawn.devices()
+        found[name] = small_model(config, spaces, DEVICE).source.devices()
     return found
 
 

@@ -19,6 +19,7 @@ from ga3c.runs.directory import RunDirectory
 from ga3c.runs.metrics import Window
 from ga3c.runs.scratch import ScratchDirectory
 from ga3c.service.service import Service
+from ga3c.service.wiring import build_service
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.run import CheckpointConfig
 from ga3c.settings.train import TrainConfig
@@ -67,7 +68,7 @@ def _pairs(
     often = CheckpointConfig(checkpoint_every_s=seconds)
     train = replace(config, run=replace(config.run, seconds=None), checkpoints=often)
     try:
-        service = Service(train, found)
+        service = build_service(train, found)
     except ValueError as error:
         raise WrongInput(str(error)) from error
     run = Run(train, found, service, RunDirectory(train, path), Interrupts())

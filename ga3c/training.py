@@ -14,18 +14,19 @@ from ga3c import backend
 from ga3c.evaluation.chosen import BEST
 from ga3c.evaluation.evaluator import Evaluator
 from ga3c.interrupts import Interrupts
-from ga3c.planning import plan
 from ga3c.runs import checkpoints, dashboard
 from ga3c.runs.checkpoints import Checkpoints
 from ga3c.runs.directory import RunDirectory
 from ga3c.runs.finding import evaluations, whole_protocol
 from ga3c.runs.kept_config import load_config
-from ga3c.runs.metrics import ROLLING_EPISODES, Window
+from ga3c.runs.metrics import Window
+from ga3c.runs.tally import ROLLING_EPISODES
 from ga3c.runs.watch import Watch, resumed_schedule
 from ga3c.service.annealer import Decision
 from ga3c.service.scheduler import Scheduler
 from ga3c.service.service import Service
 from ga3c.service.threads import RunFailed
+from ga3c.service.wiring import build_service
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.presets import described
 from ga3c.settings.scheduler import Counts
@@ -50,10 +51,7 @@ def train(config: TrainConfig, found: Spaces, path: Path) -> int:
     interrupts.listen()
     backend.configure(config.service.intra_op_threads, config.run.seed)
     try:
-        planned = plan(config, found)
-        if config.learns_from_replay:
-            print(f"ga3c: {planned}", flush=True)
-        service = Service(config, found)
+        service = build_service(config, found, tell=lambda line: print(f"ga3c: {line}", flush=True))
     except ValueError as error:
         raise WrongInput(str(error)) from error
     try:
@@ -112,9 +110,9 @@ class Run:
         service.keep_actions(self._directory.path)
         if config.run.resume:
             self._restore()
-        metrics = service.metrics
-        self._directory.begin(int(metrics.total("steps")), metrics.episodes)
-        self._checkpoints.begin(metrics.seconds, metrics.total("steps"))
+        steps, tally = service.pacing.steps, service.tally
+        self._directory.begin(steps, tally.episodes)
+        self._checkpoints.begin(tally.seconds, steps)
         if not config.run.resume:
             self._keep()
         self._watch = Watch(config, service)
@@ -152,7 +150,7 @@ class Run:
     def _check_refill(self, steps: int) -> None:
         """Raises WrongInput if the run would end before the replay is full enough to learn from."""
         pacing, limit = self._service.pacing, self._config.run.steps
-        if pacing and limit is not None and limit - steps <= pacing.missing_steps:
+        if pacing.missing_steps and limit is not None and limit - steps <= pacing.missing_steps:
             raise WrongInput(
                 f"steps {limit}: the run has made {steps} and learns on after "
                 f"{pacing.missing_steps} more, which fill its replay anew, as --save-replay did "
@@ -176,7 +174,7 @@ class Run:
             result = {"ended": reason, **_result(config, service, counts, window)}
             if self._evaluator and not self._end(self._evaluator):
                 stuck = [*stuck, "evaluator"]
-            result["evaluations_failed"] = int(service.metrics.total("evaluations_failed"))
+            result["evaluations_failed"] = int(service.snapshot()["evaluations_failed"])
             self.close()
             self._directory.log(f"ga3c: {reason}")
             print(f"ga3c: {reason}; kept in {self._directory.path}", flush=True)
@@ -195,7 +193,7 @@ class Run:
         """Let evaluations that go on or are due come to their end, unless the run was cut short."""
         interrupts = self._interrupts
         while not interrupts.first.is_set() and sys.exc_info()[0] is None:
-            self._evaluate(evaluator, self._service.metrics.total("steps"))
+            self._evaluate(evaluator, self._service.pacing.steps)
             if not evaluator.is_busy:
                 break
             self._say("ga3c: an evaluation goes on; Ctrl-C leaves it out")
@@ -225,7 +223,7 @@ class Run:
             self._say(f"ga3c: {event}", sys.stderr)
         if self._scheduler:
             self._tune(self._scheduler)
-        self._directory.episodes(service.metrics.take_episodes())
+        self._directory.episodes(service.tally.take_episodes())
         now = service.snapshot()
         if now.time_s - self._last.time_s >= self._config.run.progress_every_s:
             window = Window(self._last, now)
@@ -233,10 +231,10 @@ class Run:
             for event in self._watch.figures(window):
                 self._say(f"ga3c: {event}", sys.stderr)
             self._last = now
-        if self._checkpoints.due(service.metrics.seconds, now["steps"]):
+        if self._checkpoints.due(service.tally.seconds, service.pacing.steps):
             self._keep()
         if self._evaluator:
-            self._evaluate(self._evaluator, now["steps"])
+            self._evaluate(self._evaluator, service.pacing.steps)
 
     def _tune(self, scheduler: Scheduler) -> None:
         if self._evaluator and self._evaluator.is_busy:
@@ -275,7 +273,12 @@ class Run:
     def _show(self, window: Window) -> None:
         service = self._service
         values = dashboard.figures(
-            window, service.metrics, service.counts, service.requests.size, service.segments.size
+            window,
+            service.metrics,
+            service.tally,
+            service.counts,
+            service.requests.size,
+            service.segments.size,
         )
         self._directory.metrics(values)
         self._directory.log(dashboard.line(values))
@@ -287,12 +290,12 @@ class Run:
 
     def _keep(self) -> bool:
         """Write a checkpoint; False, and a line that says why, if that cannot be."""
-        metrics = self._service.metrics
-        seconds = metrics.seconds
+        tally = self._service.tally
+        seconds = tally.seconds
 
         def write() -> None:
             found = self._service.read(READ_TIMEOUT_S)
-            self._directory.episodes(metrics.take_episodes())  # up to those steps
+            self._directory.episodes(tally.take_episodes())  # up to those steps
             if found is None:
                 raise checkpoints.NotWritten("an update did not end")
             self._checkpoints.save(seconds, *found, self._writing())
@@ -339,13 +342,13 @@ def _write_trace(config: TrainConfig, service: Service) -> None:
 
 
 def _finished(config: TrainConfig, service: Service) -> str | None:
-    limits, metrics = config.run, service.metrics
-    if limits.steps is not None and metrics.total("steps") >= limits.steps and service.is_settled:
+    limits, tally, pacing = config.run, service.tally, service.pacing
+    if limits.steps is not None and pacing.steps >= limits.steps and pacing.is_settled:
         return f"{limits.steps} steps done"
-    if limits.seconds is not None and metrics.seconds >= limits.seconds:
+    if limits.seconds is not None and tally.seconds >= limits.seconds:
         return f"{limits.seconds:g} seconds passed"
-    if limits.score is not None and metrics.episodes >= ROLLING_EPISODES:
-        mean = metrics.score_mean()
+    if limits.score is not None and tally.episodes >= ROLLING_EPISODES:
+        mean = tally.score_mean()
         if mean >= limits.score:
             return f"mean score {mean:.2f} of the last {ROLLING_EPISODES} episodes reached"
     return None
@@ -361,7 +364,7 @@ def _scheduler(config: TrainConfig, service: Service, path: Path) -> Scheduler |
         config.run.seed,
         service,
         path / "scheduler.jsonl",
-        lambda: service.metrics.seconds,
+        lambda: service.tally.seconds,
     )
 
 
@@ -382,7 +385,7 @@ def _result(
     config: TrainConfig, service: Service, counts: Counts, window: Window
 ) -> dict[str, Any]:
     """The figures of the whole run, from the first agent's start to the last one's end."""
-    values = dashboard.figures(window, service.metrics, counts, 0, 0)
+    values = dashboard.figures(window, service.metrics, service.tally, counts, 0, 0)
     return {
         **values,
         "game": config.environment.game,

@@ -100,7 +100,10 @@ class Differentiated:
 
         def loss() -> tuple[Any, Any]:
             return A3C(config, actions, reward_clip).loss(
-                lambda observations: (logits, values), None, segments, entropy_weight
+                lambda observations: (logits, values),
+                None,
+                segments,
+                {"entropy_weight": entropy_weight},
             )
 
         total, (means, _), gradients = backend.value_and_gradients(loss, [logits, values])
@@ -254,7 +257,7 @@ def test_certain_policy_has_finite_entropy_and_loss() -> None:
 def test_certain_policy_has_finite_gradients(correction: Any) -> None:
     batch = random_batch(np.random.default_rng(0), 2, 5)
     batch = batch._replace(logits=1000 * batch.logits)
-    found = Differentiated(A3CConfig(t_max=5, correction=correction), batch)
+    found = Differentiated(A3CConfig(correction=correction), batch)
     assert math.isfinite(found.total)
     assert np.isfinite(found.by_logits).all() and np.isfinite(found.by_values).all()
 
@@ -274,7 +277,6 @@ def test_loss_and_gradients_are_the_twins(
     segments, steps = [(1, 4), (3, 5), (2, 9)][seed]
     batch = random_batch(rng, segments, steps)
     config = A3CConfig(
-        t_max=steps,
         trace_decay=trace_decay,
         correction=correction,
         normalize_advantages=normalize,
@@ -292,7 +294,7 @@ def test_loss_and_gradients_are_the_twins(
 
 def test_means_are_over_the_steps_that_are_not_void() -> None:
     batch = random_batch(np.random.default_rng(4), 3, 8)
-    config = A3CConfig(t_max=8)
+    config = A3CConfig()
     weights = weights_of(config, entropy_weight=0.01)
     loss = reference.a3c_loss(batch, weights, reference.a3c_constants(batch, weights))
     lived = batch.firsts == 0
@@ -317,9 +319,7 @@ def test_values_learn_nothing_from_the_policy_loss_or_the_entropy(
     normalize: bool, correction: Any
 ) -> None:
     batch = random_batch(np.random.default_rng(1), 3, 6)
-    config = A3CConfig(
-        t_max=6, value_weight=0.0, correction=correction, normalize_advantages=normalize
-    )
+    config = A3CConfig(value_weight=0.0, correction=correction, normalize_advantages=normalize)
     found = Differentiated(config, batch, entropy_weight=1.0)
     assert np.abs(found.by_logits).max() > 0.01
     np.testing.assert_array_equal(found.by_values, 0.0)
@@ -330,7 +330,7 @@ def test_policy_learns_nothing_from_the_value_loss(correction: Any) -> None:
     """Not even through V-trace's ratios, which depend on the logits."""
     batch = random_batch(np.random.default_rng(1), 3, 6)
     without, with_values = (
-        Differentiated(A3CConfig(t_max=6, value_weight=weight, correction=correction), batch)
+        Differentiated(A3CConfig(value_weight=weight, correction=correction), batch)
         for weight in (0.0, 100.0)
     )
     np.testing.assert_array_equal(without.by_logits, with_values.by_logits)
@@ -339,7 +339,7 @@ def test_policy_learns_nothing_from_the_value_loss(correction: Any) -> None:
 def test_value_gradient_is_the_squared_errors_alone() -> None:
     """2 w (v_t - G_t): the target of a step does not move with the values it bootstraps from."""
     batch = random_batch(np.random.default_rng(2), 3, 6)
-    config = A3CConfig(t_max=6)
+    config = A3CConfig()
     targets = reference.a3c_constants(batch, weights_of(config, 0.0)).targets
     errors = (batch.values[:, :-1] - targets) * (1 - batch.firsts)
     found = Differentiated(config, batch)
@@ -348,7 +348,7 @@ def test_value_gradient_is_the_squared_errors_alone() -> None:
 
 def test_last_observation_only_bootstraps() -> None:
     batch = random_batch(np.random.default_rng(3), 3, 6)
-    found = Differentiated(A3CConfig(t_max=6), batch)
+    found = Differentiated(A3CConfig(), batch)
     np.testing.assert_array_equal(found.by_values[:, -1], 0.0)
     np.testing.assert_array_equal(found.by_logits[:, -1], 0.0)
 
@@ -359,7 +359,7 @@ def test_step_into_a_resets_frame_is_void(normalize: bool, correction: Any) -> N
     """Its reward, discount, action and log-probability change neither loss nor gradient."""
     rng = np.random.default_rng(5)
     batch = random_batch(rng, 4, 10)
-    config = A3CConfig(t_max=10, correction=correction, normalize_advantages=normalize)
+    config = A3CConfig(correction=correction, normalize_advantages=normalize)
     changed = with_garbage_where_void(batch, rng)
     found = Differentiated(config, batch)
     assert_same(found, Differentiated(config, changed))
@@ -371,7 +371,7 @@ def test_step_into_a_resets_frame_is_void(normalize: bool, correction: Any) -> N
 def test_nothing_after_a_reset_reaches_the_steps_before_it() -> None:
     rng = np.random.default_rng(6)
     batch = random_batch(rng, 1, 6)._replace(firsts=np.array([[0.0, 0.0, 1.0, 0.0, 0.0, 0.0]]))
-    config = A3CConfig(t_max=6, normalize_advantages=False)
+    config = A3CConfig(normalize_advantages=False)
     after = np.arange(7) > 2
     changed = batch._replace(
         values=np.where(after, rng.normal(size=7), batch.values),
@@ -387,7 +387,7 @@ def test_nothing_after_a_reset_reaches_the_steps_before_it() -> None:
 def test_batch_of_void_steps_teaches_nothing(normalize: bool) -> None:
     batch = random_batch(np.random.default_rng(7), 2, 3)
     batch = batch._replace(firsts=np.ones_like(batch.firsts))
-    config = A3CConfig(t_max=3, normalize_advantages=normalize)
+    config = A3CConfig(normalize_advantages=normalize)
     found = Differentiated(config, batch, entropy_weight=1.0)
     assert found.total == 0.0
     assert set(found.means.values()) == {0.0}
@@ -398,9 +398,9 @@ def test_batch_of_void_steps_teaches_nothing(normalize: bool) -> None:
 def test_equal_advantages_are_normalized_to_nothing() -> None:
     """Where all did equally well there is nothing to prefer; above all nothing to divide by 0."""
     batch = of_one_lane([0.0, 0.0, 0.0], [1.0, 1.0], [0.0, 0.0])
-    found = Differentiated(A3CConfig(t_max=2, normalize_advantages=True), batch, 0.0)
+    found = Differentiated(A3CConfig(normalize_advantages=True), batch, 0.0)
     np.testing.assert_allclose(found.by_logits, 0.0, atol=1e-12)
-    plain = Differentiated(A3CConfig(t_max=2, normalize_advantages=False), batch, 0.0)
+    plain = Differentiated(A3CConfig(normalize_advantages=False), batch, 0.0)
     assert np.abs(plain.by_logits).max() > 0.1
 
 
@@ -408,7 +408,7 @@ def test_equal_advantages_are_normalized_to_nothing() -> None:
 def test_rewards_are_clipped_on_both_sides_unless_the_limit_is_0(
     limit: float, expected: float
 ) -> None:
-    config = A3CConfig(t_max=2, value_weight=0.5)
+    config = A3CConfig(value_weight=0.5)
     batch = of_one_lane([0.0, 0.0, 0.0], [7.0, -7.0], [0.0, 0.0])
     found = Differentiated(config, batch, reward_clip=limit)
     np.testing.assert_allclose(found.by_values, [[-expected, expected, 0.0]], rtol=1e-12)
@@ -420,7 +420,7 @@ def test_lagged_policys_advantage_is_weighed_by_the_ratio() -> None:
 
     def gradient(behaviour: float, correction: Any) -> float:
         lagged = batch._replace(log_probs=np.array([[math.log(behaviour)]]))
-        config = A3CConfig(t_max=1, correction=correction, normalize_advantages=False)
+        config = A3CConfig(correction=correction, normalize_advantages=False)
         return float(Differentiated(config, lagged, 0.0).by_logits[0, 0, 0])
 
     exact = gradient(0.5, "vtrace")  # the policy itself gives 0.5

@@ -10,7 +10,7 @@ import pytest
 import zmq
 
 from agents.worker import connect
-from ga3c.service.frontend import name_of, new_identity
+from ga3c.wire.frontend import name_of, new_identity
 from tests.damage import ENVS, HELLO, NUM_ACTIONS
 from tests.test_frontend import LIMIT_S, UNHEARD_MS, Agent, Rig, endpoint_of, lanes_of, wait_until
 

@@ -18,9 +18,10 @@ from benchmarks.tables import check, compiled, places
 from ga3c import backend
 from ga3c.backend import Column
 from ga3c.experience.memory import DEVICE
+from ga3c.experience.replay import Replay
 from ga3c.experience.ring import Experience, RingShape
 from ga3c.learning.model import Model
-from ga3c.service.assembly import build_model
+from ga3c.service.assembly import small_model
 from tests.commands import ROOT
 
 FRAMEWORKS = ("tensorflow", "jax")
@@ -171,7 +172,9 @@ def test_our_optimizers_make_the_steps_and_keep_the_state_of_kerass(
 
 def table_ops(model: Model) -> list[Any]:
     """All operations of a TensorFlow model's functions that touch a table or another variable."""
-    functions = [model._act, model._learn, *([model._publish] if model.target else [])]
+    functions = [model._act, model._learn]
+    if isinstance(model.source, Replay):
+        functions.append(model.source._publish)
     return [op for function in functions for op in function.graph.get_operations()]
 
 
@@ -182,8 +185,7 @@ def test_tensorflow_s_tables_are_used_with_64_bit_rows_and_have_no_int32_variabl
 ) -> None:
     config, spaces = cases()[name]
     config = replace(config, replay=replace(config.replay, replay_draws="prioritised"))
-    ring = RingShape(4, 300, spaces.shape, spaces.dtype, spaces.stack)
-    ops = table_ops(build_model(config, spaces, ring, on_device=True))
+    ops = table_ops(small_model(config, spaces, DEVICE))
     used = [op for op in ops if op.type in ("ResourceGather", "ResourceScatterUpdate")]
     assert len(used) > 10
     for op in used:

@@ -72,7 +72,7 @@ def test_loss_and_gradient_are_the_slow_twins(delta: float) -> None:
     variable = keras.Variable(q, dtype="float64")
     dqn = DQN(DQNConfig(huber_delta=delta), ACTIONS, 1.0, 0)
     loss, (_, errors), (gradient,) = backend.value_and_gradients(
-        lambda: dqn.loss(table(variable.value), table(q_target), batch, 0.0), [variable]
+        lambda: dqn.loss(table(variable.value), table(q_target), batch, {}), [variable]
     )
 
     def slow(values: Array) -> float:
@@ -194,7 +194,7 @@ def test_a_mean_loss_is_the_summed_one_over_its_size(double: bool) -> None:
     summed, mean = (
         float(
             DQN(DQNConfig(double=double, loss_reduction=how), ACTIONS, 1.0, 0).loss(
-                q, q_target, batch, 0.0
+                q, q_target, batch, {}
             )[0]
         )
         for how in ("sum", "mean")
@@ -223,12 +223,12 @@ def test_epsilon_falls_once_learning_begins() -> None:
     config = DQNConfig(epsilon_start=1.0, epsilon_end=0.1, epsilon_steps=1000)
     dqn = DQN(config, ACTIONS, 1.0, random_steps=500)
     lanes = np.arange(2)
-    found = [dqn.epsilons(lanes, steps).tolist() for steps in (0, 500, 1000, 1500, 9000)]
+    found = [dqn.exploration(lanes, steps).tolist() for steps in (0, 500, 1000, 1500, 9000)]
     np.testing.assert_allclose(found, np.outer([1.0, 1.0, 0.55, 0.1, 0.1], [1, 1]), rtol=1e-6)
 
 
 def test_judgement_is_the_best_action_and_its_value() -> None:
     values = np.array([[0.0, 3.0, 1.0, 2.0], [5.0, 3.0, 1.0, 2.0]], np.float32)
-    probabilities, best = DQN(DQNConfig(), ACTIONS, 1.0, 0).judge(lambda x: x, values)
+    probabilities, best = DQN(DQNConfig(), ACTIONS, 1.0, 0).policy_and_value(lambda x: x, values)
     assert np.asarray(probabilities).tolist() == [[0, 1, 0, 0], [1, 0, 0, 0]]
     assert np.asarray(best).tolist() == [3.0, 5.0]

@@ -13,10 +13,11 @@ from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 
 from agents.environments import Spaces
 from ga3c import backend
+from ga3c.experience.book import Segment
+from ga3c.experience.in_order import InOrder
 from ga3c.experience.memory import DEVICE, HOST
-from ga3c.experience.replay import InOrder
 from ga3c.experience.ring import Arrivals, Experience, RingShape
-from ga3c.experience.segments import Lanes, Segment
+from ga3c.experience.segments import SegmentBook
 from ga3c.learning.a3c import A3C
 from ga3c.learning.model import Learned, Model
 from ga3c.settings.learning import A3CConfig, NetworkConfig, OptimizerConfig
@@ -105,7 +106,7 @@ def test_stacks_are_the_naive_stackers_through_ends_and_wraps(
     on_device: bool, shape: tuple[int, ...], dtype: str, stack: int
 ) -> None:
     rng = np.random.default_rng(stack)
-    book = Lanes(3, t_max=3, pending=2, stack=stack)
+    book = SegmentBook(3, t_max=3, pending=2, stack=stack)
     ring = Ring(on_device, RingShape(3, book.capacity, shape, dtype, stack))
     naive = NaiveStacker(3, stack)
     wraps = 0
@@ -156,7 +157,7 @@ def test_stacks_are_gymnasiums_over_real_pong(
 ) -> None:
     """The ring is fed the newest frames only; the lanes take turns of uneven length."""
     lanes = len(pong)
-    book = Lanes(lanes, t_max=5, pending=2, stack=4)
+    book = SegmentBook(lanes, t_max=5, pending=2, stack=4)
     ring = Ring(on_device, RingShape(lanes, book.capacity, (84, 84), "uint8", 4))
     rng = np.random.default_rng(0)
     position = [0] * lanes
@@ -223,7 +224,7 @@ def test_admit_blocks_exactly_where_a_promised_record_would_be_overwritten(
     """Against a model with explicit sets: a promise covers the first stack's older frames too."""
     rng = np.random.default_rng([seed, t_max, pending, stack])
     count = 4
-    book = Lanes(count, t_max, pending, stack)
+    book = SegmentBook(count, t_max, pending, stack)
     naive = [NaiveLane(book.capacity, t_max, stack) for _ in range(count)]
     waiting = Waiting(rng)
     trained: list[list[int]] = [[] for _ in range(count)]
@@ -260,16 +261,16 @@ def test_admit_blocks_exactly_where_a_promised_record_would_be_overwritten(
 
 
 def test_slots_of_a_segment_hold_its_steps() -> None:
-    book = Lanes(2, t_max=3, pending=2, stack=4)
+    book = SegmentBook(2, t_max=3, pending=2, stack=4)
     assert book.capacity == 10
     np.testing.assert_array_equal(
-        book.slots([Segment(0, 0), Segment(1, 9)]), [[0, 1, 2, 3], [9, 0, 1, 2]]
+        book.slots([Segment(0, 0, 3), Segment(1, 9, 3)]), [[0, 1, 2, 3], [9, 0, 1, 2]]
     )
-    assert book.slots([Segment(0, 6)]).dtype == np.int32
+    assert book.slots([Segment(0, 6, 3)]).dtype == np.int32
 
 
 def test_next_segment_begins_with_the_last_observation_of_the_one_before() -> None:
-    book = Lanes(1, t_max=2, pending=2, stack=1)
+    book = SegmentBook(1, t_max=2, pending=2, stack=1)
     lane = np.array([0])
     starts = []
     for step in range(7):
@@ -282,7 +283,7 @@ def test_next_segment_begins_with_the_last_observation_of_the_one_before() -> No
 
 def test_lanes_that_begin_together_end_their_segments_one_after_another() -> None:
     """And again after another agent has taken over, whose steps alone are in its segments."""
-    book = Lanes(8, t_max=4, pending=2, stack=4)
+    book = SegmentBook(8, t_max=4, pending=2, stack=4)
     lanes = np.arange(8, dtype=np.int32)
     for _ in range(3):
         book.begin(lanes)
@@ -298,25 +299,25 @@ def test_lanes_that_begin_together_end_their_segments_one_after_another() -> Non
 
 
 def test_ages_count_from_the_reset_up_to_the_stack() -> None:
-    book = Lanes(1, t_max=5, pending=2, stack=4)
+    book = SegmentBook(1, t_max=5, pending=2, stack=4)
     firsts = [True, False, False, False, False, True, False, True]
     ages = [int(book.advance(np.array([0]), np.array([f]), 0)[1][0]) for f in firsts]
     assert ages == [0, 1, 2, 3, 3, 0, 1, 0]
 
 
 def test_versions_are_those_of_the_weights_that_acted() -> None:
-    book = Lanes(2, t_max=2, pending=2, stack=1)
+    book = SegmentBook(2, t_max=2, pending=2, stack=1)
     both = np.array([0, 1], np.int32)
     for step in range(5):
         book.advance(both[:1], np.array([step == 0]), version=10 + step)
         book.advance(both[1:], np.array([step == 0]), version=20 + step)
-    slots = book.slots([Segment(0, 2), Segment(1, 2)])[:, :-1]
+    slots = book.slots([Segment(0, 2, 2), Segment(1, 2, 2)])[:, :-1]
     np.testing.assert_array_equal(book.versions(both, slots), [[12, 13], [22, 23]])
 
 
 def test_release_wakes_a_predictor_that_waits() -> None:
     """Woken, not found at its timeout's end, which is ten times longer than the test waits."""
-    book = Lanes(1, t_max=1, pending=1, stack=1)
+    book = SegmentBook(1, t_max=1, pending=1, stack=1)
     lane = np.array([0])
     completed = []
     for step in range(2):
@@ -349,7 +350,7 @@ class SeenWaiting(threading.Condition):
 
 
 def test_blocked_lane_blocks_only_batches_that_it_is_in() -> None:
-    book = Lanes(2, t_max=1, pending=1, stack=1)
+    book = SegmentBook(2, t_max=1, pending=1, stack=1)
     for step in range(2):
         book.advance(np.array([0]), np.array([step == 0]), version=0)
         book.complete(np.array([0]))
@@ -366,17 +367,17 @@ class Played:
     def __init__(self, on_device: bool, picture: bool, weights: list[Array] | None) -> None:
         spaces = Spaces((20, 20), "uint8", 3, 4) if picture else Spaces((3,), "float32", 3, 1)
         self.t_max = 4
-        self.lanes = Lanes(3, self.t_max, pending=2, stack=spaces.stack)
+        self.lanes = SegmentBook(3, self.t_max, pending=2, stack=spaces.stack)
         ring = RingShape(3, self.lanes.capacity, spaces.shape, spaces.dtype, spaces.stack)
+        algorithm = A3C(A3CConfig(), 3)
+        experience = Experience(ring, algorithm.columns, DEVICE if on_device else HOST)
         self.model = Model(
-            A3C(A3CConfig(t_max=self.t_max), 3),
-            NetworkConfig(),
-            OptimizerConfig(),
-            spaces,
-            ring,
-            on_device,
+            algorithm=algorithm,
+            network=NetworkConfig(),
+            optimizer=OptimizerConfig(),
+            source=InOrder(experience, self.lanes),
+            is_picture=picture,
             seed=1,
-            source=lambda experience: InOrder(experience, self.t_max),
         )
         if weights is not None:
             paths = (f"weights/{weight.path}" for weight in self.model.network.weights)

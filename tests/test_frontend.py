@@ -18,8 +18,8 @@ from agents import messages
 from agents.environments import Spaces
 from agents.messages import Header, Hello, Kind, Step
 from ga3c.runs.metrics import Metrics
-from ga3c.service.frontend import Frontend, Reply, Request
-from ga3c.service.queues import BatchQueue, Closed
+from ga3c.wire.frontend import Frontend, Reply, Request
+from ga3c.wire.queues import BatchQueue, Closed
 from tests import leaks
 from tests.damage import (
     ENVS,

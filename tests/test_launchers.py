@@ -19,8 +19,8 @@ from agents.environments import EnvironmentConfig, Environments, spaces
 from agents.launchers import LOG_TAIL_BYTES, Exit, LocalLauncher
 from agents.worker import Task
 from ga3c.runs.metrics import Metrics
-from ga3c.service.frontend import Frontend, Reply, Request
-from ga3c.service.queues import BatchQueue
+from ga3c.wire.frontend import Frontend, Reply, Request
+from ga3c.wire.queues import BatchQueue
 from tests import leaks
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -11,7 +11,7 @@ MODULES = {
     ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file
     for file in (ROOT / "ga3c").rglob("*.py")
 }
-ORDER = ("settings", "backend", "experience", "learning", "runs", "service", "evaluation")
+ORDER = ("settings", "backend", "experience", "learning", "runs", "wire", "service", "evaluation")
 """Each folder imports from those before it only."""
 BESIDE = {"reports": {"settings", "runs"}, "measuring": {*ORDER, "reports"}}
 """What the others stand on."""

@@ -7,7 +7,8 @@ import threading
 import pytest
 
 from ga3c.runs.dashboard import LEGEND, figures, line
-from ga3c.runs.metrics import ROLLING_EPISODES, Episode, Metrics, Snapshot, Window
+from ga3c.runs.metrics import Metrics, Snapshot, Window
+from ga3c.runs.tally import ROLLING_EPISODES, Episode, Tally
 from ga3c.settings.scheduler import Counts
 
 COUNTS = Counts(agents=7, predictors=3, trainers=2)
@@ -26,6 +27,11 @@ class Clock:
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
+
+
+@pytest.fixture
+def tally(clock: Clock) -> Tally:
+    return Tally(clock)
 
 
 @pytest.fixture
@@ -75,36 +81,34 @@ def test_a_mean_over_nothing_is_nought_and_a_window_of_no_length_no_error() -> N
     assert math.isfinite(Window(Snapshot(1.0), Snapshot(1.0, {"steps": 1.0})).rate("steps"))
 
 
-def test_the_score_is_the_mean_of_the_last_hundred_episodes(metrics: Metrics) -> None:
+def test_the_score_is_the_mean_of_the_last_hundred_episodes(tally: Tally) -> None:
     for score in range(50):
-        metrics.episode(float(score), 10)
-    assert metrics.score_mean() == pytest.approx(sum(range(50)) / 50)
+        tally.episode(0, float(score), 10)
+    assert tally.score_mean() == pytest.approx(sum(range(50)) / 50)
     for score in range(50, 250):
-        metrics.episode(float(score), 10)
+        tally.episode(0, float(score), 10)
     assert ROLLING_EPISODES == 100
-    assert metrics.score_mean() == pytest.approx(sum(range(150, 250)) / 100)
-    assert metrics.last_score == 249.0
-    assert metrics.episodes == 250
+    assert tally.score_mean() == pytest.approx(sum(range(150, 250)) / 100)
+    assert tally.last_score == 249.0
+    assert tally.episodes == 250
 
 
-def test_before_the_first_episode_scores_are_nan(metrics: Metrics) -> None:
-    assert math.isnan(metrics.score_mean())
-    assert math.isnan(metrics.last_score)
-    assert metrics.episodes == 0
+def test_before_the_first_episode_scores_are_nan(tally: Tally) -> None:
+    assert math.isnan(tally.score_mean())
+    assert math.isnan(tally.last_score)
+    assert tally.episodes == 0
 
 
-def test_episodes_are_taken_once_with_when_they_ended(metrics: Metrics, clock: Clock) -> None:
-    metrics.add(steps=1234)
+def test_episodes_are_taken_once_with_when_they_ended(tally: Tally, clock: Clock) -> None:
     clock.now_s += 3.0
-    metrics.episode(-21.0, 758)
-    metrics.add(steps=6)
+    tally.episode(1234, -21.0, 758)
     clock.now_s += 1.0
-    metrics.episode(2.5, 99)
-    assert metrics.take_episodes() == [Episode(3.0, 1234, -21.0, 758), Episode(4.0, 1240, 2.5, 99)]
-    assert metrics.take_episodes() == []
-    metrics.episode(1.0, 1)
-    assert [episode.score for episode in metrics.take_episodes()] == [1.0]
-    assert metrics.episodes == 3, "taking them does not uncount them"
+    tally.episode(1240, 2.5, 99)
+    assert tally.take_episodes() == [Episode(3.0, 1234, -21.0, 758), Episode(4.0, 1240, 2.5, 99)]
+    assert tally.take_episodes() == []
+    tally.episode(1241, 1.0, 1)
+    assert [episode.score for episode in tally.take_episodes()] == [1.0]
+    assert tally.episodes == 3, "taking them does not uncount them"
 
 
 def test_only_the_newest_value_of_a_loss_is_kept(metrics: Metrics) -> None:
@@ -116,12 +120,12 @@ def test_only_the_newest_value_of_a_loss_is_kept(metrics: Metrics) -> None:
     assert metrics.newest()["loss"] == 0.25
 
 
-def test_many_threads_lose_no_count_and_no_episode(metrics: Metrics) -> None:
+def test_many_threads_lose_no_count_and_no_episode(metrics: Metrics, tally: Tally) -> None:
     def count() -> None:
         for _ in range(500):
             metrics.add(steps=1, busy_s=0.5)
             metrics.reject("magic")
-            metrics.episode(1.0, 1)
+            tally.episode(0, 1.0, 1)
 
     threads = [threading.Thread(target=count) for _ in range(4)]
     for thread in threads:
@@ -129,18 +133,18 @@ def test_many_threads_lose_no_count_and_no_episode(metrics: Metrics) -> None:
     for thread in threads:
         thread.join(20.0)
     assert metrics.snapshot().counts == {"steps": 2000, "busy_s": 1000.0, "rejected:magic": 2000}
-    assert len(metrics.take_episodes()) == metrics.episodes == 2000
+    assert len(tally.take_episodes()) == tally.episodes == 2000
 
 
-def test_the_line_holds_ga3cs_fields(metrics: Metrics, clock: Clock) -> None:
+def test_the_line_holds_ga3cs_fields(metrics: Metrics, tally: Tally, clock: Clock) -> None:
     metrics.add(steps=10_000)
     start = metrics.snapshot()
     clock.now_s += 3661.0
     metrics.add(steps=3_661_000, trained_samples=1_830_500, updates=36_610, lag_updates=5_491_500)
     metrics.add(prediction_batches=36_610)
-    metrics.episode(-20.0, 800)
-    metrics.episode(-19.0, 900)
-    values = figures(Window(start, metrics.snapshot()), metrics, COUNTS, 17, 320)
+    tally.episode(0, -20.0, 800)
+    tally.episode(0, -19.0, 900)
+    values = figures(Window(start, metrics.snapshot()), metrics, tally, COUNTS, 17, 320)
     assert values["updates_per_s"] == 10.0
     assert values["prediction_batch"] == 100.0
     assert line(values) == (
@@ -155,10 +159,10 @@ def test_the_legend_explains_every_abbreviation_of_the_line() -> None:
 
 
 def test_before_the_first_episode_the_line_has_a_dash_and_the_figures_null(
-    metrics: Metrics,
+    metrics: Metrics, tally: Tally
 ) -> None:
     now = metrics.snapshot()
-    values = figures(Window(now, now), metrics, COUNTS, 0, 0)
+    values = figures(Window(now, now), metrics, tally, COUNTS, 0, 0)
     assert values["score"] is None
     assert values["score_mean_100"] is None
     assert "[Time 0:00:00] [Episode 0 Score -] [RScore - Steps 0] [PPS 0 TPS 0]" in line(values)
@@ -166,24 +170,26 @@ def test_before_the_first_episode_the_line_has_a_dash_and_the_figures_null(
 
 
 @pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf])
-def test_a_score_that_is_not_finite_is_shown_as_a_dash(metrics: Metrics, score: float) -> None:
-    metrics.episode(score, 1)
+def test_a_score_that_is_not_finite_is_shown_as_a_dash(
+    metrics: Metrics, tally: Tally, score: float
+) -> None:
+    tally.episode(0, score, 1)
     now = metrics.snapshot()
-    values = figures(Window(now, now), metrics, COUNTS, 0, 0)
+    values = figures(Window(now, now), metrics, tally, COUNTS, 0, 0)
     assert "Score -]" in line(values)
     json.dumps(values, allow_nan=False)
 
 
-def test_the_newest_values_are_among_the_figures(metrics: Metrics) -> None:
+def test_the_newest_values_are_among_the_figures(metrics: Metrics, tally: Tally) -> None:
     metrics.set(loss=0.123456789)
     now = metrics.snapshot()
-    assert figures(Window(now, now), metrics, COUNTS, 0, 0)["loss"] == 0.12346
+    assert figures(Window(now, now), metrics, tally, COUNTS, 0, 0)["loss"] == 0.12346
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf])
 def test_a_loss_that_is_not_finite_leaves_the_figures_valid_json(
-    metrics: Metrics, loss: float
+    metrics: Metrics, tally: Tally, loss: float
 ) -> None:
     metrics.set(loss=loss)
     now = metrics.snapshot()
-    json.dumps(figures(Window(now, now), metrics, COUNTS, 0, 0), allow_nan=False)
+    json.dumps(figures(Window(now, now), metrics, tally, COUNTS, 0, 0), allow_nan=False)

@@ -12,10 +12,13 @@ import pytest
 from agents.environments import Spaces
 from ga3c import backend
 from ga3c.experience.batches import Segments
-from ga3c.experience.replay import InOrder
+from ga3c.experience.book import Segment
+from ga3c.experience.in_order import InOrder
+from ga3c.experience.memory import DEVICE, HOST
 from ga3c.experience.ring import Arrivals, Experience, RingShape
-from ga3c.experience.segments import Lanes, Segment
+from ga3c.experience.segments import SegmentBook
 from ga3c.learning.a3c import A3C
+from ga3c.learning.algorithm import Algorithm
 from ga3c.learning.model import Learned, Model
 from ga3c.settings.learning import A3CConfig, NetworkConfig, NetworkName, OptimizerConfig
 from ga3c.settings.schedules import linear
@@ -27,7 +30,7 @@ LANES = 4
 ACTIONS = 3
 VECTORS = Spaces((3,), "float32", ACTIONS, 1)
 PICTURES = Spaces((20, 20), "uint8", ACTIONS, 4)
-ALGORITHM = A3CConfig(t_max=T_MAX, entropy_weight=0.05, entropy_weight_end=0.01)
+ALGORITHM = A3CConfig(entropy_weight=0.05, entropy_weight_end=0.01)
 
 
 def make_model(
@@ -38,17 +41,14 @@ def make_model(
     on_device: bool = True,
     seed: int = 0,
 ) -> Model:
-    capacity = Lanes(lanes, T_MAX, 2, spaces.stack).capacity
-    ring = RingShape(lanes, capacity, spaces.shape, spaces.dtype, spaces.stack)
+    learned = A3C(algorithm, spaces.num_actions)
     return Model(
-        A3C(algorithm, spaces.num_actions),
-        NetworkConfig(),
-        optimizer or OptimizerConfig(),
-        spaces,
-        ring,
-        on_device,
-        seed,
-        lambda experience: InOrder(experience, algorithm.t_max),
+        algorithm=learned,
+        network=NetworkConfig(),
+        optimizer=optimizer or OptimizerConfig(),
+        source=in_order(learned, spaces, lanes, on_device=on_device),
+        is_picture=spaces.is_picture,
+        seed=seed,
     )
 
 
@@ -61,8 +61,16 @@ def values_of(weights: list[Any]) -> list[Array]:
     return [np.array(keras.ops.convert_to_numpy(weight)) for weight in weights]
 
 
-def in_order(experience: Experience) -> InOrder:
-    return InOrder(experience, 20)
+def in_order(
+    algorithm: Algorithm,
+    spaces: Spaces = VECTORS,
+    lanes: int = LANES,
+    t_max: int = T_MAX,
+    on_device: bool = True,
+) -> InOrder:
+    book = SegmentBook(lanes, t_max, 2, spaces.stack)
+    ring = RingShape(lanes, book.capacity, spaces.shape, spaces.dtype, spaces.stack)
+    return InOrder(Experience(ring, algorithm.columns, DEVICE if on_device else HOST), book)
 
 
 class Rollout:
@@ -72,7 +80,7 @@ class Rollout:
         self._model = model
         ring = model.experience.ring
         self._lanes = np.arange(ring.lanes, dtype=np.int32)
-        self._book = Lanes(ring.lanes, T_MAX, 2, spaces.stack)
+        self._book = SegmentBook(ring.lanes, T_MAX, 2, spaces.stack)
         self._segments: list[Segment] = []
         self.seen = NaiveExperience(ring.lanes, spaces.stack)
         rng = np.random.default_rng(0)
@@ -108,7 +116,7 @@ class Rollout:
         network = self._model.network
         _, _, gradients = backend.value_and_gradients(
             lambda: A3C(ALGORITHM, ACTIONS).loss(
-                network, None, segments, np.float32(entropy_weight)
+                network, None, segments, {"entropy_weight": np.float32(entropy_weight)}
             ),
             network.trainable_variables,
         )
@@ -314,7 +322,7 @@ def test_what_was_read_goes_on_as_if_nothing_had_happened() -> None:
 
 def test_no_state_is_read_while_an_update_does_not_end() -> None:
     model = make_model()
-    with model._learning:
+    with model.source.lock:
         assert model.read(timeout_s=0.01) == {}
     assert model.read(timeout_s=0.01)
 
@@ -500,18 +508,15 @@ def test_fan_in_weights_are_uniform_within_the_published_bounds() -> None:
 def test_network_that_does_not_fit_the_observations_is_refused(
     name: NetworkName, spaces: Spaces, message: str
 ) -> None:
-    ring = RingShape(1, 11, spaces.shape, spaces.dtype, spaces.stack)
     algorithm = A3C(ALGORITHM, ACTIONS)
     with pytest.raises(ValueError, match=message):
         Model(
-            algorithm,
-            NetworkConfig(name),
-            OptimizerConfig(),
-            spaces,
-            ring,
-            True,
+            algorithm=algorithm,
+            network=NetworkConfig(name),
+            optimizer=OptimizerConfig(),
+            source=in_order(algorithm, spaces),
+            is_picture=spaces.is_picture,
             seed=0,
-            source=in_order,
         )
 
 
@@ -542,11 +547,14 @@ def test_centred_pictures_keep_the_first_layers_units_alive(
 ) -> None:
     """While values are first learned: what an even background else does to them."""
     spaces = Spaces((84, 84), "uint8", ACTIONS, 4)
-    ring = RingShape(1, 1, spaces.shape, spaces.dtype, spaces.stack)
-    config, steps = A3CConfig(t_max=20), (4, 20)
-    network = NetworkConfig(center=center)
+    algorithm, steps = A3C(A3CConfig(), ACTIONS), (4, 20)
     model = Model(
-        A3C(config, ACTIONS), network, OptimizerConfig(), spaces, ring, False, 0, in_order
+        algorithm=algorithm,
+        network=NetworkConfig(center=center),
+        optimizer=OptimizerConfig(),
+        source=in_order(algorithm, spaces, 1, t_max=20, on_device=False),
+        is_picture=True,
+        seed=0,
     )
     rng = np.random.default_rng(0)
     nothing = np.zeros(steps, np.float32)

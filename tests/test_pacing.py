@@ -7,14 +7,33 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ga3c.experience.pacing import Pacing, Ratio, TargetPeriod, Turn
+from ga3c.experience.replay_pacing import Ratio, ReplayPacing, TargetPeriod, Turn
 from ga3c.settings.learning import DQNConfig
 from ga3c.settings.replay import PacingConfig, ReplayConfig
 from ga3c.settings.service import ServiceConfig
 from ga3c.settings.train import TrainConfig
 
 
-def turns(pacing: Pacing, most: int = 100) -> list[Turn]:
+def ratio(
+    steps_per_update: float,
+    slack_steps: int,
+    largest_batch: int,
+    update_size: int,
+    min_steps: int,
+    limit_steps: float = float("inf"),
+) -> Ratio:
+    return Ratio(
+        steps_per_update=steps_per_update,
+        slack_steps=slack_steps,
+        largest_batch=largest_batch,
+        update_size=update_size,
+        min_steps=min_steps,
+        target_period=100,
+        limit_steps=limit_steps,
+    )
+
+
+def turns(pacing: ReplayPacing, most: int = 100) -> list[Turn]:
     """What a trainer does until there is nothing more to do."""
     made = []
     while (turn := pacing.turn(0.0)) and len(made) < most:
@@ -26,7 +45,7 @@ def turns(pacing: Pacing, most: int = 100) -> list[Turn]:
     return made
 
 
-def play(pacing: Pacing, steps: int) -> bool:
+def play(pacing: ReplayPacing, steps: int) -> bool:
     if not pacing.admit(steps, 0.0):
         return False
     pacing.acted(steps)
@@ -34,7 +53,7 @@ def play(pacing: Pacing, steps: int) -> bool:
 
 
 def test_ratio_learns_once_every_so_many_steps_after_the_first() -> None:
-    pacing = Ratio(4.0, 16, largest_batch=2, update_size=2, min_steps=10)
+    pacing = ratio(4.0, 16, largest_batch=2, update_size=2, min_steps=10)
     learned = []
     for _ in range(25):
         assert play(pacing, 2)
@@ -44,21 +63,21 @@ def test_ratio_learns_once_every_so_many_steps_after_the_first() -> None:
 
 
 def test_ratio_lets_acting_be_ahead_by_the_slack_and_no_more() -> None:
-    pacing = Ratio(4.0, 16, largest_batch=1, update_size=1, min_steps=10)
+    pacing = ratio(4.0, 16, largest_batch=1, update_size=1, min_steps=10)
     assert sum(play(pacing, 1) for _ in range(100)) == 10 + 16
     assert turns(pacing).count(Turn.LEARN) == 4  # never ahead of the steps
     assert sum(play(pacing, 1) for _ in range(100)) == 16
 
 
 def test_ratio_may_be_more_than_one_update_a_step() -> None:
-    pacing = Ratio(0.25, 4, largest_batch=1, update_size=1, min_steps=1)
+    pacing = ratio(0.25, 4, largest_batch=1, update_size=1, min_steps=1)
     assert play(pacing, 1)
     assert play(pacing, 1)
     assert turns(pacing).count(Turn.LEARN) == 4
 
 
 def test_ratio_flushes_blocks() -> None:
-    pacing = Ratio(1.0, 100, largest_batch=1, update_size=5, min_steps=5)
+    pacing = ratio(1.0, 100, largest_batch=1, update_size=5, min_steps=5)
     flushes = []
     for _ in range(20):
         play(pacing, 1)
@@ -68,12 +87,12 @@ def test_ratio_flushes_blocks() -> None:
 
 def test_a_bound_that_would_stop_both_for_good_is_refused_and_named() -> None:
     with pytest.raises(ValueError, match="66 < 67: a prediction of 64 steps"):
-        Ratio(4.0, 66, largest_batch=64, update_size=1, min_steps=1)
-    Ratio(4.0, 67, largest_batch=64, update_size=1, min_steps=1)
+        ratio(4.0, 66, largest_batch=64, update_size=1, min_steps=1)
+    ratio(4.0, 67, largest_batch=64, update_size=1, min_steps=1)
 
 
 def test_the_smallest_slack_lets_nothing_be_played_while_an_update_is_made() -> None:
-    pacing = Ratio(4.0, 4, largest_batch=1, update_size=1, min_steps=4)
+    pacing = ratio(4.0, 4, largest_batch=1, update_size=1, min_steps=4)
     assert sum(play(pacing, 1) for _ in range(100)) == 8
     assert [pacing.turn(0.0)] == [Turn.FLUSH]
     pacing.flushed(8)
@@ -110,7 +129,7 @@ def test_settings_that_do_not_fit_are_refused_with_what_would_happen(
         (ReplayConfig, {"update_size": 20_000}, "nothing to draw when learning begins"),
         (PacingConfig, {"steps_per_update": 0.0}, "wait forever"),
         (PacingConfig, {"period_steps": 2}, "no period would have an update"),
-        (DQNConfig, {"n_step": 0}, "at least 1"),
+        (ReplayConfig, {"n_step": 0}, "at least 1"),
         (DQNConfig, {"epsilon_end": 1.5}, "must be in"),
     ],
 )
@@ -123,7 +142,7 @@ def test_impossible_settings_are_refused(part: Any, values: dict[str, Any], word
 @pytest.mark.parametrize("batch", [1, 3, 16])
 def test_ratio_with_its_smallest_slack_never_stops(steps_per_update: float, batch: int) -> None:
     slack = int(np.ceil(batch + steps_per_update)) - (steps_per_update == int(steps_per_update))
-    pacing = Ratio(steps_per_update, slack, batch, update_size=batch, min_steps=batch)
+    pacing = ratio(steps_per_update, slack, batch, update_size=batch, min_steps=batch)
     for _ in range(200):
         assert play(pacing, batch)
         turns(pacing)
@@ -164,9 +183,9 @@ def test_a_lane_without_room_is_flushed_without_a_meeting() -> None:
 
 @pytest.mark.parametrize("kind", ["ratio", "period"])
 def test_no_step_beyond_the_limit_and_all_of_them_learned(kind: str) -> None:
-    pacing: Pacing
+    pacing: ReplayPacing
     if kind == "ratio":
-        pacing = Ratio(2.0, 8, 1, 1, min_steps=4, limit_steps=20)
+        pacing = ratio(2.0, 8, 1, 1, min_steps=4, limit_steps=20)
     else:
         pacing = TargetPeriod(8, updates=4, min_steps=4, limit_steps=20)
     played = 0
@@ -180,7 +199,7 @@ def test_no_step_beyond_the_limit_and_all_of_them_learned(kind: str) -> None:
 
 
 def test_a_resumed_run_without_its_replay_fills_a_new_one_first() -> None:
-    pacing = Ratio(1.0, 8, 1, 1, min_steps=4, limit_steps=100)
+    pacing = ratio(1.0, 8, 1, 1, min_steps=4, limit_steps=100)
     pacing.begin_after(90)
     played = 0
     for _ in range(4):
@@ -193,11 +212,11 @@ def test_a_resumed_run_without_its_replay_fills_a_new_one_first() -> None:
 
 
 def test_counts_read_and_restored_go_on_alike() -> None:
-    one = Ratio(2.0, 8, 1, 1, min_steps=4)
+    one = ratio(2.0, 8, 1, 1, min_steps=4)
     for _ in range(11):
         play(one, 1)
         turns(one)
-    other = Ratio(2.0, 8, 1, 1, min_steps=4)
+    other = ratio(2.0, 8, 1, 1, min_steps=4)
     other.restore(one.read())
     for _ in range(9):
         assert play(one, 1) == play(other, 1)
@@ -206,9 +225,9 @@ def test_counts_read_and_restored_go_on_alike() -> None:
 
 @pytest.mark.parametrize("kind", ["ratio", "period"])
 def test_threads_never_break_the_bounds_nor_stop(kind: str) -> None:
-    pacing: Pacing
+    pacing: ReplayPacing
     if kind == "ratio":
-        pacing = Ratio(4.0, 24, 8, 8, min_steps=32)
+        pacing = ratio(4.0, 24, 8, 8, min_steps=32)
     else:
         pacing = TargetPeriod(40, updates=10, min_steps=32)
     ended, wrong = threading.Event(), []
@@ -242,5 +261,5 @@ def test_threads_never_break_the_bounds_nor_stop(kind: str) -> None:
     counts = pacing.read()
     assert counts["learned"] >= 500
     assert not wrong
-    ratio = (counts["acted"] - 32) / counts["learned"]
-    assert 3.5 < ratio < 4.5
+    share = (counts["acted"] - 32) / counts["learned"]
+    assert 3.5 < share < 4.5

@@ -8,7 +8,7 @@ import pytest
 
 from agents.environments import EnvironmentConfig, Spaces
 from ga3c.experience.ring import RingShape
-from ga3c.planning import plan
+from ga3c.service.assembly import build_algorithm, plan
 from ga3c.settings.parse import parse
 from ga3c.settings.presets import PRESETS
 from ga3c.settings.replay import ReplayConfig
@@ -17,6 +17,10 @@ from ga3c.settings.train import TrainConfig
 from tests.commands import ended
 
 PONG = Spaces((84, 84), "uint8", 6, 4)
+
+
+def planned(config: TrainConfig) -> str:
+    return str(plan(config, PONG, build_algorithm(config, PONG.num_actions)))
 
 
 @pytest.mark.parametrize(
@@ -31,7 +35,7 @@ PONG = Spaces((84, 84), "uint8", 6, 4)
 def test_too_much_is_refused(given: list[str], words: str) -> None:
     arguments = ["--agents", "2", "--max-agents", "2", "--envs-per-agent", "64", *given]
     with pytest.raises(ValueError, match=words):
-        plan(parse(arguments, TrainConfig, "test"), PONG)
+        planned(parse(arguments, TrainConfig, "test"))
 
 
 def test_a_refusal_is_one_line_before_anything_is_allocated() -> None:
@@ -45,11 +49,11 @@ def test_the_most_that_fits_is_said_and_fits() -> None:
     service = ServiceConfig(agents=2, max_agents=2, pending_segments=10**5)
     config = TrainConfig(service=service)
     with pytest.raises(ValueError, match="that are free in RAM: at most") as refusal:
-        plan(config, PONG)
+        planned(config)
     most = int(str(refusal.value).split("at most ")[1].split(" ")[0].replace(",", ""))
-    plan(replace(config, service=replace(service, pending_segments=int(0.9 * most))), PONG)
+    planned(replace(config, service=replace(service, pending_segments=int(0.9 * most))))
     with pytest.raises(ValueError, match="are free"):
-        plan(replace(config, service=replace(service, pending_segments=int(1.1 * most))), PONG)
+        planned(replace(config, service=replace(service, pending_segments=int(1.1 * most))))
 
 
 def test_a_kept_replay_needs_room_for_a_checkpoints_copy() -> None:
@@ -57,9 +61,9 @@ def test_a_kept_replay_needs_room_for_a_checkpoints_copy() -> None:
     steps = int(0.7 * free / 7100)  # one copy fits, two do not
     dqn = replace(PRESETS["dqn-pictures"], environment=EnvironmentConfig("Pong"))
     alone = replace(dqn, replay=ReplayConfig(replay_steps=steps))
-    assert "GB in RAM" in plan(alone, PONG)
+    assert "GB in RAM" in planned(alone)
     with pytest.raises(ValueError, match="free in RAM"):
-        plan(replace(alone, replay=replace(alone.replay, save_replay=True)), PONG)
+        planned(replace(alone, replay=replace(alone.replay, save_replay=True)))
 
 
 def test_a_ring_of_more_rows_than_32_bits_can_number_is_refused() -> None:

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from ga3c.service.queues import BatchQueue, Closed
+from ga3c.wire.queues import BatchQueue, Closed
 
 LIMIT_S = 20.0  # for what must happen: long, since nothing waits for it in vain
 NEVER_S = 1e6
@@ -172,13 +172,21 @@ def test_sizes_that_do_not_match_the_items_are_refused() -> None:
         queue.put([1, 2], [1], 0.0)
 
 
+def test_what_a_queue_is_filled_with_comes_first_whatever_its_capacity() -> None:
+    queue: BatchQueue[int] = BatchQueue(2, 1, 1, 0.0)
+    queue.fill([1, 2, 3], [1, 1, 1])
+    assert queue.size == 3
+    assert queue.put([4], [1], 0.0) == 0, "there is no space"
+    assert [queue.get(0.0) for _ in range(3)] == [[1], [2], [3]]
+    assert queue.put([4], [1], 0.0) == 1
+
+
 def test_a_closed_queue_raises_at_once_and_hands_out_nothing_more() -> None:
     queue = filled(BatchQueue(5, 1, 5, 0.0), [1, 1])
     assert not queue.closed
     queue.close()
     queue.close()
     assert queue.closed
-    assert len(queue.waiting) == 2, "what a run in lockstep goes on with"
     with pytest.raises(Closed):
         queue.get(LIMIT_S)
     with pytest.raises(Closed):

@@ -13,11 +13,10 @@ from scipy.stats import chisquare
 from ga3c import backend
 from ga3c.experience.batches import Transitions
 from ga3c.experience.memory import DEVICE, HOST, Memory
-from ga3c.experience.pacing import Ratio
 from ga3c.experience.priorities import Priorities
 from ga3c.experience.replay import Replay
 from ga3c.experience.ring import Experience, RingShape
-from ga3c.experience.window import ReplayLanes
+from ga3c.experience.window import ReplayBook
 from ga3c.settings.replay import ReplayConfig
 from tests.reference import Array
 from tests.reference_replay import NaiveReplay
@@ -44,12 +43,13 @@ class Filled:
         **config: Any,
     ) -> None:
         self.rng = np.random.default_rng(seed)
-        pacing = Ratio(1.0, 10**9, 1, 1, 0)
-        self.book = ReplayLanes(lanes, window, reserve, n_step, stack, pacing)
+        self.book = ReplayBook(
+            lanes=lanes, window=window, reserve=reserve, n_step=n_step, stack=stack
+        )
         self.ring = RingShape(lanes, self.book.capacity, shape, dtype, stack)
         self.experience = Experience(self.ring, {"action": ((), "int32")}, memory)
-        settings = ReplayConfig(**{"update_size": 1, **config})
-        self.replay = Replay(self.experience, settings, n_step, batch, seed)
+        sizes = {"update_size": 1, "n_step": n_step, "batch_size": batch}
+        self.replay = Replay(self.experience, self.book, ReplayConfig(**{**sizes, **config}), seed)
         self.naive = NaiveReplay(lanes, stack, window, n_step, reserve)
         self._fresh = np.ones(lanes, bool)
         self._compile(memory, shape, dtype)
@@ -57,8 +57,7 @@ class Filled:
     def _compile(self, memory: Memory, shape: tuple[int, ...], dtype: str) -> None:
         replay, index = self.replay, ((None,), "int32")
         self._write: Any = self.experience.write
-        self._publish: Any = replay.publish
-        self._draw: Any = replay.draw
+        self._draw: Any = lambda beta: replay.draw({"importance_exponent": beta})
         self._learned: Any = lambda rows, errors: replay.learned(of_rows(rows), errors)
         if memory.on_device:
             names = ("frame", "age", "reward", "discount", "first", "action")
@@ -69,9 +68,7 @@ class Filled:
                 [index, *parts],
             )
             self._write = lambda rows, values: written(rows, *(values[n] for n in names))
-            lanes = ((self.ring.lanes,), "int32")
-            self._publish = backend.compiled(replay.publish, [lanes, lanes, index, index])
-            self._draw = backend.compiled(replay.draw, [((), "float32")])
+            self._draw = backend.compiled(self._draw, [((), "float32")])
             errors = ((None,), "float32")
             self._learned = backend.compiled(self._learned, [index, errors])
 
@@ -110,9 +107,7 @@ class Filled:
         self._fresh[lane] = True
 
     def flush(self) -> None:
-        block = self.book.flush()
-        self._publish(*self.replay.publish_args(block))
-        self.book.flushed(block)
+        self.replay.flush()
         self.naive.flush()
 
     def draw(self, beta: float = 0.0) -> Transitions:
@@ -329,7 +324,7 @@ def test_weights_are_the_inverse_shares_power_over_the_largest() -> None:
     filled.learned(rows, errors)
     for beta in (0.0, 0.4, 1.0):
         drawn = filled.draw(beta)
-        priorities = np.asarray(filled.replay._priorities.of(drawn.rows))  # type: ignore[union-attr]
+        priorities = np.asarray(filled.replay._sampler._priorities.of(drawn.rows))  # type: ignore[union-attr]
         expected = (1 / priorities) ** beta
         np.testing.assert_allclose(drawn.weights, expected / expected.max(), rtol=1e-4)
 
@@ -341,9 +336,9 @@ def test_new_steps_have_the_largest_priority_so_far(memory: Memory) -> None:
     rows = np.unique(filled.draw().rows)
     filled.learned(rows, np.full(len(rows), 7.0, np.float32))
     filled.learned(rows, np.full(len(rows), 0.5, np.float32))
-    known = filled.replay.read()["priorities"]
+    known = filled.replay.read()["replay/priorities"]
     everyone(filled, 2)
-    now = filled.replay.read()["priorities"]
+    now = filled.replay.read()["replay/priorities"]
     entered = now[(known == 0) & (now > 0)]
     assert len(entered) > 0
     np.testing.assert_allclose(entered, 7.0, rtol=1e-5)
@@ -356,10 +351,7 @@ def test_what_was_read_and_restored_draws_on_alike(memory: Memory) -> None:
     drawn = one.draw()
     one.learned(drawn.rows, one.rng.gamma(1.0, size=16).astype(np.float32))
     other = Filled(memory, replay_draws="prioritised")
-    other.experience.restore(one.experience.read())
     other.replay.restore(one.replay.read())
-    other.book.restore(one.book.read())
-    other._publish(*other.replay.publish_args(other.book.visible()))
     for _ in range(3):
         for mine, its in zip(one.draw(0.5), other.draw(0.5), strict=True):
             np.testing.assert_allclose(mine, its, rtol=1e-4)
@@ -431,9 +423,7 @@ def test_a_million_steps_ring_filled_three_times_over_keeps_its_memory(memory: M
         filled._write(filled.ring.rows(everyone_once, slots).astype(np.int32), values)
         filled.book.complete(everyone_once)
         if step % block == block - 1:
-            block_now = filled.book.flush()
-            filled._publish(*filled.replay.publish_args(block_now))
-            filled.book.flushed(block_now)
+            filled.replay.flush()
             drawn = filled.draw()
             assert drawn.weights.all()
             used.append(process.memory_info().rss / 2**20)

@@ -14,7 +14,7 @@ from ga3c import backend
 from ga3c.interrupts import SAME_WISH_S
 from ga3c.runs import checkpoints
 from ga3c.runs.checkpoints import Checkpoint
-from ga3c.service.service import Service
+from ga3c.service.wiring import build_service
 from ga3c.settings.learning import DQNConfig
 from ga3c.settings.replay import PacingConfig, ReplayConfig
 from ga3c.settings.run import RunConfig
@@ -33,8 +33,9 @@ def configured(draws: str, pacing: str) -> TrainConfig:
         run=RunConfig(seed=3),
         environment=EnvironmentConfig(LEDGER),
         service=ServiceConfig(agents=2, envs_per_agent=8, groups=2, prediction_batch_min=4),
-        dqn=DQNConfig(epsilon_steps=100, target_period=20),
+        dqn=DQNConfig(epsilon_steps=100),
         replay=ReplayConfig(
+            target_period=20,
             replay_steps=3000,
             replay_min_steps=500,
             update_size=50,
@@ -69,7 +70,7 @@ def assert_of_one_moment(found: Checkpoint) -> None:
 def test_what_is_read_while_threads_run_is_of_one_moment(draws: str, pacing: str) -> None:
     backend.configure(1, 0)
     config = configured(draws, pacing)
-    service = Service(config, spaces(config.environment))
+    service = build_service(config, spaces(config.environment))
     try:
         service.start()
         read = 0

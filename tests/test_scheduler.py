@@ -385,7 +385,7 @@ class World:
         self.counts = start
         self.waits_until_s = -math.inf  # an agent has yet to make its first step
         self.others: Callable[[float], float] = lambda now_s: 0.0  # cores' share, by time
-        self._taken_s = 0.0
+        self._foreign_cpu_s = 0.0
         self._rate = rate
         self._transient_s = transient_s
         self._journal = journal
@@ -398,7 +398,7 @@ class World:
             rate = self._rate(self.counts, self.now_s) if settled else 1e6
             taken = self.others(self.now_s)
             self.samples += rate * (1 - taken) * tick_s
-            self._taken_s += taken * tick_s
+            self._foreign_cpu_s += taken * tick_s
             self.now_s += tick_s
             decision = self.scheduler.tick()
             if decision is not None:
@@ -418,8 +418,8 @@ class World:
     def memory_mb(self) -> list[float]:
         return [700.0] + [100.0] * self.counts.agents
 
-    def taken_s(self) -> float:
-        return self._taken_s
+    def foreign_cpu_s(self) -> float:
+        return self._foreign_cpu_s
 
     def resize(self, counts: Counts) -> None:
         self.counts = counts

@@ -21,13 +21,14 @@ import pytest
 
 from agents.environments import EnvironmentConfig, Spaces, spaces
 from ga3c import backend
-from ga3c.experience.segments import Segment
+from ga3c.experience.book import Segment
 from ga3c.learning.model import Model
 from ga3c.service import agents as deaths
 from ga3c.service import assembly
 from ga3c.service.service import Service
 from ga3c.service.threads import RunFailed
-from ga3c.settings.learning import A3CConfig
+from ga3c.service.wiring import build_service
+from ga3c.settings.learning import LearningConfig
 from ga3c.settings.run import RunConfig
 from ga3c.settings.scheduler import Counts, SchedulerConfig
 from ga3c.settings.service import ServiceConfig
@@ -39,6 +40,7 @@ from tests.tiny import ledger_end, ledger_reward
 CORRIDOR = "tests.tiny:Corridor-v0"
 LEDGER = "tests.tiny:Ledger-v0"
 T_MAX = 5
+DISCOUNT = LearningConfig().discount
 STOP_S = 10.0
 WAIT_S = 40.0  # for what takes a second on an idle machine
 SMALL = ServiceConfig(
@@ -48,6 +50,7 @@ SMALL = ServiceConfig(
     max_agents=3,
     envs_per_agent=4,
     groups=2,
+    t_max=T_MAX,
     training_batch_min=0,
     training_batch_max=4 * T_MAX,
     training_queue=16 * T_MAX,
@@ -59,7 +62,6 @@ def configured(game: str = CORRIDOR, **service: Any) -> TrainConfig:
         run=RunConfig(seed=7),
         environment=EnvironmentConfig(game),
         service=replace(SMALL, **service),
-        a3c=A3CConfig(t_max=T_MAX),
     )
 
 
@@ -72,7 +74,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def made(config: TrainConfig) -> Service:
-    return Service(config, spaces(config.environment))
+    return build_service(config, spaces(config.environment))
 
 
 @contextmanager
@@ -107,12 +109,12 @@ def steps(service: Service) -> int:
 
 def lane_steps(service: Service) -> np.ndarray:
     """Steps that each lane has made."""
-    return service._lanes._steps + 1
+    return service.model.source.book._steps + 1
 
 
 def all_play(service: Service) -> Callable[[], bool]:
     """Whether every lane of every agent has made 10 steps from now on."""
-    lanes = service.counts.agents * service._config.service.envs_per_agent
+    lanes = service.counts.agents * service._config.envs_per_agent
     before = lane_steps(service).copy()
     return lambda: bool((lane_steps(service)[:lanes] >= before[:lanes] + 10).all())
 
@@ -242,14 +244,17 @@ class Trained:
 
     def by(self, service: Service, monkeypatch: pytest.MonkeyPatch) -> Service:
         """Observe `service`."""
-        learn, release = service.model.learn, service._lanes.release
+        learn, release = service.model.learn, service.model.source.book.release
         source = service.model.source
-        draw: Callable[..., Any] = source.draw
+
+        def draw(lanes: Any, slots: Any) -> Any:
+            return source.draw({}, lanes, slots)
+
         if service.model.experience.on_device:
-            draw = backend.compiled(draw, [*source.inputs, ((), "float32")])
+            draw = backend.compiled(draw, source.inputs)
 
         def observed_learn(lanes: np.ndarray, slots: np.ndarray, progress: float) -> Any:
-            segments = draw(lanes, slots, np.float32(0.0))
+            segments = draw(lanes, slots)
             self.batches.append([np.array(part) for part in segments])
             return learn(lanes, slots, progress=progress)
 
@@ -258,7 +263,7 @@ class Trained:
             release(segments)
 
         monkeypatch.setattr(service.model, "learn", observed_learn)
-        monkeypatch.setattr(service._lanes, "release", observed_release)
+        monkeypatch.setattr(service.model.source.book, "release", observed_release)
         return service
 
     def check(self, discount: float) -> int:
@@ -308,9 +313,11 @@ def test_each_step_is_learned_once_and_as_it_happened(
     assert counts["trained_samples"] == completed.sum() * T_MAX
     assert counts["updates"] == len(trained.batches)
     assert sorted(trained.released) == [
-        Segment(lane, k * T_MAX) for lane, count in enumerate(completed) for k in range(count)
+        Segment(lane, k * T_MAX, T_MAX)
+        for lane, count in enumerate(completed)
+        for k in range(count)
     ]
-    learned = trained.check(config.learning.discount)
+    learned = trained.check(DISCOUNT)
     void = sum(int(batch[-1].sum()) for batch in trained.batches)
     assert learned + void == completed.sum() * T_MAX
 
@@ -331,7 +338,7 @@ def test_a_lane_never_mixes_an_agent_with_its_successor(
                 service.resize(Counts(agents, 2, 1))
                 service.tend()
         tend_until(service, all_play(service))
-    assert trained.check(service._config.learning.discount) > 100
+    assert trained.check(DISCOUNT) > 100
 
 
 def slowed(service: Service, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -506,8 +513,8 @@ def test_an_agent_that_ends_before_its_first_word_fails_the_run_with_its_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     service = made(configured())
-    monkeypatch.syspath_prepend(service._scratch.path)
-    (service._scratch.path / "zmq.py").write_text("raise ImportError('no sockets here')")
+    monkeypatch.syspath_prepend(service._parts.scratch.path)
+    (service._parts.scratch.path / "zmq.py").write_text("raise ImportError('no sockets here')")
     with (
         running(service),
         pytest.raises(RunFailed, match=r"(?s)Traceback.*no sockets here"),
@@ -550,7 +557,7 @@ def test_what_no_message_can_carry_is_refused_before_anything_starts(
     directory: Path, shown: Spaces, words: str
 ) -> None:
     with pytest.raises(ValueError, match=words):
-        Service(configured(envs_per_agent=4, groups=1), shown)
+        build_service(configured(envs_per_agent=4, groups=1), shown)
     assert list(directory.iterdir()) == []
 
 
@@ -563,9 +570,9 @@ def test_a_chatty_environment_trains_and_fills_no_disk(directory: Path) -> None:
 def test_each_episode_is_counted_once_with_its_return_and_length() -> None:
     """CartPole pays 1 a step; of all steps, only those of unfinished games are in no episode."""
     with running(made(configured("CartPole-v1"))) as service:
-        tend_until(service, lambda: service.metrics.episodes >= 60)
-    episodes = service.metrics.take_episodes()
-    assert len(episodes) == service.metrics.episodes
+        tend_until(service, lambda: service.tally.episodes >= 60)
+    episodes = service.tally.take_episodes()
+    assert len(episodes) == service.tally.episodes
     assert all(episode.score == episode.length > 0 for episode in episodes)
     played = steps(service)
     told = sum(episode.length + 1 for episode in episodes)  # a reset's frame is a step as well
@@ -597,7 +604,7 @@ def test_a_failing_frontend_fails_the_run_with_its_traceback(
         raise ArithmeticError("no such score")
 
     service = made(configured())
-    monkeypatch.setattr(service.metrics, "episode", fail)
+    monkeypatch.setattr(service.tally, "episode", fail)
     with (
         running(service),
         pytest.raises(RunFailed, match=r"(?s)Traceback.*no such score"),

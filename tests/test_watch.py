@@ -20,6 +20,7 @@ from ga3c.runs.kept_config import load_config
 from ga3c.runs.metrics import Snapshot, Window
 from ga3c.runs.watch import BORNE_LAG_UPDATES, STILL_S, Watch, resumed_schedule
 from ga3c.service.service import Service
+from ga3c.service.wiring import build_service
 from ga3c.settings.learning import OptimizerConfig
 from ga3c.settings.run import RunConfig
 from ga3c.settings.scheduler import SchedulerConfig
@@ -83,7 +84,7 @@ def test_a_service_whose_agents_are_stopped_says_that_they_owe_their_steps(
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     backend.configure(1, 0)
-    service = Service(SMALL, spaces(SMALL.environment))
+    service = build_service(SMALL, spaces(SMALL.environment))
     try:
         service.start()
         assert "0 of 1 agents have made a step" in service.waits()
@@ -115,7 +116,7 @@ def test_a_service_whose_learning_stands_still_says_that_acting_waits_for_it(
     if "dqn" in algorithm:
         small = replace(SMALL.replay, replay_steps=500, replay_min_steps=200, update_size=50)
         config = replace(SMALL, algorithm="dqn", replay=small)
-    service = Service(config, spaces(config.environment))
+    service = build_service(config, spaces(config.environment))
     service._trainers.resize = lambda count: None  # type: ignore[method-assign]
     try:
         service.start()

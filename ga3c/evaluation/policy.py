@@ -9,7 +9,7 @@ import numpy as np
 from agents.environments import Spaces
 from ga3c import backend
 from ga3c.experience.ring import RingShape
-from ga3c.learning.model import restore
+from ga3c.learning import weights
 from ga3c.service.assembly import build_algorithm
 from ga3c.settings.train import TrainConfig
 
@@ -48,7 +48,7 @@ class Policy:
             network, ring.observation_shape, spaces.dtype, spaces.is_picture
         )
         self.model = keras.Model(
-            self.network.inputs[0], algorithm.judge(self.network, self.network.inputs[0])
+            self.network.inputs[0], algorithm.policy_and_value(self.network, self.network.inputs[0])
         )
         """Observations [n, ...] to probabilities [n, actions] and values [n]."""
         self._judge = backend.compiled(
@@ -57,7 +57,7 @@ class Policy:
 
     def load(self, values: Mapping[str, np.ndarray]) -> None:
         """Take over `weights/PATH` of a checkpoint. Raises ValueError if they do not fit."""
-        restore({"weights": self.network.weights}, values)
+        weights.restore({"weights": self.network.weights}, values)
 
     def judge(self, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Probabilities of the actions [n, actions] and values [n], float32."""

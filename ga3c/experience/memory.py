@@ -12,7 +12,7 @@ import numpy as np
 import psutil
 
 from ga3c import backend
-from ga3c.backend import Column, Tensor
+from ga3c.backend import Column, Signature, Tensor
 
 
 class HostTable:
@@ -62,6 +62,8 @@ class Memory:
     """Draws from [tiny, 1) of a shape, by a seed int32 [2]."""
     integers: Callable[[Any, Tensor, Tensor], Tensor]
     """int32 draws below a total, of a shape, by a seed int32 [2]."""
+    compiled: Callable[[Callable[..., Any], Signature], Callable[..., Any]]
+    """A function of tables, to be called from outside with arrays of a signature."""
     row_dtype: str
     """Dtype of lanes, slots and row numbers in arithmetic there."""
 
@@ -96,6 +98,7 @@ DEVICE = Memory(
     backend.channels_last,
     backend.uniform,
     backend.integers,
+    backend.compiled,
     backend.ROW_DTYPE,
 )
 HOST = Memory(
@@ -106,6 +109,7 @@ HOST = Memory(
     _host_channels_last,
     _host_uniform,
     _host_integers,
+    lambda function, signature: function,
     "int32",
 )
 
@@ -114,3 +118,16 @@ def free_bytes(memory: Memory) -> int:
     """How much of it nothing uses yet."""
     left = backend.free_bytes() if memory.on_device else None
     return psutil.virtual_memory().available if left is None else left
+
+
+def named(**parts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """All arrays of all parts, as PART/NAME."""
+    return {
+        f"{part}/{name}": array for part, arrays in parts.items() for name, array in arrays.items()
+    }
+
+
+def part(values: Mapping[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
+    """The arrays of one part, by their own names."""
+    start = f"{name}/"
+    return {key.removeprefix(start): a for key, a in values.items() if key.startswith(start)}

@@ -1,53 +1,48 @@
-"""Who waits for whom, where learning draws from a replay: predictors ask before they act, trainers
-for their next turn.
+"""Who waits for whom where segments are trained in the order in which they were played.
 
-Both forms begin with `min_steps` without an update. All counts are of this process: a resumed run
-without its replay begins in the same way.
+Predictors ask before they act. `Free` and `InTurn` are for learning in order; those of a replay are
+in `replay_pacing`.
 """
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from enum import Enum, auto
-
-from ga3c.settings.checks import check_slack
-
-COUNTS = ("before", "admitted", "acted", "flushed", "claimed", "learned", "periods")
-
-
-class Turn(Enum):
-    """What a trainer is to do next."""
-
-    LEARN = auto()  # one update, and then `learned`
-    FLUSH = auto()  # make what was played visible, and then `flushed`
-    MEET = auto()  # the same, and copy the weights to the target's
+from collections.abc import Callable, Mapping
 
 
 class Pacing(ABC):
-    """Counts of what was played and learned, and waits on them. Safe from every thread."""
+    """Counts the run's steps, and says when more may be made. Safe from every thread."""
 
-    def __init__(self, min_steps: int, limit_steps: float) -> None:
-        """`limit_steps`: no prediction begins once so many steps have been made."""
-        self._min_steps = min_steps
+    acts_on_target = False
+    """Whether actions are chosen with the target network's weights."""
+
+    def __init__(self, limit_steps: float = float("inf")) -> None:
+        """`limit_steps`: no prediction is admitted once so many steps have been."""
         self._limit_steps = limit_steps
         self._changed = threading.Condition()
-        self._before = 0  # steps of the run that the replay does not know
+        """Guards all counts."""
+        self._before = 0  # steps of the run that this process has not made
         self._admitted = 0  # steps that may be made
         self._acted = 0  # steps made
-        self._flushed = 0  # of them, visible
-        self._claimed = 0  # updates begun
-        self._learned = 0  # updates done
-        self._periods = 0
-        self._flushing = self._meeting = False
-        self._hurried = False  # a lane has no room
 
-    @abstractmethod
-    def _may_act(self, steps: int) -> bool:
-        """Whether so many more steps may be made now."""
+    @property
+    def steps(self) -> int:
+        """Environment steps of the whole run that are in the ring."""
+        return self._before + self._acted
 
+    @property
+    def schedule_steps(self) -> int:
+        """The steps that schedules of learning go by."""
+        return self.steps
+
+    @property
+    def missing_steps(self) -> int:
+        """Steps that this process has yet to make before its first update."""
+        return 0
+
+    @property
     @abstractmethod
-    def _next(self) -> Turn | None:
-        """What a trainer can do now."""
+    def is_settled(self) -> bool:
+        """Whether all that can be learned from what was played has been."""
 
     def admit(self, steps: int, timeout_s: float) -> bool:
         """Wait until so many steps may be made; False if they still may not."""
@@ -60,19 +55,13 @@ class Pacing(ABC):
     def _admits(self, steps: int) -> bool:
         return not self._ended and self._may_act(steps)
 
-    def waits(self) -> str:
-        """How far acting and learning are, and what either waits for, in words."""
-        with self._changed:
-            made = f"{self._before + self._acted:,} steps are made, {self._flushed:,} can be drawn"
-            return f"{made}, {self._learned:,} updates are done; {self._limits()}"
-
-    @abstractmethod
-    def _limits(self) -> str:
-        """What either side waits for, and what to change, in words."""
-
     @property
     def _ended(self) -> bool:
         return self._before + self._admitted >= self._limit_steps
+
+    @abstractmethod
+    def _may_act(self, steps: int) -> bool:
+        """Whether so many more steps may be made now."""
 
     def acted(self, steps: int) -> None:
         """So many of the admitted steps are in the ring."""
@@ -80,148 +69,59 @@ class Pacing(ABC):
             self._acted += steps
             self._changed.notify_all()
 
-    def hurry(self) -> None:
-        """A lane has no room for another step before the next flush."""
-        with self._changed:
-            self._hurried = True
-            self._changed.notify_all()
-
-    def turn(self, timeout_s: float) -> Turn | None:
-        """What the caller has to do now; None if there is nothing within the timeout."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._next() is not None, timeout_s)
-            turn = self._next()
-            if turn is Turn.LEARN:
-                self._claimed += 1
-            elif turn:
-                self._flushing, self._meeting = True, turn is Turn.MEET
-            return turn
-
-    def learned(self) -> None:
-        """An update is done."""
-        with self._changed:
-            self._learned += 1
-            self._changed.notify_all()
-
-    def flushed(self, steps: int) -> None:
-        """So many steps in all are visible now."""
-        with self._changed:
-            self._flushed = steps
-            self._periods += self._meeting
-            self._flushing = self._hurried = self._meeting = False
-            self._changed.notify_all()
-
-    @property
-    def visible_steps(self) -> int:
-        """Steps of the whole run up to the last flush: what schedules of learning go by."""
-        return self._before + self._flushed
-
-    @property
-    def missing_steps(self) -> int:
-        """Steps that this process has yet to make before its first update."""
-        with self._changed:
-            return max(self._min_steps - self._acted, 0)
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether nothing is on its way, and all that can be learned has been."""
-        with self._changed:
-            busy = self._flushing or self._claimed > self._learned or self._admitted > self._acted
-            return not busy and self._next() is not Turn.LEARN
+    def begin_after(self, steps: int) -> None:
+        """The run has made so many steps before, which this process knows nothing of."""
+        self._before = steps
 
     def read(self) -> dict[str, int]:
-        """All that a run resumed with its replay goes on with."""
-        with self._changed:
-            return {name: getattr(self, f"_{name}") for name in COUNTS}
-
-    def begin_after(self, steps: int) -> None:
-        """The run has made so many steps, and begins anew to fill its replay."""
-        self._before = steps
+        """What a resumed run goes on with."""
+        return {"before": self._before, "acted": self._acted}
 
     def restore(self, values: Mapping[str, int]) -> None:
         """Take over what `read` gave. Raises KeyError if something is missing."""
-        for name in COUNTS:
-            setattr(self, f"_{name}", int(values[name]))
-        self._admitted, self._claimed = self._acted, self._learned
+        self._before, self._acted = int(values["before"]), int(values["acted"])
+        self._admitted = self._acted
 
 
-class Ratio(Pacing):
-    """An update every `steps_per_update` steps; acting is at most `slack_steps` ahead.
+class Free(Pacing):
+    """Nobody waits for anybody, but for room in the ring and in the queues (GA3C)."""
 
-    Learning is never ahead. Raises ValueError if either would wait for the other forever.
+    @property
+    def is_settled(self) -> bool:
+        """Always: what awaits training when the run ends is left."""
+        return True
+
+    def _may_act(self, steps: int) -> bool:
+        return True
+
+
+class InTurn(Pacing):
+    """Acting and learning take turns (lockstep), so that the same seed gives the same weights.
+
+    A prediction waits until all whole batches have been trained, and none begins once the run's
+    steps have been made.
     """
 
     def __init__(
-        self,
-        steps_per_update: float,
-        slack_steps: int,
-        largest_batch: int,
-        update_size: int,
-        min_steps: int,
-        limit_steps: float = float("inf"),
+        self, limit_steps: float, batch: int, settle: Callable[[int, float], bool]
     ) -> None:
-        """Args: largest_batch: most steps of one prediction; update_size: new steps of a flush."""
-        super().__init__(min_steps, limit_steps)
-        check_slack(slack_steps, largest_batch, steps_per_update)
-        self._steps_per_update = steps_per_update
-        self._slack_steps = slack_steps
-        self._update_size = update_size
+        """Args:
+        batch: segments of an update.
+        settle: waits until at most so many segments await training, for so many seconds.
+        """
+        super().__init__(limit_steps)
+        self._untrained = batch - 1  # segments that may await the ones that complete their batch
+        self._settle = settle
+
+    def admit(self, steps: int, timeout_s: float) -> bool:
+        """Wait until what was played has been learned from; False if it still has not been."""
+        return self._settle(self._untrained, timeout_s) and super().admit(steps, timeout_s)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no prediction is on its way, and no whole batch awaits training."""
+        with self._changed:
+            return self._admitted == self._acted and self._settle(self._untrained, 0.0)
 
     def _may_act(self, steps: int) -> bool:
-        learned = self._min_steps + self._learned * self._steps_per_update
-        return self._admitted + steps <= learned + self._slack_steps
-
-    def _limits(self) -> str:
-        due = self._min_steps + (self._claimed + 1) * self._steps_per_update
-        ahead = self._min_steps + self._learned * self._steps_per_update + self._slack_steps
-        return (
-            f"the next update is due at {due:,.0f} steps, and acting may go up to {ahead:,.0f}: "
-            "give a larger --slack-steps or a smaller --update-size"
-        )
-
-    def _next(self) -> Turn | None:
-        if self._flushing:
-            return None
-        waiting = self._acted - self._flushed
-        if not self._ended and (waiting >= self._update_size or (self._hurried and waiting)):
-            return Turn.FLUSH
-        due = self._min_steps + (self._claimed + 1) * self._steps_per_update
-        return Turn.LEARN if self._acted >= due and self._flushed else None
-
-
-class TargetPeriod(Pacing):
-    """Concurrent Training (Daley and Amato 2021, section 3).
-
-    Acting makes `period_steps` steps with the target's weights while learning makes `updates`;
-    then they meet: what was played becomes visible, the weights are copied to the target's, and
-    the next period begins. The first period is `min_steps` long and has no update.
-    """
-
-    def __init__(
-        self, period_steps: int, updates: int, min_steps: int, limit_steps: float = float("inf")
-    ) -> None:
-        super().__init__(min_steps, limit_steps)
-        self._period_steps = period_steps
-        self._updates = updates
-
-    def _may_act(self, steps: int) -> bool:
-        return self._admitted < self._min_steps + self._periods * self._period_steps
-
-    def _limits(self) -> str:
-        ends = self._min_steps + self._periods * self._period_steps
-        return (
-            f"the period ends at {ends:,} steps and {self._periods * self._updates:,} updates: "
-            "give another --period-steps"
-        )
-
-    def _next(self) -> Turn | None:
-        if self._flushing:
-            return None
-        if self._claimed < self._periods * self._updates:
-            return Turn.LEARN
-        still = self._admitted == self._acted and self._claimed == self._learned
-        if self._ended or not still or self._acted == self._flushed:
-            return None
-        if not self._may_act(1):
-            return Turn.MEET
-        return Turn.FLUSH if self._hurried else None
+        return True

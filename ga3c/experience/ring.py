@@ -28,7 +28,7 @@ class Arrivals(NamedTuple):
     ages: np.ndarray  # [n] int32, steps since the reset, at most stack - 1
     outcomes: np.ndarray  # [n, 3] float32: reward, discount, first
     frames: np.ndarray  # [n, *shape]
-    epsilons: np.ndarray | None = None  # [n] float32, share of actions drawn evenly; None: 0
+    exploration: np.ndarray | None = None  # [n] float32, of the algorithm; None: 0
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,12 @@ class RingShape:
         """Rows of the flat ring."""
         return lanes * self.capacity + slots
 
+    def after(self, rows: Any, steps: Any) -> Any:
+        """Rows of the same lanes, so many steps later."""
+        return (
+            rows // self.capacity * self.capacity + (rows % self.capacity + steps) % self.capacity
+        )
+
     def stack_rows(self, lanes: Any, slots: Any, ages: Any, minimum: Callable) -> list[Any]:
         """Rows of an observation's frames, oldest first; a reset's frame stands for all before."""
         return [
@@ -114,6 +120,11 @@ class Experience:
         frames = [self.gather("frame", row) for row in rows]
         shape = (-1, *self.ring.observation_shape)
         return memory.ops.reshape(memory.channels_last(frames), shape)
+
+    def observations(self, rows: Tensor) -> Tensor:
+        """Observations [k, *observation_shape] whose newest frames are at `rows` [k]."""
+        capacity = self.ring.capacity
+        return self.stacks(rows // capacity, rows % capacity, self.gather("age", rows))
 
     def devices(self) -> dict[str, str]:
         """Where each column lies."""

@@ -1,15 +1,14 @@
 """The host's book of a replay: which slot of a lane comes next, and which steps can be drawn."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from ga3c.experience.pacing import Pacing
-from ga3c.experience.segments import Book, Segment
+from ga3c.experience.book import Book, Segment
 
-REPLAY_BOOK = ("written", "flushed", "firsts", "played")  # all that `ReplayLanes` knows
+COLUMNS = ("written", "flushed", "firsts", "played")  # what `ReplayBook.read` gives
 
 
 class Block(NamedTuple):
@@ -23,7 +22,7 @@ class Block(NamedTuple):
     leaving: np.ndarray  # [m] int32, rows that can no longer be drawn
 
 
-class ReplayLanes(Book):
+class ReplayBook(Book):
     """Which slot of its ring each lane fills next, and which steps can be drawn.
 
     New steps wait until `flush` makes them visible. Visible are the newest `window` steps of a
@@ -36,11 +35,17 @@ class ReplayLanes(Book):
         ValueError: if no step could ever be drawn.
     """
 
-    t_max = 1  # no step awaits others to be trained
-
     def __init__(
-        self, lanes: int, window: int, reserve: int, n_step: int, stack: int, pacing: Pacing
+        self,
+        *,
+        lanes: int,
+        window: int,
+        reserve: int,
+        n_step: int,
+        stack: int,
+        on_full: Callable[[], None] = lambda: None,
     ) -> None:
+        """Args: on_full: called when a lane has no room before the next flush."""
         if window < n_step + stack:
             raise ValueError(
                 f"replay of {window} steps for each of {lanes} environments < n_step {n_step} + "
@@ -51,44 +56,33 @@ class ReplayLanes(Book):
         self.window = window
         self._reserve = reserve
         self._n_step = n_step
-        self._pacing = pacing
+        self._on_full = on_full
         self._written = np.zeros(lanes, np.int64)  # records that are in the ring for sure
         self._flushed = np.zeros(lanes, np.int64)  # of them, visible
         self._firsts = np.zeros(lanes, np.int64)  # the oldest step that can be drawn
         self._played = np.zeros(lanes, np.int64)  # the busiest lane's steps when this one gained
         self._room = threading.Condition()
 
-    def begin(self, lanes: np.ndarray) -> None:
-        """Another agent plays `lanes` from now on: its first frame ends what was there."""
-
     def admit(self, lanes: np.ndarray, timeout_s: float) -> bool:
-        """Wait until the next step of all `lanes` [n] may be made; False if it still may not."""
+        """Wait until the next step of all `lanes` [n] has room; False if it still has none."""
         with self._room:
-            if not self._has_room(lanes):
-                self._pacing.hurry()
-                if not self._room.wait_for(lambda: self._has_room(lanes), timeout_s):
-                    return False
-        return self._pacing.admit(len(lanes), timeout_s)
+            if self._has_room(lanes):
+                return True
+            self._on_full()
+            return self._room.wait_for(lambda: self._has_room(lanes), timeout_s)
 
     def _has_room(self, lanes: np.ndarray) -> bool:
         waiting = self._steps[lanes] + 1 - self._flushed[lanes]
         return bool((waiting < self._reserve).all())
 
-    def advance(
-        self, lanes: np.ndarray, firsts: np.ndarray, version: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Slots and ages, int32 [n], of the next step of each lane, as `Lanes.advance`."""
-        return self._next(lanes, firsts)
-
-    def newest(self, lanes: np.ndarray) -> np.ndarray:
-        """None that begins a segment: int64 [n] of -1."""
-        return np.full(len(lanes), -1)
+    def begun(self, lanes: np.ndarray) -> list[Segment]:
+        """No segment: a replay's steps are drawn one by one."""
+        return []
 
     def complete(self, lanes: np.ndarray) -> list[Segment]:
-        """The newest steps of `lanes` are in the ring. None of them is to be trained by itself."""
+        """The newest steps of `lanes` are in the ring and await the next flush: no segment."""
         with self._room:
             self._written[lanes] = self._steps[lanes] + 1
-        self._pacing.acted(len(lanes))
         return []
 
     def flush(self) -> Block:
@@ -154,7 +148,7 @@ class ReplayLanes(Book):
     def read(self) -> dict[str, np.ndarray]:
         """A copy of the book."""
         with self._room:
-            return {name: getattr(self, f"_{name}").copy() for name in REPLAY_BOOK}
+            return {name: getattr(self, f"_{name}").copy() for name in COLUMNS}
 
     def restore(self, values: Mapping[str, np.ndarray]) -> None:
         """Take over what `read` gave. Raises KeyError or ValueError if it does not fit."""

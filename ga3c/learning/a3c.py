@@ -5,6 +5,7 @@ and the rewards r_1 .. r_T, discounts d_1 .. d_T that answered them (`d = 0 if t
 gamma`). `first_t` marks a reset's frame: no action led there, so the step before it is void.
 """
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import keras
@@ -115,18 +116,18 @@ class A3C:
         return keras.Model(observation, [logits, value])
 
     def act(
-        self, network: keras.Model, observations: Tensor, noise: Tensor, epsilons: Tensor
+        self, network: keras.Model, observations: Tensor, noise: Tensor, exploration: Tensor
     ) -> dict[str, Tensor]:
         """Sampled actions (Gumbel's maximum) and their log-probabilities.
 
-        Args: observations [n, ...]; noise [n, actions] uniform in (0, 1); epsilons are not used.
+        Args: observations [n, ...]; noise [n, actions] uniform in (0, 1); exploration is not used.
         """
         logits, _ = network(observations)
         actions = ops.argmax(logits - ops.log(-ops.log(noise)), axis=-1)
         log_probs = ops.take_along_axis(ops.log_softmax(logits), actions[:, None], axis=1)[:, 0]
         return {"action": actions, "log_prob": log_probs}
 
-    def judge(self, network: keras.Model, observations: Tensor) -> tuple[Tensor, Tensor]:
+    def policy_and_value(self, network: keras.Model, observations: Tensor) -> tuple[Tensor, Tensor]:
         """Probabilities of the actions [n, actions] and values [n] of observations [n, ...]."""
         logits, values = network(observations)
         return ops.softmax(logits), values
@@ -136,7 +137,7 @@ class A3C:
         network: keras.Model,
         target: keras.Model | None,
         segments: Segments,
-        entropy_weight: Tensor,
+        rates: Mapping[str, Tensor],
     ) -> tuple[Tensor, tuple[dict[str, Tensor], Tensor]]:
         """The summed loss of a batch, its mean parts, and the errors of the values [B, T].
 
@@ -173,7 +174,7 @@ class A3C:
         errors = valid * (targets - values[:, :-1])
         value = ops.sum(ops.square(errors))
         entropy = ops.sum(ops.reshape(valid, (-1,)) * entropies(probs, config.log_epsilon))
-        loss = policy + config.value_weight * value - entropy_weight * entropy
+        loss = policy + config.value_weight * value - rates["entropy_weight"] * entropy
         figures = {
             "policy_loss": policy / count,
             "value_loss": value / count,
@@ -183,11 +184,14 @@ class A3C:
         }
         return loss, (figures, errors)
 
-    def rate(self, progress: float) -> float:
+    def rates(self, progress: float) -> dict[str, float]:
         """The entropy's weight."""
-        return linear(self.config.entropy_weight, self.config.entropy_weight_end, progress)
+        config = self.config
+        return {
+            "entropy_weight": linear(config.entropy_weight, config.entropy_weight_end, progress)
+        }
 
-    def epsilons(self, lanes: np.ndarray, steps: float) -> np.ndarray:
+    def exploration(self, lanes: np.ndarray, steps: float) -> np.ndarray:
         """None: the policy itself explores."""
         return np.zeros(len(lanes), np.float32)
 

@@ -1,5 +1,6 @@
 """What is learned, one module for each algorithm."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
 import keras
@@ -25,20 +26,33 @@ class Algorithm(Protocol):
         """Of observations [n, *shape]."""
 
     def act(
-        self, network: keras.Model, observations: Tensor, noise: Tensor, epsilons: Tensor
+        self, network: keras.Model, observations: Tensor, noise: Tensor, exploration: Tensor
     ) -> dict[str, Tensor]:
-        """The columns of n steps. Args: noise [n, self.noise] in (0, 1); epsilons [n]."""
+        """The columns of n steps.
 
-    def judge(self, network: keras.Model, observations: Tensor) -> tuple[Tensor, Tensor]:
+        Args: noise [n, self.noise] uniform in (0, 1); exploration [n], as `exploration` gives it.
+        """
+
+    def policy_and_value(self, network: keras.Model, observations: Tensor) -> tuple[Tensor, Tensor]:
         """Probabilities of the actions [n, actions] without exploration, and values [n]."""
 
     def loss(
-        self, network: keras.Model, target: keras.Model | None, batch: Any, rate: Tensor
+        self,
+        network: keras.Model,
+        target: keras.Model | None,
+        batch: Any,
+        rates: Mapping[str, Tensor],
     ) -> tuple[Tensor, tuple[dict[str, Tensor], Tensor]]:
         """The summed loss of a batch; its figures; and an error for each of its parts."""
 
-    def rate(self, progress: float) -> float:
-        """What `loss` is given as rate, at this progress of the schedules."""
+    def rates(self, progress: float) -> dict[str, float]:
+        """What `loss` needs of the schedules, by name.
 
-    def epsilons(self, lanes: np.ndarray, steps: float) -> np.ndarray:
-        """Shares of actions drawn evenly, float32 [n], after so many steps of the whole run."""
+        Args: progress: of the schedules, 0 at the start and 1 at the end.
+        """
+
+    def exploration(self, lanes: np.ndarray, steps: float) -> np.ndarray:
+        """How much each of `lanes` [n] explores after so many steps of the whole run: float32 [n].
+
+        For actions of a finite set, the share of them that is drawn evenly (epsilon).
+        """

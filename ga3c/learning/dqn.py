@@ -5,6 +5,7 @@ discounts d_1 .. d_n that followed (`d = 0 if terminated else gamma`). Where an 
 short before n steps it ends there, at x_m.
 """
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
 import keras
@@ -114,14 +115,14 @@ class DQN:
         return dense(config, features, self._num_actions, 0.01, dtype="float32", name=name)
 
     def act(
-        self, network: keras.Model, observations: Tensor, noise: Tensor, epsilons: Tensor
+        self, network: keras.Model, observations: Tensor, noise: Tensor, exploration: Tensor
     ) -> dict[str, Tensor]:
         """The action of the largest value, or with probability epsilon any, evenly."""
         best = ops.argmax(network(observations), axis=-1)
         any_one = ops.argmax(noise[:, 1:], axis=-1)
-        return {"action": ops.where(noise[:, 0] < epsilons, any_one, best)}
+        return {"action": ops.where(noise[:, 0] < exploration, any_one, best)}
 
-    def judge(self, network: keras.Model, observations: Tensor) -> tuple[Tensor, Tensor]:
+    def policy_and_value(self, network: keras.Model, observations: Tensor) -> tuple[Tensor, Tensor]:
         """All probability on the action of the largest value, and that value.
 
         By comparison: what argmax becomes cannot be exported as ONNX.
@@ -145,7 +146,11 @@ class DQN:
         return returns + discounts * chosen(values, ops.argmax(chooser, axis=-1))
 
     def loss(
-        self, network: keras.Model, target: keras.Model | None, batch: Batch, rate: Tensor
+        self,
+        network: keras.Model,
+        target: keras.Model | None,
+        batch: Batch,
+        rates: Mapping[str, Tensor],
     ) -> tuple[Tensor, tuple[dict[str, Tensor], Tensor]]:
         """sum_i w_i huber(Q(x_i, a_i) - y_i), or the mean over the batch if so configured."""
         assert target is not None
@@ -158,11 +163,11 @@ class DQN:
         figures = {"value": ops.mean(values), "td_error": ops.mean(ops.abs(errors))}
         return loss, (figures, errors)
 
-    def rate(self, progress: float) -> float:
+    def rates(self, progress: float) -> dict[str, float]:
         """The loss has none."""
-        return 0.0
+        return {}
 
-    def epsilons(self, lanes: np.ndarray, steps: float) -> np.ndarray:
+    def exploration(self, lanes: np.ndarray, steps: float) -> np.ndarray:
         """Alike for all lanes: linear from the end of the random steps on."""
         config = self.config
         progress = (steps - self._random_steps) / config.epsilon_steps

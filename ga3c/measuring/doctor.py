@@ -168,7 +168,10 @@ def _remedies_of_pacing(
     """What to change where one side waits for the other."""
     steps = config.pacing.steps_per_update
     if config.pacing.pacing == "ratio" and account["idle"] > NOISE * CORES:
-        period = {"pacing": "target-period", "period_steps": int(config.dqn.target_period * steps)}
+        period = {
+            "pacing": "target-period",
+            "period_steps": int(config.replay.target_period * steps),
+        }
         because = "acting and learning wait for each other at every update, and not once a period"
         yield Remedy(period, gain_of_idle, because, "pacing")
     yield Remedy(

@@ -12,17 +12,16 @@ import numpy as np
 
 from agents.environments import EnvironmentConfig, Spaces, spaces
 from ga3c import backend
-from ga3c.experience.replay import blank
-from ga3c.experience.ring import RingShape
+from ga3c.experience.batches import blank
 from ga3c.measuring.peers import START_TIMEOUT_S, play_alone, rate, send_steps
 from ga3c.runs.metrics import Metrics, Window
 from ga3c.runs.scratch import ScratchDirectory
-from ga3c.service.assembly import build_model
-from ga3c.service.frontend import Frontend, Reply, Request
-from ga3c.service.queues import BatchQueue, Closed
+from ga3c.service.assembly import small_model
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.machine import CORES
 from ga3c.settings.train import TrainConfig
+from ga3c.wire.frontend import Frontend, Reply, Request
+from ga3c.wire.queues import BatchQueue, Closed
 
 
 def environment_only(config: EnvironmentConfig, agents: int, envs: int, seconds: float) -> float:
@@ -128,7 +127,7 @@ def limit(parts: dict[str, float]) -> float:
 def training_batch(config: TrainConfig) -> int:
     """Samples of one update, at most."""
     learns_from_replay = config.learns_from_replay
-    return config.dqn.batch_size if learns_from_replay else config.service.training_batch_max
+    return config.replay.batch_size if learns_from_replay else config.service.training_batch_max
 
 
 def samples_a_step(config: TrainConfig) -> float:
@@ -137,8 +136,8 @@ def samples_a_step(config: TrainConfig) -> float:
         return 1.0
     pacing = config.pacing
     if pacing.pacing == "target-period":
-        return config.dqn.batch_size * pacing.updates_per_period / pacing.period_steps
-    return config.dqn.batch_size / pacing.steps_per_update
+        return config.replay.batch_size * pacing.updates_per_period / pacing.period_steps
+    return config.replay.batch_size / pacing.steps_per_update
 
 
 def prepare(config: TrainConfig) -> "tuple[Spaces, ModelAlone]":
@@ -165,9 +164,8 @@ class ModelAlone:
         self._clock = time.monotonic if backend.has_gpu() else time.process_time
         self._config = config
         self._dtype = found.dtype
-        ring = RingShape(1, 1, found.shape, found.dtype, found.stack)
-        self._shape = ring.observation_shape
-        self._model = build_model(config, found, ring, on_device=False)
+        self._model = small_model(config, found)
+        self._shape = self._model.experience.ring.observation_shape
 
     def _observations(self, count: int) -> np.ndarray:
         random = np.random.default_rng(0)
@@ -176,17 +174,17 @@ class ModelAlone:
     def predict_only(self, batch: int, seconds: float) -> float:
         """Predictions a second in batches of `batch`."""
         observations, seed = self._observations(batch), np.zeros(2, np.int32)
-        epsilons = np.zeros(batch, np.float32)
+        exploration = np.zeros(batch, np.float32)
 
         def predict() -> int:
-            return len(self._model.decide(observations, epsilons, seed)["action"])
+            return len(self._model.decide(observations, exploration, seed)["action"])
 
         return rate(predict, seconds, self._clock)
 
     def train_only(self, batch: int, seconds: float) -> float:
         """Trained samples a second in batches of `batch`, in whole segments or transitions."""
         config = self._config
-        t_max = 1 if config.learns_from_replay else config.a3c.t_max
+        t_max = 1 if config.learns_from_replay else config.service.t_max
         count = max(batch // t_max, 1)
         source = self._model.source
         parts = [

@@ -15,6 +15,7 @@ from ga3c.measuring.reporting import spread
 from ga3c.runs.metrics import Snapshot, Window
 from ga3c.service.service import Service
 from ga3c.service.threads import RunFailed
+from ga3c.service.wiring import build_service
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.parse import parse
 from ga3c.settings.scheduler import Counts
@@ -121,7 +122,7 @@ def _learning(config: TrainConfig, found: Spaces, model: Model | None = None) ->
     """A service that plays and has begun to learn, whatever --steps says. Stopped at the end."""
     config = replace(config, run=replace(config.run, steps=None, trace=None))
     try:
-        service = Service(config, found, model)
+        service = build_service(config, found, model)
     except ValueError as error:
         raise WrongInput(str(error)) from error
     try:

@@ -15,7 +15,7 @@ from agents.games import resolve
 from ga3c.runs import records
 from ga3c.runs.finding import evaluations
 from ga3c.runs.kept_config import load_config
-from ga3c.runs.metrics import ROLLING_EPISODES
+from ga3c.runs.tally import ROLLING_EPISODES
 from ga3c.settings.train import TrainConfig
 
 CURVE = "curve.csv"  # of a kept result: the score's curve without the episodes

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ga3c.runs.metrics import Metrics, Window
+from ga3c.runs.tally import Tally
 from ga3c.settings.scheduler import Counts
 from ga3c.settings.train import TrainConfig
 
@@ -31,15 +32,15 @@ Values = Mapping[str, float | None]
 
 
 def figures(
-    window: Window, metrics: Metrics, counts: Counts, requests: int, samples: int
+    window: Window, metrics: Metrics, tally: Tally, counts: Counts, requests: int, samples: int
 ) -> dict[str, float | None]:
     """The figures of one progress line: those of a rate are over the window."""
     return {
-        "seconds": round(metrics.seconds, 2),
+        "seconds": round(tally.seconds, 2),
         "steps": int(window.end["steps"]),
-        "episodes": metrics.episodes,
-        "score": _finite(metrics.last_score),
-        "score_mean_100": _finite(metrics.score_mean()),
+        "episodes": tally.episodes,
+        "score": _finite(tally.last_score),
+        "score_mean_100": _finite(tally.score_mean()),
         "pps": round(window.rate("steps"), 1),
         "tps": round(window.rate("trained_samples"), 1),
         "updates": int(window.end["updates"]),

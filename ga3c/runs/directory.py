@@ -30,7 +30,7 @@ from ga3c.runs.checkpoints import sync_directory
 from ga3c.runs.events import Events
 from ga3c.runs.finding import EVALUATIONS, LOCK, RESULT, locked
 from ga3c.runs.kept_config import CONFIG, to_json
-from ga3c.runs.metrics import Episode
+from ga3c.runs.tally import Episode
 from ga3c.settings.machine import machine
 from ga3c.settings.train import TrainConfig
 

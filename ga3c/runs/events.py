@@ -11,7 +11,7 @@ from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from ga3c.runs.metrics import Episode
+from ga3c.runs.tally import Episode
 
 TAGS = {
     "score_mean_100": "charts/episodic_return_mean_100",

@@ -15,7 +15,16 @@ import msgspec
 from ga3c.settings.train import TrainConfig
 
 CONFIG = "config.json"
-FORMAT = 2
+FORMAT = 3
+# Where settings of older formats are now. The first two moved while there was format 1.
+TO_FORMAT_3 = {
+    "a3c.discount": "learning.discount",
+    "a3c.reward_clip": "learning.reward_clip",
+    "a3c.t_max": "service.t_max",
+    "dqn.n_step": "replay.n_step",
+    "dqn.batch_size": "replay.batch_size",
+    "dqn.target_period": "replay.target_period",
+}
 # Settings that came while there was format 1: their defaults are what every run did before. So it
 # is with whole sections that a file of format 1 lacks.
 SINCE_FORMAT_1 = {
@@ -72,19 +81,20 @@ def read_config(path: Path) -> KeptConfig:
             raise ValueError(
                 f"format {number!r}: must be 1 to {FORMAT}; another version of ga3c has written it"
             )
-        if number == 1:
-            _move(values)
+        if number < 3:
+            _move(values, TO_FORMAT_3)
         config = msgspec.convert(values, TrainConfig, dec_hook=lambda kind, value: kind(value))
     except (OSError, ValueError) as error:  # msgspec's errors are ValueErrors
         raise ValueError(f"run {path}: its {CONFIG} cannot be read: {error}") from error
     return KeptConfig(config, list(_notes(path, values, config, number)))
 
 
-def _move(values: dict[str, Any]) -> None:
-    """In the first months of format 1 the discount and the clip of rewards were a3c's."""
-    for name in ("discount", "reward_clip"):
-        if name in values.get("a3c", {}):
-            values.setdefault("learning", {})[name] = values["a3c"].pop(name)
+def _move(values: dict[str, Any], moved: Mapping[str, str]) -> None:
+    """Put settings of an older format where they belong in this one."""
+    for old, new in moved.items():
+        (old_section, name), (section, _) = old.split("."), new.split(".")
+        if name in values.get(old_section, {}):
+            values.setdefault(section, {})[name] = values[old_section].pop(name)
 
 
 def _notes(

@@ -2,21 +2,9 @@
 
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
-
-ROLLING_EPISODES = 100
-
-
-class Episode(NamedTuple):
-    """A finished episode of a lane."""
-
-    seconds: float  # since the run began
-    steps: int  # of the whole run, when it ended
-    score: float  # unclipped return
-    length: int  # in steps
 
 
 @dataclass(frozen=True)
@@ -61,7 +49,7 @@ class Window:
 
 
 class Metrics:
-    """Counters and finished episodes, safe from every thread.
+    """Counters and newest figures, safe from every thread. Telemetry: nothing is decided by it.
 
     Counters: `steps` (one environment step is one prediction, a reset's frame included),
     `prediction_batches`, `updates`, `trained_samples`, `lag_updates` (summed over samples),
@@ -72,40 +60,19 @@ class Metrics:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # guards both
         self._counts: Counter[str] = Counter()
         self._last: dict[str, float] = {}
-        self._scores: deque[float] = deque(maxlen=ROLLING_EPISODES)
-        self._fresh: list[Episode] = []
-        self._episodes = 0
-        self._last_score = float("nan")
-        self.started_s = clock()
 
-    @property
-    def seconds(self) -> float:
-        """Since the run began."""
-        return self._clock() - self.started_s
-
-    def read(self) -> dict[str, Any]:
-        """All that a resumed run goes on with, as JSON holds it."""
+    def read(self) -> dict[str, float]:
+        """All counters."""
         with self._lock:
-            return {
-                "seconds": self.seconds,
-                "steps": self._counts["steps"],
-                "counts": dict(self._counts),
-                "scores": list(self._scores),
-                "episodes": self._episodes,
-            }
+            return dict(self._counts)
 
-    def restore(self, values: Mapping[str, Any]) -> None:
-        """Take over what `read` gave; time goes on from there."""
+    def restore(self, counts: Mapping[str, float]) -> None:
+        """Go on counting from there."""
         with self._lock:
-            self.started_s = self._clock() - values["seconds"]
-            self._counts = Counter(values["counts"])
-            self._scores.extend(values["scores"])
-            self._episodes = values["episodes"]
-            if values["scores"]:
-                self._last_score = values["scores"][-1]
+            self._counts = Counter(counts)
 
     def add(self, **increments: float) -> None:
         """Let counters grow."""
@@ -122,46 +89,12 @@ class Metrics:
         with self._lock:
             self._last.update(values)
 
-    def episode(self, score: float, length: int) -> None:
-        """An episode has finished."""
-        with self._lock:
-            self._fresh.append(Episode(self.seconds, int(self._counts["steps"]), score, length))
-            self._scores.append(score)
-            self._episodes += 1
-            self._last_score = score
-
     def snapshot(self) -> Snapshot:
         """The counters now."""
         with self._lock:
             return Snapshot(self._clock(), dict(self._counts))
 
-    def total(self, name: str) -> float:
-        """One counter now, without a copy of the others."""
-        with self._lock:
-            return self._counts[name]
-
     def newest(self) -> dict[str, float]:
         """The newest values given to `set`."""
         with self._lock:
             return dict(self._last)
-
-    def take_episodes(self) -> list[Episode]:
-        """The episodes finished since the last call."""
-        with self._lock:
-            fresh, self._fresh = self._fresh, []
-            return fresh
-
-    @property
-    def episodes(self) -> int:
-        """Finished so far."""
-        return self._episodes
-
-    @property
-    def last_score(self) -> float:
-        """Of the newest episode; nan before the first."""
-        return self._last_score
-
-    def score_mean(self) -> float:
-        """Over the last 100 episodes, or all if there are fewer; nan before the first."""
-        with self._lock:
-            return sum(self._scores) / len(self._scores) if self._scores else float("nan")

@@ -10,23 +10,20 @@ from typing import NamedTuple
 
 import numpy as np
 
+from agents.environments import EnvironmentConfig
 from agents.launchers import Exit, LocalLauncher
 from agents.worker import Task
 from ga3c.runs.metrics import Metrics
-from ga3c.service.frontend import Frontend, name_of, new_identity
 from ga3c.service.threads import RunFailed
-from ga3c.settings.train import TrainConfig
+from ga3c.settings.service import ServiceConfig
+from ga3c.wire.frontend import Frontend, name_of, new_identity
 
 MAX_EARLY_DEATHS = 3  # in one place in a row, each before its agent's first step
-
-
 MAX_FAILURES = 5  # in one place in a row, each of an agent that was not healthy
-
-
 HEALTHY_S = 600.0  # an agent that has lived so long may fail without being counted
-
-
 FIRST_DELAY_S = 0.5  # before the second failure's successor starts; doubled for each further one
+SLOWEST_STEPS_PER_S = 100.0  # of an agent that plays recorded actions once more
+OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP}  # exit codes
 
 
 class Death(NamedTuple):
@@ -88,12 +85,6 @@ class Deaths:
         return ""
 
 
-SLOWEST_STEPS_PER_S = 100.0  # of an agent that plays recorded actions once more
-
-
-OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP}  # exit codes
-
-
 class Agents:
     """The agent processes: agent i owns lanes i * E .. (i + 1) * E, whoever plays it.
 
@@ -104,12 +95,29 @@ class Agents:
     """
 
     def __init__(
-        self, config: TrainConfig, frontend: Frontend, token: str, metrics: Metrics
+        self,
+        *,
+        service: ServiceConfig,
+        environment: EnvironmentConfig,
+        seed: int,
+        may_rest: bool,
+        frontend: Frontend,
+        token: str,
+        metrics: Metrics,
+        updates: Callable[[], int],
     ) -> None:
+        """Args:
+        may_rest: False ends an agent that is no longer wanted, to free its memory.
+        updates: how many the run has made.
+        """
         self.started = 0
         """Agents so far: each has seeds of its own."""
         self._played: tuple[Path | None, int] = (None, 0)
-        self._config = config
+        self._service = service
+        self._environment = environment
+        self._seed = seed
+        self._may_rest = may_rest
+        self._updates = updates
         self._frontend = frontend
         self._token = token
         self._metrics = metrics
@@ -151,8 +159,7 @@ class Agents:
             identity = self._identities.pop(index)
             self._retired.append(identity)
             self._frontend.retire(identity)
-        capped = self._config.scheduler.max_memory_mb is not None
-        may_rest = 0 if capped else max(self._config.service.most.agents - count, 0)
+        may_rest = max(self._service.most.agents - count, 0) if self._may_rest else 0
         while len(self._retired) > may_rest:
             self._launcher.end(self._retired.pop(0))
 
@@ -161,7 +168,7 @@ class Agents:
 
         Returns a line for each death. Raises RunFailed if agents die again and again.
         """
-        timeout_s = self._config.service.agent_timeout_s
+        timeout_s = self._service.agent_timeout_s
         for identity in self._frontend.silent(timeout_s):
             self._kill(identity, f"it owed a step for {timeout_s:g} s (agent_timeout_s)")
         for identity, fault in self._frontend.faults().items():
@@ -180,7 +187,7 @@ class Agents:
         """See to an agent that has ended. Returns a line about it, empty if it is not missed."""
         identity = ended.identity
         why = self._killed.pop(identity, "")
-        silent_s = self._config.service.agent_timeout_s if why else 0.0
+        silent_s = self._service.agent_timeout_s if why else 0.0
         from_outside = not why and ended.code in OUTSIDE
         death = Death(self._frontend.has_played(identity), from_outside, silent_s)
         words = self._frontend.forget(identity) or f"{ended.log}\n{why}".strip()
@@ -196,11 +203,11 @@ class Agents:
 
     def _replace(self, ended: Exit, words: str, death: Death) -> str:
         index = next(i for i, name in self._identities.items() if name == ended.identity)
-        delay_s = self._deaths.delay_s(index, death, self._metrics.total("updates"))
+        delay_s = self._deaths.delay_s(index, death, self._updates())
         self._metrics.add(agent_deaths=1)
         name = name_of(ended.identity)
         how = f"was killed by signal {-ended.code}" if ended.code < 0 else f"exited {ended.code}"
-        if self._config.service.lockstep:
+        if self._service.lockstep:
             raise RunFailed(f"agent {name} {how}: no other can take its turn\n{words}")
         if why := self._deaths.hopeless(index):
             raise RunFailed(f"agent {name} {how}: {why}\n{words}")
@@ -213,17 +220,17 @@ class Agents:
         return f"agent {name} {how} ({reason}): replaced by {name_of(self._identities[index])}"
 
     def _start(self, index: int) -> None:
-        config = self._config
+        service = self._service
         identity = new_identity(f"agent-{index}.{self.started}")
-        seeds = np.random.SeedSequence([config.run.seed, index, self.started])
+        seeds = np.random.SeedSequence([self._seed, index, self.started])
         self.started += 1
-        per_agent, groups = config.service.envs_per_agent, config.service.groups
+        per_agent, groups = service.envs_per_agent, service.groups
         lanes = np.arange(index * per_agent, (index + 1) * per_agent, dtype=np.int32)
         file, played = self._played
         patience_s = played * per_agent / SLOWEST_STEPS_PER_S
         self._frontend.expect(identity, lanes.reshape(groups, -1), played, patience_s)
         self._identities[index] = identity
-        self._deaths.began(index, self._metrics.total("updates"))
+        self._deaths.began(index, self._updates())
         task = Task(
             identity,
             self._frontend.endpoint,
@@ -231,7 +238,7 @@ class Agents:
             groups,
             per_agent // groups,
             int(seeds.generate_state(1)[0]),
-            config.environment,
+            self._environment,
             str(file) if file else None,
             played,
         )

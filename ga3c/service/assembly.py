@@ -1,76 +1,197 @@
 """Puts a configured system together: the only reader of which algorithm and pacing are chosen."""
 
-from functools import partial
+import math
+from collections.abc import Callable
 
 from agents.environments import Spaces
-from ga3c.experience.pacing import Pacing, Ratio, TargetPeriod
-from ga3c.experience.replay import InOrder, Replay, Source
+from ga3c.experience.batches import Source
+from ga3c.experience.book import Book, Segment
+from ga3c.experience.in_order import InOrder
+from ga3c.experience.memory import HOST, Memory
+from ga3c.experience.pacing import Free, InTurn, Pacing
+from ga3c.experience.planning import Plan
+from ga3c.experience.replay import Replay
+from ga3c.experience.replay_pacing import Ratio, ReplayPacing, TargetPeriod
 from ga3c.experience.ring import Experience, RingShape
-from ga3c.experience.segments import Lanes
-from ga3c.experience.window import ReplayLanes
+from ga3c.experience.segments import SegmentBook
+from ga3c.experience.window import ReplayBook
 from ga3c.learning.a3c import A3C
 from ga3c.learning.algorithm import Algorithm
 from ga3c.learning.dqn import DQN
 from ga3c.learning.model import Model
+from ga3c.service.feeds import Feed, ReplayFeed, SegmentFeed
 from ga3c.settings.train import TrainConfig
+from ga3c.wire.queues import BatchQueue
+
+ALGORITHMS: dict[str, Callable[[TrainConfig, int], Algorithm]] = {
+    "a3c": lambda config, actions: A3C(config.a3c, actions, config.learning.reward_clip),
+    "dqn": lambda config, actions: DQN(
+        config.dqn, actions, config.learning.reward_clip, config.replay.replay_min_steps
+    ),
+}
+"""How each algorithm is made of the settings and the number of actions."""
 
 
 def build_algorithm(config: TrainConfig, num_actions: int) -> Algorithm:
     """What is learned."""
-    clip = config.learning.reward_clip
-    if config.algorithm == "dqn":
-        return DQN(config.dqn, num_actions, clip, config.replay.replay_min_steps)
-    return A3C(config.a3c, num_actions, clip)
+    return ALGORITHMS[config.algorithm](config, num_actions)
 
 
-def build_source(config: TrainConfig, experience: Experience) -> Source:
-    """What learning draws from the ring."""
-    if not config.learns_from_replay:
-        return InOrder(experience, config.a3c.t_max)
-    dqn = config.dqn
-    return Replay(experience, config.replay, dqn.n_step, dqn.batch_size, config.run.seed)
-
-
-def build_pacing(config: TrainConfig) -> Pacing | None:
-    """Who waits for whom where learning draws from a replay; None where it does not."""
-    if not config.learns_from_replay:
-        return None
-    wanted, min_steps = config.pacing, config.replay.replay_min_steps
-    limit = float("inf") if config.run.steps is None else config.run.steps
-    if wanted.pacing == "target-period":
-        return TargetPeriod(wanted.period_steps, wanted.updates_per_period, min_steps, limit)
+def build_pacing(config: TrainConfig) -> ReplayPacing:
+    """Who waits for whom where learning draws from a replay."""
+    pacing, replay = config.pacing, config.replay
+    limit_steps = math.inf if config.run.steps is None else config.run.steps
+    if pacing.pacing == "target-period":
+        return TargetPeriod(
+            pacing.period_steps, pacing.updates_per_period, replay.replay_min_steps, limit_steps
+        )
     return Ratio(
-        wanted.steps_per_update,
-        wanted.slack_steps,
-        config.service.prediction_max,
-        config.replay.update_size,
-        min_steps,
-        limit,
+        steps_per_update=pacing.steps_per_update,
+        slack_steps=pacing.slack_steps,
+        largest_batch=config.service.prediction_max,
+        update_size=replay.update_size,
+        min_steps=replay.replay_min_steps,
+        target_period=replay.target_period,
+        limit_steps=limit_steps,
     )
 
 
-def build_book(config: TrainConfig, stack: int, pacing: Pacing | None) -> Lanes | ReplayLanes:
-    """The host's book about the ring: which slot of a lane comes next.
+def build_books(config: TrainConfig, stack: int) -> tuple[Book, Pacing]:
+    """The host's book about the ring, and who waits for whom.
 
-    Raises ValueError if no transition would fit the replay.
+    Raises ValueError if no transition would fit the replay, or if either side of the pacing would
+    wait for the other forever.
     """
-    lanes = config.max_lanes
-    if pacing is None:
-        return Lanes(lanes, config.a3c.t_max, config.service.pending_segments, stack)
-    reserve, n_step = config.replay_reserve, config.dqn.n_step
-    return ReplayLanes(lanes, config.replay_window, reserve, n_step, stack, pacing)
+    service, lanes = config.service, config.max_lanes
+    if config.learns_from_replay:
+        drawn = build_pacing(config)
+        book = ReplayBook(
+            lanes=lanes,
+            window=config.replay_window,
+            reserve=config.replay_reserve,
+            n_step=config.replay.n_step,
+            stack=stack,
+            on_full=drawn.hurry,
+        )
+        return book, drawn
+    segments = SegmentBook(lanes, service.t_max, service.pending_segments, stack)
+    if not service.lockstep:
+        return segments, Free()
+    limit_steps = math.inf if config.run.steps is None else config.run.steps
+    batch = service.training_batch_max // service.t_max
+    return segments, InTurn(limit_steps, batch, segments.settle)
 
 
-def build_model(config: TrainConfig, spaces: Spaces, ring: RingShape, on_device: bool) -> Model:
-    """The model, with its experience. Raises ValueError if the network does not fit the spaces."""
+def build_source(
+    config: TrainConfig, spaces: Spaces, algorithm: Algorithm, book: Book, memory: Memory
+) -> Source:
+    """The ring, and what learning draws from it. Raises ValueError if it has too many rows."""
+    ring = RingShape(book.lanes, book.capacity, spaces.shape, spaces.dtype, spaces.stack)
+    experience = Experience(ring, algorithm.columns, memory)
+    if isinstance(book, SegmentBook):
+        return InOrder(experience, book)
+    assert isinstance(book, ReplayBook)
+    return Replay(experience, book, config.replay, config.run.seed)
+
+
+def build_model(
+    config: TrainConfig,
+    spaces: Spaces,
+    algorithm: Algorithm,
+    source: Source,
+    acts_on_target: bool = False,
+) -> Model:
+    """The model. Raises ValueError if the network does not fit the spaces."""
     return Model(
-        build_algorithm(config, spaces.num_actions),
-        config.network,
-        config.scheduled_optimizer,
-        spaces,
-        ring,
-        on_device,
-        config.run.seed,
-        partial(build_source, config),
-        acts_on_target=config.learns_from_replay and config.pacing.pacing == "target-period",
+        algorithm=algorithm,
+        network=config.network,
+        optimizer=config.scheduled_optimizer,
+        source=source,
+        is_picture=spaces.is_picture,
+        seed=config.run.seed,
+        acts_on_target=acts_on_target,
+    )
+
+
+def small_model(config: TrainConfig, spaces: Spaces, memory: Memory = HOST) -> Model:
+    """The configured model with room for a few steps of one environment: to measure and compare."""
+    algorithm = build_algorithm(config, spaces.num_actions)
+    book: Book
+    if config.learns_from_replay:
+        n_step = config.replay.n_step
+        window = 2 * (n_step + spaces.stack)
+        book = ReplayBook(lanes=1, window=window, reserve=1, n_step=n_step, stack=spaces.stack)
+    else:
+        book = SegmentBook(1, config.service.t_max, 2, spaces.stack)
+    return build_model(
+        config, spaces, algorithm, build_source(config, spaces, algorithm, book, memory)
+    )
+
+
+def plan(config: TrainConfig, spaces: Spaces, algorithm: Algorithm) -> Plan:
+    """How much memory experience will take. Raises ValueError if it does not fit."""
+    service, lanes, stack = config.service, config.max_lanes, spaces.stack
+    columns, in_ram = dict(algorithm.columns), 0.0
+    if config.learns_from_replay:
+        capacity = config.replay_window + config.replay_reserve
+        if config.replay.replay_draws == "prioritised":
+            columns["priority"] = ((), "float32")
+    else:
+        capacity = SegmentBook.slots_of_a_lane(service.t_max, service.pending_segments, stack)
+        in_ram = SegmentBook.BYTES_OF_A_SLOT
+    ring = RingShape(lanes, capacity, spaces.shape, spaces.dtype, stack)
+    step_bytes = ring.bytes(columns) / (lanes * capacity)
+    if config.learns_from_replay and config.replay.save_replay:
+        in_ram = step_bytes  # a checkpoint's copy
+    planned = Plan(lanes * capacity, step_bytes, in_ram, service.experience == "device")
+    planned.check(*_asked(config, stack))
+    return planned
+
+
+def _asked(config: TrainConfig, stack: int) -> tuple[str, Callable[[int], str]]:
+    """Which settings ask for memory, in words, and the most that fit in so many steps."""
+    service, lanes = config.service, config.max_lanes
+    if config.learns_from_replay:
+
+        def most_replay(steps: int) -> str:
+            fitting = (steps - lanes * config.replay_reserve) // 1000 * 1000
+            return f"at most {max(fitting, 0):,} fit"
+
+        return f"replay_steps {config.replay.replay_steps:,}", most_replay
+
+    def most_segments(steps: int) -> str:
+        fitting = math.floor((steps / lanes - stack) / service.t_max)
+        return f"at most {max(fitting, 0):,} segments fit"
+
+    asked = (
+        f"pending_segments {service.pending_segments:,} of {service.t_max} steps for "
+        f"{lanes:,} environments"
+    )
+    return asked, most_segments
+
+
+def build_feed(
+    config: TrainConfig,
+    model: Model,
+    book: Book,
+    pacing: Pacing,
+    segments: BatchQueue[Segment],
+    progress: Callable[[], float],
+) -> Feed:
+    """What trainers are to do."""
+    if isinstance(book, SegmentBook):
+        return SegmentFeed(
+            segments=segments,
+            book=book,
+            model=model,
+            progress=progress,
+            batch_min=config.service.training_batch_min,
+        )
+    assert isinstance(pacing, ReplayPacing) and isinstance(model.source, Replay)
+    return ReplayFeed(
+        pacing=pacing,
+        replay=model.source,
+        model=model,
+        progress=progress,
+        batch_size=config.replay.batch_size,
     )

@@ -1,21 +1,21 @@
 """A predictor thread: requests in, actions out, completed segments on to the trainers."""
 
-import contextlib
 import threading
 import time
 
 import numpy as np
 
+from ga3c.experience.book import Book, Segment
+from ga3c.experience.pacing import Pacing
 from ga3c.experience.ring import Arrivals
-from ga3c.experience.segments import Lanes, Segment
-from ga3c.experience.window import ReplayLanes
 from ga3c.learning.model import Model
 from ga3c.runs.metrics import Metrics
-from ga3c.runs.trace import MOMENT_S, Arrival, Trace, starts
-from ga3c.service.frontend import Frontend, Reply, Request
-from ga3c.service.gate import Gate
-from ga3c.service.lockstep import Lockstep
-from ga3c.service.queues import BatchQueue, Closed
+from ga3c.runs.tally import Tally
+from ga3c.service.action_log import ActionLog
+from ga3c.service.threads import Gate
+from ga3c.service.trace import MOMENT_S, Arrival, Trace
+from ga3c.wire.frontend import Frontend, Reply, Request
+from ga3c.wire.queues import BatchQueue, Closed
 
 WAIT_S = 0.2
 
@@ -25,28 +25,38 @@ class Predictor:
 
     def __init__(
         self,
+        *,
         requests: BatchQueue[Request],
         segments: BatchQueue[Segment],
-        lanes: Lanes | ReplayLanes,
+        book: Book,
+        pacing: Pacing,
         model: Model,
         frontend: Frontend,
         metrics: Metrics,
+        tally: Tally,
         discount: float,
-        stop: threading.Event,
         gate: Gate,
-        lockstep: Lockstep | None = None,
-        trace: Trace | None = None,
+        actions: ActionLog | None,
+        trace: Trace | None,
+        stop: threading.Event,
     ) -> None:
-        self._gate = gate
-        self._lockstep = lockstep
-        self._trace = trace
+        """Args:
+        segments: where completed segments go.
+        discount: of a step that does not terminate its episode.
+        actions: where all actions are recorded, if anywhere.
+        """
         self._requests = requests
         self._segments = segments
-        self._lanes = lanes
+        self._book = book
+        self._pacing = pacing
         self._model = model
         self._frontend = frontend
         self._metrics = metrics
+        self._tally = tally
         self._discount = discount
+        self._gate = gate
+        self._actions = actions
+        self._trace = trace
         self._stop = stop
 
     def run(self) -> None:
@@ -58,28 +68,25 @@ class Predictor:
                 waited_s = time.monotonic() - started_s
                 self._metrics.add(predictors_waiting_s=waited_s)
                 if batch:
-                    with self._lockstep.turn() if self._lockstep else contextlib.nullcontext():
-                        self._predict(batch)
+                    self._predict(batch)
         except Closed:
             pass
 
     def _predict(self, batch: list[Request]) -> None:
-        batch.sort(key=lambda request: int(request.lanes[0]))  # the same ones, the same batch
+        batch.sort(key=lambda request: int(request.lanes[0]))  # the same requests, the same batch
         lanes = np.concatenate([request.lanes for request in batch])
         fresh = [request.lanes for request in batch if request.sequence == 0]
         if fresh:
-            self._lanes.begin(np.concatenate(fresh))
+            self._book.begin(np.concatenate(fresh))
         started_s = time.monotonic()
-        while not self._lanes.admit(lanes, WAIT_S):
-            if self._segments.closed:
-                raise Closed
+        self._wait_for_room(lanes)
         admitted_s = time.monotonic()
         with self._gate.passing():
             actions, completed, cpu_s = self._act(batch, lanes)
         if self._trace:
             self._trace.predicted(
                 [Arrival(r.agent, int(r.lanes[0]), r.came_s) for r in batch],
-                [starts(r.lanes, self._lanes.newest(r.lanes), self._lanes.t_max) for r in batch],
+                [self._book.begun(r.lanes) for r in batch],
                 admitted_s + MOMENT_S,
             )
         counts = np.cumsum([len(request.lanes) for request in batch])[:-1]
@@ -95,10 +102,15 @@ class Predictor:
             predictors_cpu_s=cpu_s,
             predictors_blocked_s=admitted_s - started_s,
         )
-        t_max = self._lanes.t_max
         while completed:
-            done = self._segments.put(completed, [t_max] * len(completed), WAIT_S)
-            completed = completed[done:]
+            sizes = [segment.steps for segment in completed]
+            completed = completed[self._segments.put(completed, sizes, WAIT_S) :]
+
+    def _wait_for_room(self, lanes: np.ndarray) -> None:
+        """Wait until the next step of all `lanes` [n] may be made. Raises Closed."""
+        while not (self._book.admit(lanes, WAIT_S) and self._pacing.admit(len(lanes), WAIT_S)):
+            if self._requests.closed:
+                raise Closed
 
     def _act(
         self, batch: list[Request], lanes: np.ndarray
@@ -108,9 +120,10 @@ class Predictor:
         actions = self._model.act(arrivals)
         cpu_s = time.thread_time() - cpu_s
         self._note_episodes(batch)
-        if self._lockstep:
-            self._lockstep.acted(actions)
-        completed = self._lanes.complete(lanes)  # before the lanes can move on
+        if self._actions:
+            self._actions.append(actions)
+        completed = self._book.complete(lanes)  # before the lanes can move on
+        self._pacing.acted(len(lanes))
         self._metrics.add(steps=len(lanes), prediction_batches=1)
         return actions, completed, cpu_s
 
@@ -118,16 +131,17 @@ class Predictor:
         for request in batch:
             outcomes = request.step.outcomes
             for ended in outcomes[outcomes["finished"] == 1]:
-                self._metrics.episode(float(ended["episode_return"]), int(ended["episode_length"]))
+                score, length = float(ended["episode_return"]), int(ended["episode_length"])
+                self._tally.episode(self._pacing.steps, score, length)
 
     def _arrivals(self, batch: list[Request], lanes: np.ndarray) -> Arrivals:
         outcomes = np.concatenate([request.step.outcomes for request in batch])
         firsts = outcomes["first"] == 1
-        slots, ages = self._lanes.advance(lanes, firsts, self._model.updates)
+        slots, ages = self._book.advance(lanes, firsts, self._model.updates)
         discounts = np.where(outcomes["terminated"] == 1, 0.0, self._discount)
-        epsilons = self._model.epsilons(lanes, self._metrics.total("steps"))
-        if epsilons.any():
-            self._metrics.set(epsilon=float(epsilons.mean()))
+        exploration = self._model.exploration(lanes, self._pacing.steps)
+        if exploration.any():
+            self._metrics.set(epsilon=float(exploration.mean()))
         return Arrivals(
             lanes,
             slots,
@@ -136,5 +150,5 @@ class Predictor:
             batch[0].step.frames
             if len(batch) == 1
             else np.concatenate([request.step.frames for request in batch]),
-            epsilons,
+            exploration,
         )

@@ -36,7 +36,7 @@ class Tuned(Protocol):
     def memory_mb(self) -> list[float]:
         """Resident memory of its process and of each agent's, in MiB."""
 
-    def taken_s(self) -> float:
+    def foreign_cpu_s(self) -> float:
         """Seconds of all its cores that other programs have used: for differences."""
 
     def resize(self, counts: Counts) -> None:
@@ -72,7 +72,7 @@ class Scheduler:
         self._kept_made: Figures | None = None
         self._window_from_s = clock() + config.settle_s
         self._first: Snapshot | None = None
-        self._taken_s = 0.0
+        self._foreign_cpu_s = 0.0
         self._disturbed = 0  # windows in a row
         self._spoiled = False
         self._annealer = Annealer(config, start, most, seed)
@@ -103,7 +103,10 @@ class Scheduler:
             return None
         if self._first is None:
             self._window_from_s = now
-            self._first, self._taken_s = self._service.snapshot(), self._service.taken_s()
+            self._first, self._foreign_cpu_s = (
+                self._service.snapshot(),
+                self._service.foreign_cpu_s(),
+            )
             self._spoiled = False
             return None
         if now < self._window_from_s + self._config.window_s and not self._is_hopeless(now):
@@ -123,7 +126,7 @@ class Scheduler:
 
     def _is_disturbed(self, now: float) -> bool:
         """Whether the window is spoiled, as by other programs, and worth another one."""
-        share = (self._service.taken_s() - self._taken_s) / (now - self._window_from_s)
+        share = (self._service.foreign_cpu_s() - self._foreign_cpu_s) / (now - self._window_from_s)
         self._disturbed = self._disturbed + 1 if self._spoiled or share > DISTURBED else 0
         return 0 < self._disturbed <= AT_MOST
 

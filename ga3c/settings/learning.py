@@ -34,8 +34,6 @@ class LearningConfig:
 class A3CConfig:
     """Advantage actor-critic (Mnih et al. 2016; Babaeizadeh et al. 2017)."""
 
-    t_max: int = 20
-    """Steps in a segment: the longest n-step return."""
     entropy_weight: float = 0.01
     """Weight of the policy's entropy in the loss (beta) at the start."""
     entropy_weight_end: float = 0.01
@@ -55,8 +53,6 @@ class A3CConfig:
     def __post_init__(self) -> None:
         weights = ("entropy_weight", "entropy_weight_end", "value_weight")
         not_negative(self, *weights, "log_epsilon")
-        if self.t_max < 1:
-            raise ValueError(f"t_max {self.t_max}: must be at least 1, or nothing is learned")
         check_share(self, "trace_decay")
 
 
@@ -64,8 +60,6 @@ class A3CConfig:
 class DQNConfig:
     """Q-learning from a replay (Mnih et al. 2015) and what has been added to it since."""
 
-    n_step: int = 3
-    """Steps of a return before it bootstraps (Sutton 1988): 1 is the original."""
     double: bool = True
     """The newest weights choose the action whose value the target's weights tell (van Hasselt et
     al. 2016)."""
@@ -79,11 +73,6 @@ class DQNConfig:
     loss_reduction: Literal["sum", "mean"] = "sum"
     """The loss of a batch is the sum (Mnih et al. 2015) or the mean (Parr 2018) of its errors'
     losses. It matters where the optimizer's epsilon is as large as the mean square."""
-    batch_size: int = 32
-    """Transitions of an update."""
-    target_period: int = 500
-    """Updates between copies of the weights to the target's. --pacing target-period copies them
-    where acting and learning meet, and not by this."""
     epsilon_start: float = 1.0
     """Share of actions drawn evenly until learning begins."""
     epsilon_end: float = 0.01
@@ -92,8 +81,7 @@ class DQNConfig:
     """Environment steps from the one to the other."""
 
     def __post_init__(self) -> None:
-        for name in ("n_step", "batch_size", "target_period", "epsilon_steps"):
-            check_count(self, name)
+        check_count(self, "epsilon_steps")
         not_negative(self, "huber_delta")
         check_share(self, "epsilon_start", "epsilon_end", "dueling_gradient_scale")
 

@@ -72,6 +72,7 @@ PAPER = TrainConfig(
         prediction_wait_s=0.005,
         # A trainer of theirs takes segments while it has no more than its minimum: with a minimum
         # of 0 every update is one segment.
+        t_max=5,
         training_batch_min=0,
         training_batch_max=5,
         training_wait_s=1.0,
@@ -82,7 +83,6 @@ PAPER = TrainConfig(
     ),
     learning=_LEARNING,
     a3c=A3CConfig(
-        t_max=5,
         entropy_weight=0.01,
         entropy_weight_end=0.01,
         value_weight=0.5,
@@ -148,19 +148,19 @@ DQN = TrainConfig(
     ),
     learning=_LEARNING,
     dqn=DQNConfig(
-        n_step=1,
         double=False,
         dueling=False,
         dueling_gradient_scale=1.0,
         huber_delta=1.0,
         loss_reduction="sum",
-        batch_size=32,
-        target_period=10_000,
         epsilon_start=1.0,
         epsilon_end=0.1,
         epsilon_steps=1_000_000,
     ),
     replay=ReplayConfig(
+        n_step=1,
+        batch_size=32,
+        target_period=10_000,
         replay_steps=1_000_000,
         replay_min_steps=50_000,
         replay_draws="uniform",
@@ -234,7 +234,7 @@ FAST_DQN = replace(
     preset="fast-dqn",
     environment=replace(DQN.environment, noop_max=121, max_pool=False, frame_cap=18_000),
     service=replace(DQN.service, agents=8, max_agents=8, synchronized=True),
-    dqn=replace(DQN.dqn, target_period=2_500),
+    replay=replace(DQN.replay, target_period=2_500),
     pacing=replace(DQN.pacing, pacing="target-period"),
 )
 

@@ -8,8 +8,15 @@ from ga3c.settings.checks import check_count, not_negative
 
 @dataclass(frozen=True)
 class ReplayConfig:
-    """What learning draws from. It lives where --experience says."""
+    """What learning draws, and from what. The replay lives where --experience says."""
 
+    n_step: int = 3
+    """Steps of a return before it bootstraps (Sutton 1988): 1 is the original DQN."""
+    batch_size: int = 32
+    """Transitions of an update."""
+    target_period: int = 500
+    """Updates between two copies of the weights to the target network. With --pacing target-period
+    they are copied where acting and learning meet, and this setting is not used."""
     replay_steps: int = 200_000
     """Newest steps of all environments that are kept and drawn from."""
     replay_min_steps: int = 10_000
@@ -31,7 +38,8 @@ class ReplayConfig:
     has learned to, before it learns on."""
 
     def __post_init__(self) -> None:
-        for name in ("replay_steps", "replay_min_steps", "update_size"):
+        counts = ("n_step", "batch_size", "target_period")
+        for name in (*counts, "replay_steps", "replay_min_steps", "update_size"):
             check_count(self, name)
         not_negative(self, "priority_exponent", "importance_exponent", "importance_exponent_end")
         if self.replay_min_steps > self.replay_steps:

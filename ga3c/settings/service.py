@@ -44,6 +44,8 @@ class ServiceConfig:
     """Most observations in one prediction."""
     prediction_wait_s: float = 0.005
     """Longest wait for the smallest prediction batch, in seconds."""
+    t_max: int = 20
+    """Steps in a segment: the longest n-step return of an algorithm that learns in order (a3c)."""
     training_batch_min: int = 80
     """Samples that a trainer waits for, for at most training_wait_s."""
     training_batch_max: int = 80
@@ -84,6 +86,8 @@ class ServiceConfig:
                 f"envs_per_agent {self.envs_per_agent}: must be a multiple of groups "
                 f"{self.groups}, so that all groups are alike"
             )
+        if self.t_max < 1:
+            raise ValueError(f"t_max {self.t_max}: must be at least 1, or nothing is learned")
         if self.pending_segments < 2:
             raise ValueError(
                 f"pending_segments {self.pending_segments}: must be at least 2, or a lane could "
@@ -95,7 +99,8 @@ class ServiceConfig:
                 f"{self.prediction_batch_max}: no batch would ever be complete"
             )
         _check_limits(self)
-        check_queue("prediction", self.max_lanes, self.prediction_min, self.prediction_max)
+        most_lanes = self.most.agents * self.envs_per_agent
+        check_queue("prediction", most_lanes, self.prediction_min, self.prediction_max)
         check_queue(
             "training", self.training_queue, self.training_batch_min, self.training_batch_max
         )
@@ -114,11 +119,6 @@ class ServiceConfig:
         return Counts(most_agents, self.max_predictors, self.max_trainers)
 
     @property
-    def max_lanes(self) -> int:
-        """Environments of all agents that there may be."""
-        return self.most.agents * self.envs_per_agent
-
-    @property
     def prediction_min(self) -> int:
         """The smallest prediction batch worth waiting for: at most one group of every agent."""
         if self.synchronized:
@@ -131,7 +131,7 @@ class ServiceConfig:
         if self.synchronized:
             return self.prediction_min
         group = self.envs_per_agent // self.groups
-        return max(min(self.prediction_batch_max, self.max_lanes), group)
+        return max(min(self.prediction_batch_max, self.most.agents * self.envs_per_agent), group)
 
 
 def _check_limits(service: ServiceConfig) -> None:

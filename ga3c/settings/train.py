@@ -92,7 +92,7 @@ class TrainConfig:
         """Environments that there may be: experience has room for so many."""
         if self.scheduler.scheduler == "off":
             return self.service.agents * self.service.envs_per_agent
-        return self.service.max_lanes
+        return self.service.most.agents * self.service.envs_per_agent
 
     @property
     def replay_window(self) -> int:
@@ -109,7 +109,7 @@ class TrainConfig:
 
 
 def _check_segments(config: TrainConfig) -> None:
-    service, t_max = config.service, config.a3c.t_max
+    service, t_max = config.service, config.service.t_max
     if t_max > service.training_batch_max:
         raise ValueError(
             f"t_max {t_max} > training_batch_max {service.training_batch_max}: no segment would "
@@ -136,11 +136,12 @@ def _check_replay(config: TrainConfig) -> None:
             f"steps {config.run.steps} <= replay_min_steps {replay.replay_min_steps}: the run "
             "would end before its first update; give more --steps or a smaller --replay-min-steps"
         )
-    smallest = 2 * config.max_lanes * (config.dqn.n_step + 1)
+    needed = replay.n_step + 1
+    smallest = 2 * config.max_lanes * needed
     for name in ("replay_steps", "replay_min_steps"):
         if getattr(replay, name) < smallest:
             raise ValueError(
-                f"{name} {getattr(replay, name)} < {smallest}, twice {config.dqn.n_step + 1} steps "
+                f"{name} {getattr(replay, name)} < {smallest}, twice {needed} steps "
                 f"of {config.max_lanes} environments: there would be nothing to draw"
             )
     if pacing.pacing == "ratio":
@@ -178,7 +179,7 @@ def _check_lockstep(config: TrainConfig) -> None:
     smallest, largest, t_max = (
         service.training_batch_min,
         service.training_batch_max,
-        config.a3c.t_max,
+        config.service.t_max,
     )
     if smallest != largest or largest % t_max:
         raise ValueError(

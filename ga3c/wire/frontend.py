@@ -9,7 +9,9 @@ import threading
 import time
 import traceback
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -19,15 +21,31 @@ from agents import messages
 from agents.environments import Spaces
 from agents.messages import OUTCOME, Hello, Kind, MessageError, Step
 from ga3c.runs.metrics import Metrics
-from ga3c.runs.trace import Trace
-from ga3c.service.authenticator import Authenticator
-from ga3c.service.queues import BatchQueue, Closed
+from ga3c.wire.authenticator import Authenticator
+from ga3c.wire.queues import BatchQueue, Closed
 
+MAX_SOCKET_PATH = 107
 POLL_MS = 100
 MESSAGES_A_TURN = 64
 LEAST_PART_LIMIT_BYTES = 1 << 20  # so that parts of a wrong size are counted, not cut off
 SPARE_MESSAGES = 64  # of a peer in libzmq's queue, beyond one for each of its groups
 log = logging.getLogger(__name__)
+
+
+def endpoint_in(directory: Path, transport: str) -> str:
+    """Where a frontend binds: a socket in `directory`, or a port of this machine.
+
+    Raises ValueError if the socket's path would be too long.
+    """
+    if transport == "tcp":
+        return "tcp://127.0.0.1:*"
+    path = directory / "agents"
+    if len(str(path)) > MAX_SOCKET_PATH:
+        raise ValueError(
+            f"socket path {path} has {len(str(path))} characters > {MAX_SOCKET_PATH}: agents "
+            "could not connect; set TMPDIR to a shorter path, or --transport tcp"
+        )
+    return f"ipc://{path}"
 
 
 def new_identity(name: str) -> str:
@@ -91,9 +109,10 @@ class Frontend:
         envs_per_group: int,
         requests: BatchQueue[Request],
         metrics: Metrics,
-        trace: Trace | None = None,
+        on_step: Callable[[str, messages.Header, float], None] | None = None,
     ) -> None:
-        self._trace = trace
+        """Args: on_step: told of each step: the agent's readable name, the header, when it came."""
+        self._on_step = on_step
         self._hello = Hello(
             token, spaces.shape, spaces.dtype, spaces.num_actions, groups, envs_per_group
         )
@@ -349,8 +368,8 @@ class Frontend:
             agents_waiting_s=header.waited_s, agents_busy_s=header.stepped_s, messages=1
         )
         came_s = time.monotonic()
-        if self._trace:
-            self._trace.stepped(name_of(identity), header, came_s)
+        if self._on_step:
+            self._on_step(name_of(identity), header, came_s)
         request = Request(identity, header.group, header.sequence, lanes, step, came_s)
         if waiting[0] is not None:
             self._parked[int(lanes[0])] = request

@@ -12,10 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from agents.messages import Header
-from ga3c.experience.segments import Segment
+from ga3c.experience.book import Segment
 
 MOST_EVENTS = 500_000  # the newest: about 100 MB of file, and no more memory however long the run
 MOMENT_S = 1e-6
@@ -61,11 +59,12 @@ class Trace:
         self.span(agent, "step", began_s, came_s, **details)
 
     def predicted(
-        self, arrivals: Sequence[Arrival], starts: Sequence[Sequence[str]], at_s: float
+        self, arrivals: Sequence[Arrival], begun: Sequence[Sequence[Segment]], at_s: float
     ) -> None:
-        """This thread answers `arrivals` at `at_s`. `starts`: for each, keys to be followed."""
+        """This thread answers `arrivals` at `at_s`; each begins some segments, to be followed."""
         row = threading.current_thread().name
-        for arrival, keys in zip(arrivals, starts, strict=True):
+        for arrival, segments in zip(arrivals, begun, strict=True):
+            keys = [key_of(segment.lane, segment.start) for segment in segments]
             shown_s = arrival.came_s - MOMENT_S  # within the agent's step
             for key in self._followed.pop(arrival.first_lane, ()):
                 self._flow("t", key, arrival.agent, shown_s)
@@ -73,7 +72,7 @@ class Trace:
                 self._flow("s", key, arrival.agent, shown_s)
                 self._flow("t", key, row, at_s)
             if keys:
-                self._followed[arrival.first_lane] = list(keys)
+                self._followed[arrival.first_lane] = keys
 
     def learned(self, segments: Sequence[Segment], at_s: float) -> None:
         """This thread learns from `segments` at `at_s`."""
@@ -103,9 +102,3 @@ class Trace:
 def key_of(lane: int, step: int) -> str:
     """Of the observation that is a lane's `step`-th."""
     return f"lane {lane} step {step}"
-
-
-def starts(lanes: np.ndarray, steps: np.ndarray, t_max: int) -> list[str]:
-    """Keys of those of `lanes`' newest observations that begin a segment. Both int [n]."""
-    begins = (steps >= 0) & (steps % t_max == 0)
-    return [key_of(int(lane), int(step)) for lane, step in zip(lanes[begins], steps[begins])]

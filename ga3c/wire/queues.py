@@ -4,6 +4,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
@@ -61,12 +62,6 @@ class BatchQueue(Generic[T]):
         """Whether `close` has been called."""
         return self._closed
 
-    @property
-    def waiting(self) -> list[T]:
-        """What waits, in order."""
-        with self._lock:
-            return [entry.item for entry in self._entries]
-
     def put(self, items: Sequence[T], sizes: Sequence[int], timeout_s: float) -> int:
         """Append as many of `items` as find space within `timeout_s`; return how many did.
 
@@ -87,6 +82,14 @@ class BatchQueue(Generic[T]):
                 done += 1
                 self._changed.notify()
         return done
+
+    def fill(self, items: Sequence[T], sizes: Sequence[int]) -> None:
+        """Begin with `items`, as many as they are: what a resumed run's queue held."""
+        with self._lock:
+            now_s = time.monotonic()
+            self._entries.extend(map(_Entry, items, sizes, repeat(now_s)))
+            self._size += sum(sizes)
+            self._changed.notify_all()
 
     def get(self, timeout_s: float) -> list[T]:
         """The next batch, or an empty list if there is none within `timeout_s`. Raises Closed."""

@@ -1,0 +1,68 @@
+"""What predictors ask of the host's book about the ring: where a step goes, and whether it may."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Segment(NamedTuple):
+    """Successive steps of a lane whose records are in the ring: a promise not to overwrite them."""
+
+    lane: int
+    start: int  # the lane's step count at its first observation
+    steps: int  # transitions, one less than observations
+
+
+class Book(ABC):
+    """Which slot of its ring each lane fills next.
+
+    Safe for several predictors, as each lane is with one predictor at a time.
+    """
+
+    def __init__(self, lanes: int, capacity: int, stack: int) -> None:
+        self.lanes = lanes
+        self.capacity = capacity
+        self._stack = stack
+        self._steps = np.full(lanes, -1, np.int64)  # of the newest record
+        self._ages = np.zeros(lanes, np.int32)
+
+    def begin(self, lanes: np.ndarray) -> None:
+        """Another agent plays `lanes` from now on: no earlier frame belongs to its observations."""
+        self._ages[lanes] = -1
+
+    @abstractmethod
+    def admit(self, lanes: np.ndarray, timeout_s: float) -> bool:
+        """Wait until the next step of all `lanes` [n] may be written; False if it still may not."""
+
+    def advance(
+        self, lanes: np.ndarray, firsts: np.ndarray, version: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Slots and ages, int32 [n], of the next step of each lane.
+
+        Args:
+            lanes: [n] int.
+            firsts: [n] bool, whether the step is a reset's frame.
+            version: how many updates made the weights that act. Books that tell policy lag keep it.
+        """
+        self._steps[lanes] += 1
+        ages = np.where(firsts, 0, np.minimum(self._ages[lanes] + 1, self._stack - 1))
+        self._ages[lanes] = ages
+        return (self._steps[lanes] % self.capacity).astype(np.int32), ages.astype(np.int32)
+
+    @abstractmethod
+    def begun(self, lanes: np.ndarray) -> list[Segment]:
+        """The segments whose first observation is the newest step of one of `lanes`."""
+
+    @abstractmethod
+    def complete(self, lanes: np.ndarray) -> list[Segment]:
+        """The newest steps of `lanes` are in the ring. Returns the segments that this completes."""
+
+    @abstractmethod
+    def read(self) -> dict[str, np.ndarray]:
+        """A copy of all that the book knows, by name."""
+
+    @abstractmethod
+    def restore(self, values: Mapping[str, np.ndarray]) -> None:
+        """Take over what `read` gave. Raises KeyError or ValueError if it does not fit."""

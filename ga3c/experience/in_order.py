@@ -1,0 +1,71 @@
+"""Segments in the order in which they were completed: each is trained once."""
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ga3c.backend import Signature
+from ga3c.experience.batches import Segments
+from ga3c.experience.memory import named, part
+from ga3c.experience.ring import Experience
+from ga3c.experience.segments import SegmentBook
+
+
+class InOrder:
+    """What the model asks of a source, for segments that the host names (`batches.Source`)."""
+
+    batch: Any = Segments
+
+    def __init__(self, experience: Experience, book: SegmentBook) -> None:
+        self.experience = experience
+        self.book = book
+        self.lock = threading.Lock()
+        self.inputs: Signature = [((None,), "int32"), ((None, book.t_max + 1), "int32")]
+
+    def signature(self, count: int | None = None) -> Signature:
+        """Of a batch of so many segments."""
+        ring, t_max = self.experience.ring, self.book.t_max
+        steps = [((count, t_max), dtype) for dtype in ("int32", *["float32"] * 4)]
+        observations = None if count is None else count * (t_max + 1)
+        return [((observations, *ring.observation_shape), ring.dtype), *steps]
+
+    def rates(self, progress: float) -> dict[str, float]:
+        """None: nothing about the draws changes as time goes by."""
+        return {}
+
+    def draw(self, rates: Mapping[str, Any], *inputs: Any) -> Segments:
+        """The segments of lanes [B] at slots [B, T + 1], which are the two inputs."""
+        lanes, slots = inputs
+        experience = self.experience
+        rows = experience.ring.rows(lanes[:, None], slots)
+        before, after = rows[:, :-1], rows[:, 1:]
+        return Segments(
+            observations=experience.stacks(lanes[:, None], slots, experience.gather("age", rows)),
+            actions=experience.gather("action", before),
+            log_probs=experience.gather("log_prob", before),
+            rewards=experience.gather("reward", after),
+            discounts=experience.gather("discount", after),
+            firsts=experience.gather("first", after),
+        )
+
+    def learned(self, batch: Segments, errors: Any) -> None:
+        """Nothing is drawn again, so no error matters for a later draw."""
+
+    def devices(self) -> dict[str, str]:
+        """Where each column lies."""
+        return self.experience.devices()
+
+    def read(self) -> dict[str, np.ndarray]:
+        """`ring/COLUMN` and `lanes/NAME`, the book's."""
+        with self.lock:
+            return named(ring=self.experience.read(), lanes=self.book.read())
+
+    def restore(self, values: Mapping[str, np.ndarray]) -> None:
+        """Take over what `read` gave. Raises ValueError if it does not fit."""
+        try:
+            self.experience.restore(part(values, "ring"))
+            self.book.restore(part(values, "lanes"))
+        except KeyError as error:
+            raise ValueError(f"the experience has no {error}") from error

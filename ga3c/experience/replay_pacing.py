@@ -1,0 +1,213 @@
+"""Who waits for whom where learning draws from a replay.
+
+Predictors ask before they act, and trainers for their next turn. Every run begins with `min_steps`
+steps without an update. So does a run that is resumed without its replay, which it fills anew.
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from enum import Enum, auto
+
+from ga3c.experience.pacing import Pacing
+from ga3c.settings.checks import check_slack
+
+COUNTS = ("before", "admitted", "acted", "flushed", "claimed", "learned", "periods")
+
+
+class Turn(Enum):
+    """What a trainer is to do next."""
+
+    LEARN = auto()  # one update, and then `learned`
+    FLUSH = auto()  # make what was played visible, and then `flushed`
+    MEET = auto()  # the same, and copy the weights to the target's
+
+
+class ReplayPacing(Pacing):
+    """Counts of what was played, made visible and learned, and waits on them."""
+
+    def __init__(self, min_steps: int, limit_steps: float) -> None:
+        super().__init__(limit_steps)
+        self._min_steps = min_steps
+        self._flushed = 0  # of the steps made, visible
+        self._claimed = 0  # updates begun
+        self._learned = 0  # updates done
+        self._periods = 0
+        self._flushing = self._meeting = False
+        self._hurried = False  # a lane has no room
+
+    @abstractmethod
+    def _next(self) -> Turn | None:
+        """What a trainer can do now."""
+
+    @abstractmethod
+    def copies_target(self, update: int) -> bool:
+        """Whether the target takes over the weights after this update, counted from 1."""
+
+    @abstractmethod
+    def _limits(self) -> str:
+        """What either side waits for, and what to change, in words."""
+
+    def waits(self) -> str:
+        """How far acting and learning are, and what either waits for, in words."""
+        with self._changed:
+            made = f"{self.steps:,} steps are made, {self._flushed:,} can be drawn"
+            return f"{made}, {self._learned:,} updates are done; {self._limits()}"
+
+    def hurry(self) -> None:
+        """A lane has no room for another step before the next flush."""
+        with self._changed:
+            self._hurried = True
+            self._changed.notify_all()
+
+    def turn(self, timeout_s: float) -> Turn | None:
+        """What the caller has to do now; None if there is nothing within the timeout."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._next() is not None, timeout_s)
+            turn = self._next()
+            if turn is Turn.LEARN:
+                self._claimed += 1
+            elif turn:
+                self._flushing, self._meeting = True, turn is Turn.MEET
+            return turn
+
+    def learned(self) -> None:
+        """An update is done."""
+        with self._changed:
+            self._learned += 1
+            self._changed.notify_all()
+
+    def flushed(self, steps: int) -> None:
+        """So many steps in all are visible now."""
+        with self._changed:
+            self._flushed = steps
+            self._periods += self._meeting
+            self._flushing = self._hurried = self._meeting = False
+            self._changed.notify_all()
+
+    @property
+    def schedule_steps(self) -> int:
+        """Steps of the whole run up to the last flush."""
+        return self._before + self._flushed
+
+    @property
+    def missing_steps(self) -> int:
+        """Steps that this process has yet to make before its first update."""
+        with self._changed:
+            return max(self._min_steps - self._acted, 0)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is on its way, and all that can be learned has been."""
+        with self._changed:
+            busy = self._flushing or self._claimed > self._learned or self._admitted > self._acted
+            return not busy and self._next() is not Turn.LEARN
+
+    def read(self) -> dict[str, int]:
+        """All that a run resumed with its replay goes on with."""
+        with self._changed:
+            return {name: getattr(self, f"_{name}") for name in COUNTS}
+
+    def restore(self, values: Mapping[str, int]) -> None:
+        """Take over what `read` gave. Raises KeyError if something is missing."""
+        for name in COUNTS:
+            setattr(self, f"_{name}", int(values[name]))
+        self._admitted, self._claimed = self._acted, self._learned
+
+
+class Ratio(ReplayPacing):
+    """An update every `steps_per_update` steps; acting is at most `slack_steps` ahead.
+
+    Learning is never ahead. Raises ValueError if either would wait for the other forever.
+    """
+
+    def __init__(
+        self,
+        *,
+        steps_per_update: float,
+        slack_steps: int,
+        largest_batch: int,
+        update_size: int,
+        min_steps: int,
+        target_period: int,
+        limit_steps: float = float("inf"),
+    ) -> None:
+        """Args:
+        largest_batch: most steps of one prediction.
+        update_size: new steps of a flush.
+        target_period: updates between two copies of the weights to the target.
+        """
+        super().__init__(min_steps, limit_steps)
+        check_slack(slack_steps, largest_batch, steps_per_update)
+        self._steps_per_update = steps_per_update
+        self._slack_steps = slack_steps
+        self._update_size = update_size
+        self._target_period = target_period
+
+    def copies_target(self, update: int) -> bool:
+        """Once every `target_period` updates."""
+        return update % self._target_period == 0
+
+    def _may_act(self, steps: int) -> bool:
+        learned = self._min_steps + self._learned * self._steps_per_update
+        return self._admitted + steps <= learned + self._slack_steps
+
+    def _limits(self) -> str:
+        due = self._min_steps + (self._claimed + 1) * self._steps_per_update
+        ahead = self._min_steps + self._learned * self._steps_per_update + self._slack_steps
+        return (
+            f"the next update is due at {due:,.0f} steps, and acting may go up to {ahead:,.0f}: "
+            "give a larger --slack-steps or a smaller --update-size"
+        )
+
+    def _next(self) -> Turn | None:
+        if self._flushing:
+            return None
+        waiting = self._acted - self._flushed
+        if not self._ended and (waiting >= self._update_size or (self._hurried and waiting)):
+            return Turn.FLUSH
+        due = self._min_steps + (self._claimed + 1) * self._steps_per_update
+        return Turn.LEARN if self._acted >= due and self._flushed else None
+
+
+class TargetPeriod(ReplayPacing):
+    """Concurrent Training (Daley and Amato 2021, section 3).
+
+    Acting makes `period_steps` steps with the target's weights while learning makes `updates`;
+    then they meet: what was played becomes visible, the weights are copied to the target's, and
+    the next period begins. The first period is `min_steps` long and has no update.
+    """
+
+    acts_on_target = True
+
+    def __init__(
+        self, period_steps: int, updates: int, min_steps: int, limit_steps: float = float("inf")
+    ) -> None:
+        super().__init__(min_steps, limit_steps)
+        self._period_steps = period_steps
+        self._updates = updates
+
+    def copies_target(self, update: int) -> bool:
+        """After no update: the weights are copied where acting and learning meet."""
+        return False
+
+    def _may_act(self, steps: int) -> bool:
+        return self._admitted < self._min_steps + self._periods * self._period_steps
+
+    def _limits(self) -> str:
+        ends = self._min_steps + self._periods * self._period_steps
+        return (
+            f"the period ends at {ends:,} steps and {self._periods * self._updates:,} updates: "
+            "give another --period-steps"
+        )
+
+    def _next(self) -> Turn | None:
+        if self._flushing:
+            return None
+        if self._claimed < self._periods * self._updates:
+            return Turn.LEARN
+        still = self._admitted == self._acted and self._claimed == self._learned
+        if self._ended or not still or self._acted == self._flushed:
+            return None
+        if not self._may_act(1):
+            return Turn.MEET
+        return Turn.FLUSH if self._hurried else None

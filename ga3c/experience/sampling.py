@@ -1,0 +1,147 @@
+"""Which rows of a replay a batch is made of: drawn evenly, or in proportion to priorities.
+
+Draws are made where the ring is, and need nothing from the host but a rate.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ga3c.backend import Column, Signature, Tensor
+from ga3c.experience.priorities import Priorities
+from ga3c.experience.ring import Experience
+from ga3c.settings.replay import ReplayConfig
+from ga3c.settings.schedules import linear
+
+TRIES = 4  # candidates for each place of a batch: some precede a reset, or are in it already
+SMALLEST_ERROR = 1e-6  # so that no step is never drawn again (Schaul et al. 2016, section 3.3)
+
+
+class Sampler:
+    """Draws from the visible steps of every lane.
+
+    Not safe: one thread at a time draws, learns or changes what is visible.
+    """
+
+    def __init__(self, experience: Experience, config: ReplayConfig, seed: int) -> None:
+        memory, ring = experience.memory, experience.ring
+        self._experience, self._config, self._seed = experience, config, seed
+        self._memory, self._ops, self._ring = memory, memory.ops, ring
+        # The oldest step of each lane that can be drawn, and how many: as `window.Block` says.
+        visible: dict[str, Column] = {"slot": ((), "int32"), "count": ((), "int32")}
+        self._lanes = memory.table(visible, ring.lanes)
+        self._every_lane = np.arange(ring.lanes, dtype=np.int32)
+        self._dtype = memory.row_dtype
+        one: dict[str, Column] = {"draws": ((), "int32"), "largest": ((), "float32")}
+        self._state = memory.table(one, 1)
+        self._first = np.zeros(1, np.int32)
+        self.is_prioritised = config.replay_draws == "prioritised"
+        rows = ring.lanes * ring.capacity
+        self._priorities = Priorities(memory, rows) if self.is_prioritised else None
+
+    @property
+    def signature(self) -> Signature:
+        """Of what `publish` takes."""
+        lanes: Signature = [((self._ring.lanes,), "int32")] * 2
+        return [*lanes, ((None,), "int32"), ((None,), "int32")]
+
+    def rate(self, progress: float) -> float:
+        """The importance exponent."""
+        config = self._config
+        return linear(config.importance_exponent, config.importance_exponent_end, progress)
+
+    def publish(self, slots: Tensor, counts: Tensor, entering: Tensor, leaving: Tensor) -> None:
+        """Let other steps be drawn.
+
+        Args:
+            slots, counts: int32 [lanes], the oldest step of each lane and how many from there on.
+            entering, leaving: int32 [k], rows that can be drawn from now on, or no longer.
+        """
+        ops = self._ops
+        self._lanes.write(self._every_lane, {"slot": slots, "count": counts})
+        if self._priorities is None:
+            return
+        largest = ops.maximum(self._state.gather("largest", self._first), SMALLEST_ERROR)
+        largest = ops.where(largest > SMALLEST_ERROR, largest, 1.0)
+        firsts = self._experience.gather("first", self._ring.after(entering, 1))
+        self._priorities.set(entering, largest**self._config.priority_exponent * (1.0 - firsts))
+        self._priorities.set(leaving, self._memory.cast(ops.zeros_like(leaving), "float32"))
+
+    def draw(self, importance_exponent: Any) -> tuple[Tensor, Tensor]:
+        """Rows [B] and weights [B] of a batch."""
+        ops, size = self._ops, self._config.batch_size
+        seed = self._next_seed()
+        if self._priorities is None:
+            rows, good = self._evenly(size * TRIES, seed)
+        else:
+            count = size if self._config.replay_repeats else size * TRIES
+            rows = self._priorities.draw(self._memory.uniform((count,), seed))
+            good = self._priorities.of(rows) > 0
+        order = np.arange(rows.shape[0], dtype=self._dtype)
+        if not self._config.replay_repeats:
+            twice = (rows[:, None] == rows[None, :]) & good[None, :] & (order[:, None] > order)
+            good = good & ~ops.any(twice, axis=1)
+        if rows.shape[0] > size:
+            chosen = ops.argsort(ops.where(good, order, order + len(order)))[:size]
+            rows, good = ops.take(rows, chosen), ops.take(good, chosen)
+        return rows, self._weights(rows, good, importance_exponent)
+
+    def learned(self, rows: Tensor, errors: Tensor) -> None:
+        """Errors [B] of the transitions at `rows` [B]: their next priorities."""
+        if self._priorities is None:
+            return
+        ops = self._ops
+        # One that is not finite would make every sum above it so, and draws with them.
+        errors = ops.where(ops.isfinite(errors), ops.abs(errors), 0.0) + SMALLEST_ERROR
+        self._priorities.set(rows, errors**self._config.priority_exponent)
+        largest = ops.maximum(self._state.gather("largest", self._first), ops.max(errors))
+        self._state.write(self._first, {"largest": largest})
+
+    def _next_seed(self) -> Tensor:
+        """int32 [2], another one for each draw."""
+        ops = self._ops
+        draws = self._state.gather("draws", self._first)
+        self._state.write(self._first, {"draws": draws + 1})
+        count = self._memory.cast(draws, "int32")
+        return ops.concatenate([ops.zeros_like(count) + np.int32(self._seed), count], axis=0)
+
+    def _evenly(self, count: int, seed: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows [count] out of all that can be drawn, and which do not precede a reset."""
+        ops, cast, dtype = self._ops, self._memory.cast, self._dtype
+        capacity = self._ring.capacity
+        counts = self._lanes.gather("count", self._every_lane)
+        ends = cast(ops.cumsum(counts), dtype)
+        draws = cast(self._memory.integers((count,), seed, cast(ends[-1], "int32")), dtype)
+        lanes = cast(ops.searchsorted(ends, draws, side="right"), dtype)
+        offsets = draws - ops.take(ends - counts, lanes)
+        slots = (self._lanes.gather("slot", lanes) + offsets) % capacity
+        rows = cast(lanes * capacity + slots, dtype)
+        return rows, self._experience.gather("first", self._ring.after(rows, 1)) == 0
+
+    def _weights(self, rows: Tensor, good: Tensor, exponent: Any) -> Tensor:
+        """(N P)^-beta over the batch's largest (Schaul et al. 2016, section 3.4); 0 if not good."""
+        ops, good = self._ops, self._memory.cast(good, "float32")
+        if self._priorities is None:
+            return good
+        priorities = self._priorities.of(rows)
+        smallest = ops.min(ops.where(priorities > 0, priorities, np.float32(np.inf)))
+        return good * (ops.maximum(priorities, SMALLEST_ERROR) / smallest) ** -exponent
+
+    def devices(self) -> dict[str, str]:
+        """Where each column lies."""
+        lies = {**self._lanes.devices(), **self._state.devices()}
+        return {**lies, **self._priorities.devices()} if self._priorities else lies
+
+    def read(self) -> dict[str, np.ndarray]:
+        """What draws depend on but the ring and what is visible of it."""
+        values: dict[str, np.ndarray] = self._state.read()
+        if self._priorities is not None:
+            values["priorities"] = self._priorities.read()
+        return values
+
+    def restore(self, values: Mapping[str, np.ndarray]) -> None:
+        """Take over what `read` gave. Raises KeyError or ValueError if it does not fit."""
+        self._state.restore(values)
+        if self._priorities is not None:
+            self._priorities.restore(values["priorities"])

@@ -1,0 +1,83 @@
+"""A run's clock and its finished episodes: its end is decided by them, and a resume keeps them."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+ROLLING_EPISODES = 100
+
+
+class Episode(NamedTuple):
+    """A finished episode of a lane."""
+
+    seconds: float  # since the run began
+    steps: int  # of the whole run, when it ended
+    score: float  # unclipped return
+    length: int  # in steps
+
+
+class Tally:
+    """Safe from every thread."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()  # guards all that follows
+        self._scores: deque[float] = deque(maxlen=ROLLING_EPISODES)
+        self._fresh: list[Episode] = []
+        self._episodes = 0
+        self._last_score = float("nan")
+        self.started_s = clock()
+
+    @property
+    def seconds(self) -> float:
+        """Since the run began, without the time between its end and its resume."""
+        return self._clock() - self.started_s
+
+    def episode(self, steps: int, score: float, length: int) -> None:
+        """An episode has finished, when the run had made so many steps."""
+        with self._lock:
+            self._fresh.append(Episode(self.seconds, steps, score, length))
+            self._scores.append(score)
+            self._episodes += 1
+            self._last_score = score
+
+    def take_episodes(self) -> list[Episode]:
+        """The episodes finished since the last call."""
+        with self._lock:
+            fresh, self._fresh = self._fresh, []
+            return fresh
+
+    @property
+    def episodes(self) -> int:
+        """Finished so far."""
+        return self._episodes
+
+    @property
+    def last_score(self) -> float:
+        """Of the newest episode; nan before the first."""
+        return self._last_score
+
+    def score_mean(self) -> float:
+        """Over the last 100 episodes, or all if there are fewer; nan before the first."""
+        with self._lock:
+            return sum(self._scores) / len(self._scores) if self._scores else float("nan")
+
+    def read(self) -> dict[str, Any]:
+        """All that a resumed run goes on with, as JSON holds it."""
+        with self._lock:
+            return {
+                "seconds": self.seconds,
+                "scores": list(self._scores),
+                "episodes": self._episodes,
+            }
+
+    def restore(self, values: Mapping[str, Any]) -> None:
+        """Take over what `read` gave; time goes on from there."""
+        with self._lock:
+            self.started_s = self._clock() - values["seconds"]
+            self._scores.extend(values["scores"])
+            self._episodes = values["episodes"]
+            if values["scores"]:
+                self._last_score = values["scores"][-1]

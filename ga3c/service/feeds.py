@@ -1,0 +1,147 @@
+"""What trainers are to do next: updates from segments in order, or from a replay, and flushes."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+
+from ga3c.experience.book import Segment
+from ga3c.experience.replay import Replay
+from ga3c.experience.replay_pacing import ReplayPacing, Turn
+from ga3c.experience.segments import SegmentBook
+from ga3c.learning.model import Learned, Model
+from ga3c.wire.queues import BatchQueue
+
+
+@dataclass(frozen=True)
+class Done:
+    """What one piece of work did."""
+
+    name: str  # for the trace
+    details: dict[str, int]  # for the trace
+    newest: dict[str, float]  # figures that are shown as they are
+    counts: dict[str, float] = field(default_factory=dict)  # by how much counters grow
+    segments: list[Segment] = field(default_factory=list)  # that were learned from
+    cpu_s: float = 0.0  # of this thread, inside the model
+
+
+Work = Callable[[], Done]
+"""To be done at once, with nothing in between."""
+
+
+class Feed(Protocol):
+    """What a trainer asks for its next work."""
+
+    def next(self, timeout_s: float) -> Work | None:
+        """The next piece of work; None if there is none within the timeout. Raises Closed."""
+
+    def waits(self) -> str:
+        """What learning waits for, and what to change, in words."""
+
+
+class SegmentFeed:
+    """Updates from segments in the order in which they were completed, each trained once."""
+
+    def __init__(
+        self,
+        *,
+        segments: BatchQueue[Segment],
+        book: SegmentBook,
+        model: Model,
+        progress: Callable[[], float],
+        batch_min: int,
+    ) -> None:
+        """Args: progress: of the schedules; batch_min: samples of the smallest batch."""
+        self._segments = segments
+        self._book = book
+        self._model = model
+        self._progress = progress
+        self._batch_min = batch_min
+
+    def next(self, timeout_s: float) -> Work | None:
+        """The next update. Raises Closed."""
+        batch = self._segments.get(timeout_s)
+        return partial(self._learn, batch) if batch else None
+
+    def waits(self) -> str:
+        """How many samples await training, and how many a batch takes."""
+        return (
+            f"{self._segments.size} samples await training, a batch takes at least "
+            f"{self._batch_min}: give a smaller --training-batch-min, a larger --training-queue "
+            "or more --pending-segments"
+        )
+
+    def _learn(self, batch: list[Segment]) -> Done:
+        lanes = np.array([segment.lane for segment in batch], np.int32)
+        slots = self._book.slots(batch)
+        versions = self._book.versions(lanes, slots[:, :-1])
+        progress, cpu_s = self._progress(), time.thread_time()
+        learned = self._model.learn(lanes, slots, progress=progress)
+        cpu_s = time.thread_time() - cpu_s
+        self._book.release(batch)
+        lags = learned.update - 1 - versions
+        counts = _counted(learned, lags.size)
+        counts["lag_updates"] = float(lags.sum()) * learned.is_finite
+        newest = {**learned.means, "policy_lag_max": float(lags.max())}
+        return Done("learn", {"samples": lags.size}, newest, counts, batch, cpu_s)
+
+
+class ReplayFeed:
+    """Updates from a replay, and flushes of what was played, as the pacing bids."""
+
+    def __init__(
+        self,
+        *,
+        pacing: ReplayPacing,
+        replay: Replay,
+        model: Model,
+        progress: Callable[[], float],
+        batch_size: int,
+    ) -> None:
+        """Args: progress: of the schedules; batch_size: transitions of an update."""
+        self._pacing = pacing
+        self._replay = replay
+        self._model = model
+        self._progress = progress
+        self._batch_size = batch_size
+
+    def next(self, timeout_s: float) -> Work | None:
+        """The next update or flush."""
+        turn = self._pacing.turn(timeout_s)
+        if turn is None:
+            return None
+        return self._learn if turn is Turn.LEARN else partial(self._flush, turn)
+
+    def waits(self) -> str:
+        """How far acting and learning are."""
+        return self._pacing.waits()
+
+    def _learn(self) -> Done:
+        cpu_s = time.thread_time()
+        learned = self._model.learn(progress=self._progress())
+        if self._pacing.copies_target(learned.update):
+            self._model.copy_target()
+        self._pacing.learned()
+        counts = _counted(learned, self._batch_size)
+        cpu_s = time.thread_time() - cpu_s
+        return Done("learn", {"samples": self._batch_size}, learned.means, counts, cpu_s=cpu_s)
+
+    def _flush(self, turn: Turn) -> Done:
+        cpu_s = time.thread_time()
+        block = self._replay.flush()
+        if turn is Turn.MEET:
+            self._model.copy_target()
+        self._pacing.flushed(int(block.heads.sum()))
+        newest = {"replay_steps": float(self._replay.book.drawable)}
+        cpu_s = time.thread_time() - cpu_s
+        return Done("flush", {"steps": len(block.entering)}, newest, cpu_s=cpu_s)
+
+
+def _counted(learned: Learned, samples: int) -> dict[str, float]:
+    """What an update of so many samples adds to the counters."""
+    if not learned.is_finite:
+        return {"refused_updates": 1}
+    return {"updates": 1, "trained_samples": samples}

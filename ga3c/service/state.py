@@ -1,0 +1,117 @@
+"""What a service keeps of itself, read at one moment and taken over before the next start."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ga3c.experience.book import Segment
+from ga3c.experience.pacing import Pacing
+from ga3c.experience.segments import SegmentBook
+from ga3c.experience.window import ReplayBook
+from ga3c.learning.model import Model
+from ga3c.runs.checkpoints import Checkpoint
+from ga3c.runs.metrics import Metrics
+from ga3c.runs.tally import Tally
+from ga3c.service.action_log import ActionLog
+from ga3c.service.agents import Agents
+from ga3c.service.threads import Gate
+from ga3c.wire.queues import BatchQueue
+
+ACTIONS = "actions.bin"  # of a run in lockstep
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The parts of a service that a resumed run goes on with. The main thread's."""
+
+    model: Model
+    pacing: Pacing
+    tally: Tally
+    metrics: Metrics
+    agents: Agents
+    segments: BatchQueue[Segment]
+    gate: Gate
+    actions: ActionLog | None
+    """Of lockstep: its whole experience is kept, and its agent plays these actions once more."""
+    envs_per_agent: int
+    keeps_replay: bool
+    """Whether a replay is kept too. All other experience begins anew."""
+
+    def read(
+        self, timeout_s: float, experience: bool
+    ) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
+        """Arrays and counters of one moment, between two predictions and two updates.
+
+        Returns:
+            What `restore` takes; None if a prediction or an update does not end within `timeout_s`.
+        """
+        with self.gate.held(timeout_s) as still:
+            arrays = self.model.read(timeout_s) if still else {}
+            if not arrays:
+                return None
+            state = {
+                **self.tally.read(),
+                "steps": self.pacing.steps,
+                "counts": self.metrics.read(),
+                "agents_started": self.agents.started,
+            }
+            if experience and (self.actions or self.keeps_replay):
+                arrays |= self.model.source.read()
+                state["pacing"] = self.pacing.read()
+            if experience and self.actions:
+                state["actions"] = self.actions.save()
+            return arrays, state
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Take over what `read` gave; before the start. Raises ValueError if it does not fit."""
+        state = checkpoint.state
+        self.model.restore(checkpoint.arrays)
+        self.tally.restore(state)
+        self.metrics.restore(state["counts"])
+        self.pacing.begin_after(int(state["steps"]))
+        if self.actions:
+            self._restore_lockstep(self.actions, checkpoint)
+            return
+        self.agents.started = state["agents_started"]
+        if self.keeps_replay and "pacing" in state:
+            self._restore_replay(checkpoint)
+
+    def keep_actions(self, directory: Path) -> None:
+        """In lockstep: keep the file of all actions there. Call before all else."""
+        if self.actions:
+            self.actions.path = directory / ACTIONS
+
+    def _restore_lockstep(self, actions: ActionLog, checkpoint: Checkpoint) -> None:
+        arrays, state, book = checkpoint.arrays, checkpoint.state, self.model.source.book
+        assert isinstance(book, SegmentBook)
+        if "actions" not in (*state, *arrays):
+            raise ValueError("lockstep: the run was not, so it cannot be repeated: leave it out")
+        # Before 2026-11-22 the book did not know what awaits training; the queue was kept.
+        waiting = {"lanes/waiting": arrays["queue"]} if "queue" in arrays else {}
+        self.model.source.restore({**arrays, **waiting})
+        self.segments.fill(book.waiting, [book.t_max] * len(book.waiting))
+        if "actions" in arrays:
+            made = actions.adopt(arrays["actions"])
+        else:
+            made = actions.restore(state["actions"])
+        self.agents.play_again(actions.path, made // self.envs_per_agent)
+
+    def _restore_replay(self, checkpoint: Checkpoint) -> None:
+        """Go on with the replay that was kept.
+
+        Counts that the book knows too are taken from it, so that the two cannot disagree.
+        """
+        self.model.source.restore(checkpoint.arrays)
+        book = self.model.source.book
+        assert isinstance(book, ReplayBook)
+        acted = book.written_steps
+        self.pacing.restore(
+            {
+                **checkpoint.state["pacing"],
+                "before": int(checkpoint.state["steps"]) - acted,
+                "acted": acted,
+                "flushed": int(book.visible().heads.sum()),
+            }
+        )
