@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ga3c.measuring.reporting import plain
+from ga3c.reports.processes import end
 from ga3c.runs import records
-from ga3c.runs.processes import end
 from ga3c.settings.machine import machine, origin
 
 POINT_TIMEOUT_S = 600.0

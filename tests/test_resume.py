@@ -265,7 +265,7 @@ def test_a_run_is_not_resumed_as_another(tmp_path: Path) -> None:
     run = tmp_path / "mine"
     for arguments, words in (
         (["--resume", str(tmp_path / "other")], "other: no directory with a config.json"),
-        (["--resume", str(run), "--game", "CartPole-v1"], "begin a new one"),
+        (["--resume", str(run), "--game", "CartPole-v1"], "start a new run"),
         (["--resume", str(run), *IN_TURN], "lockstep: the run was not"),
         (["--resume", str(run), "--preset", "paper"], "preset paper"),
         (["--resume", str(run), *IN_TURN, "--seed", "9"], "the seed and the environment"),

@@ -1,4 +1,4 @@
-"""What the threads count, and figures over windows of time."""
+"""Counters of all threads, and rates over windows of time."""
 
 import threading
 import time
@@ -32,42 +32,42 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Window:
-    """Two snapshots and what lies between."""
+    """The time between two snapshots."""
 
     start: Snapshot
     end: Snapshot
 
     @property
     def seconds(self) -> float:
-        """Its length."""
+        """The length of the window."""
         return self.end.time_s - self.start.time_s
 
     def count(self, name: str) -> float:
-        """How much a counter grew."""
+        """The increase of a counter."""
         return self.end[name] - self.start[name]
 
     def rate(self, name: str) -> float:
-        """How much it grew a second."""
+        """The increase of a counter per second."""
         return self.count(name) / max(self.seconds, 1e-9)
 
     def mean(self, name: str, per: str) -> float:
-        """How much it grew for each one of another counter; 0 where there was none."""
+        """The increase of a counter per increase of the counter `per`; 0 if that did not grow."""
         return self.count(name) / self.count(per) if self.count(per) else 0.0
 
     def share(self, role: str, state: str) -> float:
-        """The share of a role's time that it was waiting, busy or blocked; 0 if none is known."""
-        known = [self.count(f"{role}_{each}_s") for each in ("waiting", "busy", "blocked")]
-        return self.count(f"{role}_{state}_s") / max(sum(known), 1e-9)
+        """The share of a role's time in a state: waiting, busy or blocked; 0 without any time."""
+        seconds = sum(self.count(f"{role}_{name}_s") for name in ("waiting", "busy", "blocked"))
+        return self.count(f"{role}_{state}_s") / max(seconds, 1e-9)
 
 
 class Metrics:
-    """Counters and finished episodes, safe from every thread.
+    """Counters and finished episodes. Safe from every thread.
 
-    Counters: `steps` (one environment step is one prediction, a reset's frame included),
+    The counters are `steps` (one environment step is one prediction; the frame of a reset counts),
     `prediction_batches`, `updates`, `trained_samples`, `lag_updates` (summed over samples),
-    `refused_updates` (left out, as their loss or gradient was not finite),
-    `*_busy_s` and `*_waiting_s` per role, `*_cpu_s` of those that call the model: CPU time of their
-    own threads inside it; `rejected:<reason>` messages, `agent_deaths`.
+    `refused_updates` (left out because their loss or gradient was not finite), `*_busy_s` and
+    `*_waiting_s` for each role, `*_cpu_s` (CPU time of the threads that call the model, inside it),
+    `rejected:<reason>` (messages) and `agent_deaths`.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -83,11 +83,11 @@ class Metrics:
 
     @property
     def seconds(self) -> float:
-        """Since the run began."""
+        """Seconds since the run began."""
         return self._clock() - self.started_s
 
     def read(self) -> dict[str, Any]:
-        """All that a resumed run goes on with, as JSON holds it."""
+        """Everything that a resumed run needs, as JSON values."""
         with self._lock:
             return {
                 "seconds": self.seconds,
@@ -98,7 +98,7 @@ class Metrics:
             }
 
     def restore(self, values: Mapping[str, Any]) -> None:
-        """Take over what `read` gave; time goes on from there."""
+        """Continue from what `read` returned."""
         with self._lock:
             self.started_s = self._clock() - values["seconds"]
             self._counts = Counter(values["counts"])
@@ -108,22 +108,22 @@ class Metrics:
                 self._last_score = values["scores"][-1]
 
     def add(self, **increments: float) -> None:
-        """Let counters grow."""
+        """Increase counters."""
         with self._lock:
             self._counts.update(increments)
 
     def reject(self, reason: str) -> None:
-        """Count a message that was dropped."""
+        """Count a rejected message by its reason."""
         with self._lock:
             self._counts[f"rejected:{reason}"] += 1
 
     def set(self, **values: float) -> None:
-        """Keep the newest value of something that is not counted, such as a loss."""
+        """Keep the newest value of a quantity that is not a counter, such as a loss."""
         with self._lock:
             self._last.update(values)
 
     def episode(self, score: float, length: int) -> None:
-        """An episode has finished."""
+        """Record a finished episode."""
         with self._lock:
             self._fresh.append(Episode(self.seconds, int(self._counts["steps"]), score, length))
             self._scores.append(score)
@@ -136,7 +136,7 @@ class Metrics:
             return Snapshot(self._clock(), dict(self._counts))
 
     def total(self, name: str) -> float:
-        """One counter now, without a copy of the others."""
+        """The value of one counter."""
         with self._lock:
             return self._counts[name]
 
@@ -153,15 +153,15 @@ class Metrics:
 
     @property
     def episodes(self) -> int:
-        """Finished so far."""
+        """Number of finished episodes."""
         return self._episodes
 
     @property
     def last_score(self) -> float:
-        """Of the newest episode; nan before the first."""
+        """Score of the newest episode; nan before the first."""
         return self._last_score
 
     def score_mean(self) -> float:
-        """Over the last 100 episodes, or all if there are fewer; nan before the first."""
+        """Mean score of the last 100 episodes, or of all if fewer; nan before the first."""
         with self._lock:
             return sum(self._scores) / len(self._scores) if self._scores else float("nan")
