@@ -36,7 +36,7 @@ def test_an_export_judges_frames_as_the_network(pong_run: Path, tmp_path: Path, 
     np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-5)
     again = ended("export", str(pong_run), "--out", str(out))
     assert again.returncode == 2
-    assert "is there already" in again.stderr
+    assert "exists already" in again.stderr
 
 
 def test_an_export_that_differs_is_not_kept(

@@ -10,7 +10,7 @@ import pytest
 
 from agents.environments import EnvironmentConfig, Environments
 from agents.pictures import NoPictures, Pictures
-from ga3c.evaluation.play import HEIGHT, Canvas, Moment
+from ga3c.evaluation.canvas import HEIGHT, Canvas, Moment
 from tests.commands import ended
 
 
