@@ -71,5 +71,5 @@ def _action_names(game: Game, full: bool, count: int) -> list[str]:
         return [f"action {number}" for number in range(count)]
     emulator = ALEInterface()
     emulator.loadROM(str(roms.get_rom_path(game.name)))
-    known = emulator.getLegalActionSet() if full else emulator.getMinimalActionSet()
-    return [action.name.lower() for action in known]
+    actions = emulator.getLegalActionSet() if full else emulator.getMinimalActionSet()
+    return [action.name.lower() for action in actions]

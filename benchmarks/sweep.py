@@ -57,8 +57,8 @@ class Config(PointsConfig):
             raise ValueError(f"turns {self.turns}: must be at least 1, or no counts are measured")
         unknown = set(self.networks) - set(published_pps())
         if unknown:
-            known = ", ".join(published_pps())
-            raise ValueError(f"networks {', '.join(sorted(unknown))}: must be among {known}")
+            names = ", ".join(published_pps())
+            raise ValueError(f"networks {', '.join(sorted(unknown))}: must be among {names}")
         if not all(0 <= batch <= 160 for batch in self.minimum_batches):
             raise ValueError(f"minimum_batches {self.minimum_batches}: must be in [0, 160]")
 

@@ -45,8 +45,8 @@ class Config:
         if self.out.suffix not in (".png", ".svg", ".pdf"):
             raise ValueError(f"out {self.out}: must end in .png, .svg or .pdf")
         if unknown := set(self.panels) - set(PANELS):
-            known = ", ".join(PANELS)
-            raise ValueError(f"panels {', '.join(sorted(unknown))}: must be among {known}")
+            names = ", ".join(PANELS)
+            raise ValueError(f"panels {', '.join(sorted(unknown))}: must be among {names}")
 
 
 def load(runs: Sequence[Path]) -> list[History]:
