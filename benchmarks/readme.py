@@ -28,20 +28,30 @@ def table(directory: Path) -> str:
     )
     rows = [
         ("Pong, small network: steps/s while training", _thousands(throughput["pps"]), "1,361"),
-        ("limit of the same machine's parts, steps/s", _thousands(throughput["limit_pps"]), ""),
+        ("limit set by the machine's parts, steps/s", _thousands(throughput["limit_pps"]), ""),
         ("share of that limit", f"{throughput['share_of_limit']:.0%}", ""),
         *_where_time_goes(throughput["core_seconds_per_s"]),
         ("mean policy lag, updates", f"{throughput['policy_lag_mean']:.0f}", ""),
-        ("time that agents wait", f"{throughput['agents_waiting_share']:.0%}", AGENTS_WAIT),
+        (
+            "share of time that agents wait",
+            f"{throughput['agents_waiting_share']:.0%}",
+            AGENTS_WAIT,
+        ),
     ]
     for row in baseline["networks"]:
         published = published_pps()[row["network"]]
         speedup = f"{published['ga3c_pps'] / published['a3c_pps']:.1f}"
-        rows.append((f"times A3C on the CPU, {row['network']}", f"{row['speedup']:.1f}", speedup))
+        rows.append(
+            (
+                f"speed-up over A3C on the CPU, network {row['network']}",
+                f"{row['speedup']:.1f}",
+                speedup,
+            )
+        )
     rows.extend(_ablation_rows(ablation["points"]))
     rows.extend(
         (
-            f"machinery alone, {row['lanes']:,} lanes, steps/s",
+            f"steps/s without emulator and model, {row['lanes']:,} environments",
             _thousands(row["pps"]["median"]),
             "",
         )
@@ -79,7 +89,7 @@ def _where_time_goes(account: dict[str, float]) -> list[tuple[str, str, str]]:
     rows = []
     for names in (("environment", "prediction", "training"), ("wire", "Python", "idle")):
         shares = " / ".join(f"{account[name] / total:.0%}" for name in names)
-        rows.append((f"time of all cores: {' / '.join(names)}", shares, ""))
+        rows.append((f"share of all cores' time: {' / '.join(names)}", shares, ""))
     return rows
 
 
@@ -89,9 +99,13 @@ def _ablation_rows(points: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
     ga3c_way = points[0]["figures"]["pps"]
     on_device = points[-1]["figures"]["pps"] / points[-2]["figures"]["pps"]
     return [
-        ("4 environments an agent: times PPS of GA3C's way", f"{four / ga3c_way:.2f}", OVER_GA3C),
-        ("4 environments an agent: times PPS of one", f"{four / one:.2f}", OVER_ONE),
-        ("times PPS of RAM, experience on the device", f"{on_device:.2f}", ""),
+        (
+            "speed-up by 4 environments per agent, over GA3C's way",
+            f"{four / ga3c_way:.2f}",
+            OVER_GA3C,
+        ),
+        ("speed-up by 4 environments per agent, over 1", f"{four / one:.2f}", OVER_ONE),
+        ("speed-up by experience on the device, over RAM", f"{on_device:.2f}", ""),
     ]
 
 
