@@ -67,7 +67,8 @@ def check_resumed(config: TrainConfig, before: TrainConfig) -> None:
     new, old = resolve(game), resolve(game_before)
     if (new.name, new.is_atari) != (old.name, old.is_atari):
         raise ValueError(
-            f"game {game}: the run has learned {game_before}, which would be lost: start a new run"
+            f"game {game}: the run is of {game_before}, and what it has learned would be lost: "
+            "start a new run"
         )
     if config.preset != before.preset:
         raise ValueError(
