@@ -1,4 +1,4 @@
-"""The benchmarks as their users run them, in miniature, and what their figures must agree on."""
+"""The benchmarks, run in miniature as users run them, and relations between their figures."""
 
 import itertools
 import json

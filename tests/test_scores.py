@@ -1,4 +1,4 @@
-"""A list of games is trained, evaluated and tabulated, whatever interrupts it."""
+"""A list of games is trained, evaluated and tabulated, even if it is interrupted."""
 
 import json
 from collections.abc import Callable

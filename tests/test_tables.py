@@ -1,4 +1,4 @@
-"""Score tables, plots and reports of runs: figures against slow twins, pages that are whole."""
+"""Score tables, plots and reports of runs: statistics against slow twins, complete pages."""
 
 import csv
 import json
@@ -19,7 +19,7 @@ SCORES = [np.array([0.1, 0.5, 0.9]), np.array([2.0, 4.0, 3.0]), np.array([-1.0, 
 
 
 def evaluated(run: Path, *entries: tuple[str, float]) -> Path:
-    """A run with evaluations by protocols, of one score each."""
+    """A run with evaluations by several protocols, each with one score."""
     lines = []
     for number, (protocol, score) in enumerate(entries):
         known = {"name": protocol, "policy": "sample", "sticky_actions": 0.25}
@@ -31,7 +31,7 @@ def evaluated(run: Path, *entries: tuple[str, float]) -> Path:
 
 @pytest.fixture
 def runs(pong_run: Path, tmp_path: Path) -> list[Path]:
-    """Two seeds of Pong with the paper's protocol, one of them with another besides."""
+    """Two seeds of Pong by the paper's protocol; one of them is also evaluated by another."""
     one = shutil.copytree(pong_run, tmp_path / "one")
     other = shutil.copytree(pong_run, tmp_path / "other")
     evaluated(one, ("paper", -18.0), ("paper", 16.0), ("nature", 20.0))
@@ -43,7 +43,7 @@ def runs(pong_run: Path, tmp_path: Path) -> list[Path]:
 
 
 def test_aggregates_are_those_of_their_definitions() -> None:
-    """Slow twins of Agarwal et al. 2021: over games of the mean over seeds; of all, trimmed."""
+    """Slow twins of the aggregates of Agarwal et al. 2021."""
     means = sorted(sum(each) / len(each) for each in SCORES)
     assert statistics.median(SCORES) == pytest.approx(means[1])
     assert statistics.mean(SCORES) == pytest.approx(sum(means) / 3)
@@ -52,7 +52,7 @@ def test_aggregates_are_those_of_their_definitions() -> None:
 
 
 def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
-    """Of the mean of 3 games with 20 normal seeds each: about 95 times in 100."""
+    """The mean of 3 games with 20 normal seeds each is inside in about 95 of 100 cases."""
     random = np.random.default_rng(0)
     centres = np.array([0.0, 1.0, 5.0])
     covered = 0
@@ -64,13 +64,13 @@ def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
 
 
 def test_games_are_resampled_by_themselves() -> None:
-    """Seeds that agree leave no doubt, however far apart the games are."""
+    """If the seeds of each game agree, the interval is a point, however different the games are."""
     low, high = statistics.interval(statistics.mean, [np.full(5, 1.0), np.full(5, 100.0)], 200)
     assert low == high == 50.5
 
 
 def test_kept_intervals_agree_with_rliable() -> None:
-    """benchmarks/results/rliable.json was made with rliable 1.2 by its own bootstrap."""
+    """benchmarks/results/rliable.json was written by rliable 1.2 with its own bootstrap."""
     kept = json.loads((ROOT / "benchmarks" / "results" / "rliable.json").read_text())
     scores = [np.array(each) for each in kept["scores"]]
     for name, theirs in kept["aggregates"].items():

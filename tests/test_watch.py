@@ -1,4 +1,4 @@
-"""What a run says about its own health, and when it ends itself."""
+"""The warnings of a run about itself, and when it ends by itself."""
 
 import json
 import os
