@@ -1,4 +1,4 @@
-# `make` says what there is. Everything runs in .venv, which is made on first use.
+# `make` lists the targets. Everything runs in .venv, which is created on first use.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -9,7 +9,7 @@ ARGS ?=
 BIN := .venv/bin
 CACHES := build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-# Which TensorFlow: gpu where nvidia-smi works, else cpu. DEVICE=cpu or DEVICE=gpu overrides it.
+# The TensorFlow build: gpu if nvidia-smi works, else cpu. DEVICE=cpu or DEVICE=gpu overrides it.
 ifndef DEVICE
 DEVICE := $(shell nvidia-smi -L >/dev/null 2>&1 && echo gpu || echo cpu)
 endif
@@ -19,26 +19,27 @@ endif
 REQUIREMENTS := requirements/$(DEVICE).txt
 OTHER_TENSORFLOW := $(if $(filter gpu,$(DEVICE)),tensorflow-cpu,tensorflow)
 
-# The stamp is named for all that decides what .venv holds (its own path is in its scripts), so a
-# change of any makes a new name, and the install runs again; a new mtime alone does not.
+# The name of the stamp depends on everything that decides what .venv contains (the scripts in .venv
+# contain its path). If one of these changes, the name changes and the install runs again. A new
+# modification time alone does not start it.
 PINS := setup.cfg requirements/lock.txt $(REQUIREMENTS)
 PINS_SUM := $(firstword $(shell { pwd; cat $(PINS); } | cksum))
 STAMP := .venv/.installed-$(DEVICE)-$(PINS_SUM)
 
-help:  ## say what there is
+help:  ## list the targets
 	@echo "usage: make TARGET [DEVICE=cpu|gpu]   (DEVICE here: $(DEVICE))"
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s%s\n", $$1, $$2}' Makefile
 
-install: $(STAMP)  ## make .venv with the pinned versions, again only when they change
+install: $(STAMP)  ## create .venv with the pinned versions; again only if these change
 	@echo ".venv is ready ($(DEVICE))"
 
 train: $(STAMP)  ## learn a game: make train GAME=Pong ARGS="..." (see .venv/bin/ga3c train --help)
 	@exec $(BIN)/ga3c train --game "$(GAME)" $(ARGS)
 
-play: $(STAMP)  ## a video of the newest run of a game: make play GAME=Pong
+play: $(STAMP)  ## make a video of the newest run of a game: make play GAME=Pong
 	@exec $(BIN)/ga3c play --game "$(GAME)" $(ARGS)
 
-tensorboard: $(STAMP)  ## curves of all runs in the browser, for this machine only
+tensorboard: $(STAMP)  ## show the curves of all runs in the browser, on this machine only
 	@exec $(BIN)/tensorboard --logdir runs --host 127.0.0.1 $(ARGS)
 
 BACKEND ?= tensorflow
@@ -49,12 +50,12 @@ test: $(STAMP)  ## run the whole test suite: make test ARGS="-k queues" BACKEND=
 GAMES ?= Pong
 SEEDS ?= 3
 STEPS ?= 5000000
-scores: $(STAMP)  ## a score table: make scores GAMES="Pong Boxing" SEEDS=3 STEPS=5000000
+scores: $(STAMP)  ## make a score table: make scores GAMES="Pong Boxing" SEEDS=3 STEPS=5000000
 	@exec $(BIN)/ga3c scores --games $(GAMES) --seeds $(SEEDS) --steps $(STEPS) --out-dir runs/scores $(ARGS)
 
 QUICK := benchmarks/results/quick
 BENCHMARK := $(BIN)/ga3c benchmark
-benchmark: $(STAMP)  ## measure this machine in less than 10 minutes, and write the README's table
+benchmark: $(STAMP)  ## measure this machine in less than 10 minutes, and update the README's table
 	@mkdir -p $(QUICK)
 	@rm -rf $(QUICK)/sweep $(QUICK)/ablation
 	$(BENCHMARK) throughput --repeats 2 --seconds 8 --out $(QUICK)/throughput.json
@@ -67,7 +68,7 @@ benchmark: $(STAMP)  ## measure this machine in less than 10 minutes, and write 
 WHEELS ?= wheels
 PYTHON ?= python3
 OUT ?= benchmarks/results/gpu-check
-gpu-check:  ## measure a GPU, nothing downloaded: make gpu-check WHEELS=DIR PYTHON=python3 OUT=DIR
+gpu-check:  ## measure a GPU without downloads: make gpu-check WHEELS=DIR PYTHON=python3 OUT=DIR
 	@if ! ls "$(WHEELS)"/*.whl >/dev/null 2>&1; then \
 	    echo "no wheels in $(WHEELS): pip download --no-deps -r requirements/gpu-check.txt -d $(WHEELS)" >&2; \
 	    exit 2; \
@@ -77,12 +78,12 @@ gpu-check:  ## measure a GPU, nothing downloaded: make gpu-check WHEELS=DIR PYTH
 	    --find-links "$(WHEELS)" --target "$$place" -r requirements/gpu-check.txt && \
 	PYTHONPATH="$$place" $(PYTHON) -m ga3c benchmark gpu-check --out-dir "$(OUT)" $(ARGS)
 
-check: $(STAMP)  ## lint, format and types
+check: $(STAMP)  ## check lint, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy ga3c agents benchmarks
 
-clean:  ## remove caches and build products; keeps .venv (rm -r it yourself) and runs/
+clean:  ## remove caches and build products, but not .venv and runs/
 	@rm -rf $(CACHES)
 	@find . \( -path ./.venv -o -path ./.git -o -path ./runs \) -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
@@ -100,7 +101,7 @@ $(STAMP):
 	else \
 	    echo "installing pinned versions for $(DEVICE) into .venv (they have changed)"; \
 	fi
-	@# Both flavours own the same files, so the other one must go before this one comes.
+	@# Both builds install the same files, so the other one is removed first.
 	@if $(BIN)/python -m pip show -q $(OTHER_TENSORFLOW) 2>/dev/null; then \
 	    $(BIN)/python -m pip uninstall -q -y $(OTHER_TENSORFLOW) tensorflow tensorflow-cpu; \
 	fi

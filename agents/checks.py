@@ -1,14 +1,14 @@
-"""What environments must answer: arrays of the shapes they said, and finite numbers."""
+"""Checks of what environments return: arrays of the declared shapes, and finite numbers."""
 
 import numpy as np
 
 
 class InvalidStep(RuntimeError):
-    """An environment answered what nothing could be learned from."""
+    """An environment returned something that cannot be learned from."""
 
 
 def check_shape(game: str, name: str, values: np.ndarray, expected: tuple[int, ...]) -> None:
-    """Raises InvalidStep unless `values` have the shape `expected`, one entry an environment."""
+    """Raises InvalidStep unless `values` have the shape `expected`, one entry per environment."""
     if np.shape(values) != expected:
         raise InvalidStep(
             f"{game}: {name} of shape {np.shape(values)}: must be {expected}, one an environment"
@@ -16,7 +16,7 @@ def check_shape(game: str, name: str, values: np.ndarray, expected: tuple[int, .
 
 
 def check_kind(game: str, name: str, values: np.ndarray, dtype: str) -> None:
-    """Raises InvalidStep if `values` would lose more than precision as `dtype`."""
+    """Raises InvalidStep if a conversion of `values` to `dtype` would lose more than precision."""
     if not np.can_cast(values.dtype, dtype, "same_kind"):
         raise InvalidStep(
             f"{game}: {name} of {values.dtype}: must be {dtype}, as its space says, or values "
@@ -25,9 +25,9 @@ def check_kind(game: str, name: str, values: np.ndarray, dtype: str) -> None:
 
 
 def check_finite(game: str, name: str, values: np.ndarray, first_number: int) -> None:
-    """Raises InvalidStep, with the first value that is not, unless all are finite.
+    """Raises InvalidStep, with the first value that is not finite, unless all are finite.
 
-    Args: first_number: of the environment whose values come first.
+    Args: first_number: the number of the environment whose values come first.
     """
     finite = np.isfinite(values)
     if not finite.all():

@@ -1,90 +1,61 @@
-"""What is on the wire between an agent process and the service.
+"""The messages between an agent process and the service.
 
-Every message is a ZeroMQ multipart of raw bytes; nothing is pickled. The first part is always
-a `Header`. Then
+Every message is a ZeroMQ multipart message of raw bytes; nothing is pickled. The first part is
+always a `Header`. The other parts are
 
     hello    a JSON object: protocol, token, shapes and counts (`Hello`)
-    step     outcomes `OUTCOME[n]`, newest frames `dtype[n, *shape]`   (one per group and step)
+    step     outcomes `OUTCOME[n]`, newest frames `dtype[n, *shape]`; one message per group and step
     actions  `int32[n]`, one per environment of the group
-    retire   nothing: the agent is to rest; it repeats this as its last message
-    failure  a traceback as UTF-8 text: the agent has ended
+    retire   none; the service asks the agent to rest, and the agent repeats this as its answer
+    failure  a traceback as UTF-8 text; the agent has ended
 
-Frames are never stacked here: the service keeps the older ones.
+Frames are never stacked on the wire: the service keeps the older ones.
 """
 
 import json
 import math
-import struct
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
-from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
 
-PROTOCOL = 1
-MAGIC = b"GA3C"
+from agents.headers import PROTOCOL, Header, Kind, MessageError, decode_header, encode_header
+
 MAX_HELLO_BYTES = 4096
 MAX_FAILURE_BYTES = 65536
-MAX_COUNT = 0xFFFF  # groups of an agent and environments of a group: a header's 16 bits
-MAX_ACTIONS = 1 << 16  # of an environment: lockstep records an action as 16 bits
-MAX_PART_BYTES = 1 << 28  # of a group's newest frames or outcomes
+MAX_COUNT = 0xFFFF  # groups of an agent, and environments of a group: 16 bits in a header
+MAX_ACTIONS = 1 << 16  # of an environment: lockstep records an action in 16 bits
+MAX_PART_BYTES = 1 << 28  # of the newest frames, or of the outcomes, of a group
 
 OUTCOME = np.dtype(
     [
-        ("reward", "<f4"),  # unclipped, for the action before this frame
-        ("episode_return", "<f4"),  # unclipped sum over the whole episode, where `finished`
-        ("episode_length", "<i4"),  # in steps (not frames), where `finished`
-        ("terminated", "u1"),  # no value beyond this frame (game over, or a life lost if asked)
-        ("truncated", "u1"),  # cut short: bootstrap from this frame
-        ("first", "u1"),  # a reset's frame: its reward and the action before it are void
-        ("finished", "u1"),  # the whole episode is over; the next frame is a reset's
+        ("reward", "<f4"),  # unclipped, of the action before this frame
+        ("episode_return", "<f4"),  # unclipped sum over the whole episode; set where `finished`
+        ("episode_length", "<i4"),  # in steps (not frames); set where `finished`
+        (
+            "terminated",
+            "u1",
+        ),  # game over, or a lost life if asked: no value beyond this frame
+        ("truncated", "u1"),  # episode cut short: bootstrap from this frame
+        ("first", "u1"),  # the frame of a reset: its reward and the action before it mean nothing
+        ("finished", "u1"),  # the whole episode is over: the next frame is that of a reset
     ]
 )
 _FLAGS = ("terminated", "truncated", "first", "finished")
-_HEADER = struct.Struct("<4sHHHHIff")
 _DTYPES = ("uint8", "float32")
 
 
-class Kind(IntEnum):
-    """What a message is."""
-
-    HELLO = 1
-    STEP = 2
-    ACTIONS = 3
-    RETIRE = 4
-    FAILURE = 5
-
-
 class Step(NamedTuple):
-    """What n environments answered to n actions."""
+    """What n environments returned for n actions."""
 
-    frames: np.ndarray  # [n, *shape] uint8 or float32, the newest observation only
+    frames: np.ndarray  # [n, *shape] uint8 or float32, the newest only
     outcomes: np.ndarray  # [n] OUTCOME
-
-
-class Header(NamedTuple):
-    """The first part of every message."""
-
-    kind: Kind
-    group: int = 0
-    envs: int = 0  # environments in the group
-    sequence: int = 0  # steps of the group so far; actions repeat that of their step
-    waited_s: float = 0.0  # agent: waiting for actions since its last message
-    stepped_s: float = 0.0  # agent: stepping environments since its last message
-
-
-class MessageError(ValueError):
-    """A message that must not be used. `reason` is a short key to count by."""
-
-    def __init__(self, reason: str, detail: str = "") -> None:
-        super().__init__(f"{reason}: {detail}" if detail else reason)
-        self.reason = reason
 
 
 @dataclass(frozen=True)
 class Hello:
-    """What an agent offers, and the token that shows it was started by this service."""
+    """The shapes and counts of an agent, and the token that shows who started it."""
 
     token: str
     shape: tuple[int, ...]  # of one newest observation
@@ -98,11 +69,11 @@ class Hello:
 def check_sizes(
     shape: tuple[int, ...], dtype: str, num_actions: int, groups: int, envs_per_group: int
 ) -> None:
-    """Raises ValueError if an agent's counts, all above 0, are larger than messages can carry."""
+    """Raises ValueError if an agent's counts, all above 0, are too large for a message."""
     if max(groups, envs_per_group) > MAX_COUNT:
         raise ValueError(
             f"{groups} groups of {envs_per_group} environments: must be at most {MAX_COUNT} each, "
-            "or no message could name them"
+            "or a message could not number them"
         )
     if num_actions > MAX_ACTIONS:
         raise ValueError(
@@ -112,39 +83,9 @@ def check_sizes(
     if envs_per_group * largest > MAX_PART_BYTES:
         raise ValueError(
             f"observations {shape} {dtype} of {envs_per_group} environments a group take "
-            f"{envs_per_group * largest} bytes: must be at most {MAX_PART_BYTES}, or no message "
-            "could carry them; smaller groups take less"
+            f"{envs_per_group * largest} bytes: must be at most {MAX_PART_BYTES}, or they "
+            "would not fit a message; smaller groups take less"
         )
-
-
-def encode_header(header: Header) -> bytes:
-    """The 24 bytes of `header`."""
-    return _HEADER.pack(
-        MAGIC,
-        PROTOCOL,
-        header.kind,
-        header.group,
-        header.envs,
-        header.sequence,
-        header.waited_s,
-        header.stepped_s,
-    )
-
-
-def decode_header(part: bytes | memoryview) -> Header:
-    """The header in `part`. Raises MessageError unless every field is in its range."""
-    if len(part) != _HEADER.size:
-        raise MessageError("header size", f"{len(part)} bytes, not {_HEADER.size}")
-    magic, protocol, kind, group, envs, sequence, waited_s, stepped_s = _HEADER.unpack(part)
-    if magic != MAGIC:
-        raise MessageError("magic")
-    if protocol != PROTOCOL:
-        raise MessageError("protocol", f"version {protocol}, not {PROTOCOL}")
-    if kind not in Kind._value2member_map_:
-        raise MessageError("kind", str(kind))
-    if not (0 <= waited_s < math.inf and 0 <= stepped_s < math.inf):
-        raise MessageError("times")
-    return Header(Kind(kind), group, envs, sequence, waited_s, stepped_s)
 
 
 def encode_hello(hello: Hello) -> list[bytes]:
@@ -153,7 +94,7 @@ def encode_hello(hello: Hello) -> list[bytes]:
 
 
 def decode_hello(parts: Sequence[bytes | memoryview]) -> Hello:
-    """The hello in `parts`. Raises MessageError unless every field has its type and range."""
+    """The hello in `parts`. Raises MessageError if a field has a wrong type or range."""
     if len(parts) != 2:
         raise MessageError("part count", f"{len(parts)}, not 2")
     if len(parts[1]) > MAX_HELLO_BYTES:
@@ -195,7 +136,7 @@ def decode_step(
 ) -> Step:
     """The step in `parts` (header included), as views of their bytes.
 
-    Raises MessageError unless sizes fit the header's count and every outcome is a possible one.
+    Raises MessageError if a size does not fit the count in the header, or a value is impossible.
     """
     if len(parts) != 3:
         raise MessageError("part count", f"{len(parts)}, not 3")
@@ -217,7 +158,7 @@ def decode_step(
 
 
 def _check_all(valid: np.ndarray, values: np.ndarray, reason: str) -> None:
-    """Raises MessageError, with the first value that is not valid, unless all of them are."""
+    """Raises MessageError, with the first invalid value, if not all are valid."""
     if not valid.all():
         where = tuple(int(i) for i in np.argwhere(~valid)[0])
         raise MessageError(reason, f"{values[where]} of environment {where[0]} of its group")
@@ -230,7 +171,7 @@ def encode_actions(group: int, sequence: int, actions: np.ndarray) -> list[bytes
 
 
 def decode_actions(parts: Sequence[bytes | memoryview], num_actions: int) -> np.ndarray:
-    """The actions in `parts`, int32 [n]. Raises MessageError if any is not below `num_actions`."""
+    """The actions in `parts`, int32 [n]. Raises MessageError if one is not below `num_actions`."""
     if len(parts) != 2:
         raise MessageError("part count", f"{len(parts)}, not 2")
     n = decode_header(parts[0]).envs
@@ -243,12 +184,12 @@ def decode_actions(parts: Sequence[bytes | memoryview], num_actions: int) -> np.
 
 
 def encode_retire() -> list[bytes]:
-    """An order to rest, and the answer that it is done."""
+    """The order to rest, and also its answer."""
     return [encode_header(Header(Kind.RETIRE))]
 
 
 def encode_failure(text: str) -> list[bytes]:
-    """The parts of an agent's last words; the end of a long `text` is kept."""
+    """The parts of a failure. Of a long traceback only the end is sent."""
     return [
         encode_header(Header(Kind.FAILURE)),
         text.encode(errors="backslashreplace")[-MAX_FAILURE_BYTES:],
@@ -256,7 +197,7 @@ def encode_failure(text: str) -> list[bytes]:
 
 
 def decode_failure(parts: Sequence[bytes | memoryview]) -> str:
-    """An agent's last words. Raises MessageError if they are too long."""
+    """The traceback in `parts`. Raises MessageError if it is too long."""
     if len(parts) != 2 or len(parts[1]) > MAX_FAILURE_BYTES:
         raise MessageError("failure size")
     return bytes(parts[1]).decode(errors="replace")

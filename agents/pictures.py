@@ -1,4 +1,4 @@
-"""The same game once more, in full colour: played beside it, with its seed and its actions."""
+"""A second copy of a game, in full colour, played with the same seed and the same actions."""
 
 import contextlib
 import warnings
@@ -19,7 +19,7 @@ class NoPictures(ValueError):
 
 
 class Pictures:
-    """One environment that shows what it looks like. For one thread.
+    """One environment that returns its pictures. For one thread.
 
     Raises NoPictures.
     """
@@ -27,28 +27,28 @@ class Pictures:
     def __init__(self, config: EnvironmentConfig) -> None:
         self._game = check(config.game)
         with _refusing(config.game), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that it does not know rgb_array: the error says so
+            warnings.simplefilter("ignore")  # about a missing rgb_array: the error says it too
             self._vector: Any = make_vector(config, self._game, 1, 1, rendered=True)
         self.per_second = EMULATOR_FRAMES_PER_S / config.action_repeat
-        """Pictures in a second of play."""
+        """Pictures per second of play."""
         if not self._game.is_atari:
             self.per_second = float(self._vector.metadata.get("render_fps", 30))
         self._first_action = int(self._vector.single_action_space.start)
         count = self._vector.single_action_space.n
         self.actions = _action_names(self._game, config.full_action_space, count)
-        """What each action is called."""
+        """The name of each action."""
 
     def reset(self, seed: int) -> np.ndarray:
-        """Begin the game that `Environments(config, 1).reset(seed)` begins: [h, w, 3] uint8."""
+        """Start the game of `Environments(config, 1).reset(seed)`. Its picture, [h, w, 3] uint8."""
         frames, _ = self._vector.reset(seed=seeds_of(self._game, seed, 1))
         return self._seen(frames)
 
     def step(self, actions: np.ndarray) -> np.ndarray:
-        """Take the action, int32 [1], and show what came of it: [h, w, 3] uint8."""
+        """Take the action, int32 [1]. The picture after it, [h, w, 3] uint8."""
         return self._seen(self._vector.step(actions + self._first_action)[0])
 
     def close(self) -> None:
-        """Free the environment."""
+        """Close the environment."""
         self._vector.close()
 
     def _seen(self, frames: np.ndarray) -> np.ndarray:
@@ -71,5 +71,5 @@ def _action_names(game: Game, full: bool, count: int) -> list[str]:
         return [f"action {number}" for number in range(count)]
     emulator = ALEInterface()
     emulator.loadROM(str(roms.get_rom_path(game.name)))
-    known = emulator.getLegalActionSet() if full else emulator.getMinimalActionSet()
-    return [action.name.lower() for action in known]
+    actions = emulator.getLegalActionSet() if full else emulator.getMinimalActionSet()
+    return [action.name.lower() for action in actions]

@@ -1,8 +1,8 @@
 """Starts an agent process: run as `python -P agents/start.py DIRECTORY...`.
 
-This folder is the process's package `agents`, whatever folder of that name the working directory or
-the search path has. All else is imported from the directories given: those of the starting process,
-so that both find the same modules.
+The package `agents` of the process is this folder, even if the working directory or the search path
+has another folder of that name. All other modules are imported from the given directories. These
+are the search path of the starting process, so that both processes find the same modules.
 """
 
 import importlib.util
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def main(directories: list[str]) -> int:
-    """Search for modules in `directories`, and play. Returns the exit code."""
+    """Play, with `directories` as the search path for modules. Returns the exit code."""
     folder = Path(__file__).resolve().parent
     spec = importlib.util.spec_from_file_location(
         "agents", folder / "__init__.py", submodule_search_locations=[str(folder)]

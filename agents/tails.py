@@ -1,32 +1,32 @@
-"""Keeps the end of what processes write to their standard output and error, and drops the rest."""
+"""Keeps the end of what processes write to standard output and error, and drops the rest."""
 
 import os
 import selectors
 import threading
 
-READ_BYTES = 1 << 16  # what a pipe holds
-LAST_READS = 16  # of a pipe that is being closed, though a grandchild may write to it for ever
+READ_BYTES = 1 << 16  # the size of a pipe's buffer
+LAST_READS = 16  # reads from a pipe that is being closed: a grandchild may write to it for ever
 STOP_TIMEOUT_S = 5.0
-WAIT_S = 0.2  # until the thread sees that it is to end
+WAIT_S = 0.2  # between two checks of the thread whether it should end
 
 
 class Tails:
-    """Pipes that a thread drains, so that no writer ever waits and no disk fills.
+    """Pipes that a thread drains, so that no writer has to wait and no disk fills up.
 
-    `open` and `close` belong to one thread, which also ends the draining by `stop`.
+    `open`, `close` and `stop` are called by one thread.
     """
 
     def __init__(self, tail_bytes: int) -> None:
-        """Of each pipe the last `tail_bytes` are kept."""
+        """Keep the last `tail_bytes` of each pipe."""
         self._tail_bytes = tail_bytes
         self._tails: dict[int, bytes] = {}  # by the pipe's read end
         self._selector = selectors.DefaultSelector()
-        self._lock = threading.Lock()  # of _tails, and held while a pipe is read or closed
+        self._lock = threading.Lock()  # guards _tails; held while a pipe is read or closed
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
     def open(self) -> tuple[int, int]:
-        """A new pipe's read end, by which `close` knows it, and the end to write to."""
+        """A new pipe: its read end, which `close` takes, and its write end."""
         read, write = os.pipe()
         os.set_blocking(read, False)
         with self._lock:
@@ -59,18 +59,18 @@ class Tails:
         while not self._ended.is_set():
             for key, _ in self._selector.select(WAIT_S):
                 with self._lock:
-                    if key.fd in self._tails:  # else it has just been closed
+                    if key.fd in self._tails:  # otherwise the pipe has just been closed
                         self._read(key.fd)
 
     def _read(self, read: int) -> bool:
-        """Read what has come; False if there was nothing, or nothing will come any more."""
+        """Read once; False if the pipe is empty or has ended."""
         try:
-            said = os.read(read, READ_BYTES)
+            data = os.read(read, READ_BYTES)
         except BlockingIOError:
             return False
-        if not said:
+        if not data:
             if read in self._selector.get_map():
                 self._selector.unregister(read)
             return False
-        self._tails[read] = (self._tails[read] + said)[-self._tail_bytes :]
+        self._tails[read] = (self._tails[read] + data)[-self._tail_bytes :]
         return True

@@ -1,8 +1,8 @@
-"""One agent process: groups of environments, one stepping while the others await their actions.
+"""One agent process: groups of environments, of which one steps while the others await actions.
 
-Started by `agents.start`, it reads `Task`s, each a line of JSON, from its standard
-input: the first when it starts, another when it has retired and is to play again. Its parent keeps
-that input open: its end means that the parent is gone, however it went.
+It is started by `agents.start` and reads `Task`s from its standard input, one JSON object a line:
+the first task at its start, another one when it has retired and should play again. Its parent
+keeps that input open; when the input ends, the parent has ended, and so does the agent.
 """
 
 import contextlib
@@ -29,20 +29,20 @@ LINGER_MS = 500
 
 @dataclass(frozen=True)
 class Task:
-    """All that an agent process needs to know: later ones are of the same environments."""
+    """What an agent process needs to know. Later tasks are for the same environments."""
 
-    identity: str  # unique on the wire
+    identity: str  # on the wire, unique
     endpoint: str
     token: str
     groups: int
     envs_per_group: int
-    seed: int  # of the environments, which are new in the first task only
+    seed: int  # of the environments; used by the first task only, in which they are new
     environment: EnvironmentConfig
-    played: str | None = None  # a file of the only group's actions before: uint16 [t, n]
-    played_steps: int = 0  # t, of the file's beginning
+    played: str | None = None  # file with the earlier actions of the only group: uint16 [t, n]
+    played_steps: int = 0  # the first t of them are played once more
 
     def to_json(self) -> str:
-        """One line that `from_json` reads."""
+        """The task as one line, for `from_json`."""
         return json.dumps(asdict(self))
 
     @staticmethod
@@ -53,7 +53,7 @@ class Task:
 
 
 def connect(context: zmq.Context, endpoint: str, identity: str, token: str) -> zmq.Socket:
-    """A DEALER socket to the service. The caller's thread owns it."""
+    """A DEALER socket to the service. The calling thread owns it."""
     socket = context.socket(zmq.DEALER)
     socket.setsockopt(zmq.IDENTITY, identity.encode())
     socket.setsockopt(zmq.PLAIN_USERNAME, b"agent")
@@ -65,16 +65,16 @@ def connect(context: zmq.Context, endpoint: str, identity: str, token: str) -> z
 
 
 def play(socket: zmq.Socket, task: Task, groups: list[Environments], new: bool) -> None:
-    """Play until told to retire, and say that it is done.
+    """Play until the service asks the agent to retire, and confirm that.
 
-    Args: new: whether the groups are, so that the task's seed is theirs.
+    Args: new: whether the environments are new; only then they are reset with the task's seed.
     """
-    offered = groups[0].spaces
+    spaces = groups[0].spaces
     hello = Hello(
         task.token,
-        offered.shape,
-        offered.dtype,
-        offered.num_actions,
+        spaces.shape,
+        spaces.dtype,
+        spaces.num_actions,
         task.groups,
         task.envs_per_group,
     )
@@ -110,7 +110,7 @@ def play(socket: zmq.Socket, task: Task, groups: list[Environments], new: bool) 
         group = answer.group
         if group >= task.groups or answer.sequence != sequences[group]:
             continue
-        actions = messages.decode_actions(parts, offered.num_actions)
+        actions = messages.decode_actions(parts, spaces.num_actions)
         step = groups[group].step(actions)
         sequences[group] += 1
         header = Header(
@@ -126,20 +126,20 @@ def play(socket: zmq.Socket, task: Task, groups: list[Environments], new: bool) 
 
 
 def _listen(lines: "queue.SimpleQueue[bytes]") -> None:
-    """Pass on what the parent says; leave when it can say no more, or cannot be heard."""
-    begun = b""
+    """Pass on the parent's lines. End the process when the input ends or cannot be read."""
+    partial = b""
     try:
-        # unbuffered: no lock is held when the process ends by itself
-        while said := os.read(0, 4096):
-            *whole, begun = (begun + said).split(b"\n")
+        # os.read has no buffer with a lock, which this thread would hold when the process ends.
+        while data := os.read(0, 4096):
+            *whole, partial = (partial + data).split(b"\n")
             for line in whole:
                 lines.put(line)
-    finally:  # whoever waits for a line waits no longer than this thread
+    finally:  # the main thread may be waiting for a line that will never come
         os._exit(1)
 
 
 def main() -> int:
-    """Play one task after another. Returns 1, with a traceback to the service, if one fails."""
+    """Play one task after another. If one fails, send the traceback to the service and return 1."""
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(lines,), daemon=True).start()
     context = zmq.Context()
@@ -159,7 +159,7 @@ def main() -> int:
                 text = traceback.format_exc()
                 with contextlib.suppress(OSError):  # standard error may be closed
                     print(text, file=sys.stderr)
-                with contextlib.suppress(zmq.Again):  # nobody listens: the log has it
+                with contextlib.suppress(zmq.Again):  # no service listens; standard error has it
                     socket.send_multipart(messages.encode_failure(text), zmq.DONTWAIT)
                 break
     context.destroy(linger=LINGER_MS)

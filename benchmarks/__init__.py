@@ -1,6 +1,6 @@
-"""The studies: one file for each question about speed or learning. `ga3c benchmark NAME` runs them.
+"""The studies: one file for each question about speed or learning. `ga3c benchmark NAME` runs one.
 
-They are not installed with ga3c: a checkout has them. What a user measures to understand a run is
+They are not installed with ga3c; they need a checkout. What a user measures to understand a run is
 in `ga3c/measuring/`.
 """
 

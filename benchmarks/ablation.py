@@ -1,11 +1,16 @@
 """`ga3c benchmark ablation`: Multiverse RL's table (Chen and Deng 2017), one change after another.
 
-From GA3C's way with data to the whole system, each change kept for those that follow: bytes for
-floats on the wire; a second predictor, which gathers and sends its batch while the first one's is
-computed (Multiverse's reader threads); more environments for each agent process, which steps some
-while the others await their actions; and experience that stays on the device (its "continuation",
-of the data: the forward pass is made anew, so learning is the same). Resumable, as
-benchmarks/points.py says.
+It starts with GA3C's way of moving data and ends with the whole system. Each change stays for the
+next points:
+
+- bytes instead of floats on the wire;
+- a second predictor, which reads its batch while the first one computes (Multiverse's reader
+  threads);
+- several environments for each agent process, which steps some while the others await actions;
+- experience that stays on the device (Multiverse's "continuation", of the data only: the forward
+  pass is computed again for training, so learning is the same).
+
+It can be interrupted and run again (benchmarks/points.py).
 """
 
 from collections.abc import Iterator
@@ -25,15 +30,15 @@ from ga3c.settings.machine import CORES
 
 @dataclass(frozen=True)
 class Config(PointsConfig):
-    """Measure the service with one change after another, from GA3C's way with data.
+    """Measure the service with one change after another, starting with GA3C's way of moving data.
 
-    Predictors take what waits, as GA3C's do. Algorithm and network are the default ones.
+    Predictors take the requests that wait, as GA3C's do. Algorithm and network are the defaults.
     """
 
     agents: int = 4 * CORES
-    """Agent processes, in every point."""
+    """Agent processes at every point."""
     env_counts: tuple[int, ...] = (2, 4, 8, 16, 32)
-    """Environments of an agent process, after the points with one."""
+    """Environments per agent process, after the points with one."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -44,7 +49,7 @@ class Config(PointsConfig):
 
 
 def run(config: Config) -> None:
-    """Measure what is missing, then print, draw and keep all. Raises RuntimeError for a failure."""
+    """Measure missing points, then print, draw and keep all. Raises RuntimeError on a failure."""
     measured = measure(list(_points(config)), config.game, config.window_s, config.out_dir)
     _print(measured)
     _draw(measured, config.out_dir / "ablation.png")
@@ -79,7 +84,7 @@ def _print(measured: list[tuple[Point, Figures]]) -> None:
         )
         for point, figures in measured
     ]
-    show("here", ("change", "PPS", "times", "agents wait", "predicted at once", "lag"), rows)
+    show("here", ("change", "PPS", "times", "agents wait", "prediction batch", "lag"), rows)
     published = published_rows("multiverse_pps.csv")
     start = float(published[0]["pps"])
     table = [

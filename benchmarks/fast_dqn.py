@@ -1,9 +1,9 @@
 """`ga3c benchmark fast-dqn`: Concurrent Training and Synchronized Execution, each on and off.
 
-The speed test of Daley and Amato 2021: 1, 2, 4 and 8 samplers, epsilon 0.1, no evaluation; time as
-a share of that of standard DQN with one sampler. What a machine's cores allow is told beside it:
-all of the work of a step on all cores, without a wait and without the machinery. Resumable, as
-benchmarks/points.py says.
+This is the speed test of Daley and Amato 2021: 1, 2, 4 and 8 samplers, epsilon 0.1, no evaluation.
+Times are in percent of the time of standard DQN with one sampler. The table also shows the share of
+the machine's limit: the work of a step on all cores, without waiting and without the service.
+It can be interrupted and run again (benchmarks/points.py).
 """
 
 from collections.abc import Iterator
@@ -25,13 +25,13 @@ Percent = dict[tuple[str, int], float]  # by variant and samplers
 
 @dataclass(frozen=True)
 class Config(PointsConfig):
-    """Measure the 14 variants of fast-dqn's speed test: with one sampler, nothing can be
-    synchronized."""
+    """Measure the 14 variants of fast-dqn's speed test. One sampler has nothing to synchronize
+    with."""
 
     samplers: tuple[int, ...] = (1, 2, 4, 8)
-    """Agent processes, of one environment each."""
+    """Numbers of agent processes, with one environment each."""
     period_steps: int = 1000
-    """Steps between two meetings: less than the published 10,000, so that a window has many."""
+    """Steps of a target period: fewer than the published 10,000, so that a window has many."""
     intra_op_threads: int = CORES
     """Threads of the tensor framework within one operation."""
 
@@ -42,13 +42,13 @@ class Config(PointsConfig):
 
 
 def run(config: Config) -> None:
-    """Measure what is missing, then print, draw and keep all. Raises RuntimeError for a failure."""
+    """Measure missing points, then print, draw and keep all. Raises RuntimeError on a failure."""
     points = list(_points(config))
     measured = measure(points, config.game, config.window_s, config.out_dir)
     first = measured[0][1]["pps"]
-    found = {_key(point): 100 * first / figures["pps"] for point, figures in measured}
-    _print(found, measured, _published())
-    _draw(found, _published(), config)
+    times = {_key(point): 100 * first / figures["pps"] for point, figures in measured}
+    _print(times, measured, _published())
+    _draw(times, _published(), config)
     conclude("fast-dqn", measured, config)
 
 
@@ -90,7 +90,7 @@ def _published() -> Percent:
     }
 
 
-def _print(found: Percent, measured: list[tuple[Point, Figures]], published: Percent) -> None:
+def _print(times: Percent, measured: list[tuple[Point, Figures]], published: Percent) -> None:
     rows = []
     for point, figures in measured:
         key = _key(point)
@@ -98,7 +98,7 @@ def _print(found: Percent, measured: list[tuple[Point, Figures]], published: Per
             (
                 f"{key[0]}, {key[1]}",
                 f"{figures['pps']:,.0f}",
-                f"{found[key]:.0f}%",
+                f"{times[key]:.0f}%",
                 f"{published[key]:.0f}%" if key in published else "",
                 f"{figures['share_of_limit']:.0%}",
                 f"{figures['trainers_waiting_share']:.0%}",
@@ -108,21 +108,21 @@ def _print(found: Percent, measured: list[tuple[Point, Figures]], published: Per
     show(f"fast-dqn's speed test on {CORES} cores", headings, rows)
 
 
-def _draw(found: Percent, published: Percent, config: Config) -> None:
-    figure, both = pyplot.subplots(1, 2, figsize=(10, 4), sharey=True, constrained_layout=True)
+def _draw(times: Percent, published: Percent, config: Config) -> None:
+    figure, plots = pyplot.subplots(1, 2, figsize=(10, 4), sharey=True, constrained_layout=True)
     titles = (f"here: {CORES} cores", "published: Daley and Amato 2021")
-    for axes, title, table in zip(both, titles, (found, published), strict=True):
+    for axes, title, table in zip(plots, titles, (times, published), strict=True):
         for number, variant in enumerate(VARIANTS):
             counts = sorted(n for v, n in table if v == variant)
-            times = [table[variant, n] for n in counts]
-            axes.plot(counts, times, "o-", color=f"C{number}", label=variant)
+            percents = [table[variant, n] for n in counts]
+            axes.plot(counts, percents, "o-", color=f"C{number}", label=variant)
         axes.set_title(title, fontsize="medium")
         axes.set_xlabel("samplers")
         axes.set_xscale("log", base=2)
         axes.set_xticks(config.samplers, [str(n) for n in config.samplers])
         axes.grid(alpha=0.3)
-    both[0].set_ylabel("time, percent of standard with one sampler")
-    both[0].set_ylim(bottom=0)
-    both[1].legend()
+    plots[0].set_ylabel("time, percent of standard with one sampler")
+    plots[0].set_ylim(bottom=0)
+    plots[1].legend()
     figure.savefig(config.out_dir / "fast-dqn.png", dpi=110)
     pyplot.close(figure)

@@ -2,8 +2,8 @@
 
     python -m benchmarks.learning_curves NAME RUN...     into benchmarks/results/NAME/
 
-A kept run is its settings, its machine, its figures, its evaluations and `curve.csv`, with the mean
-score of the last 100 episodes by steps and by seconds: what `ga3c plot`, `table` and `report` read.
+A kept run has its settings, its machine, its figures, its evaluations and `curve.csv` (the mean
+score of the last 100 episodes by steps and by seconds). `ga3c plot`, `table` and `report` read it.
 """
 
 import argparse
@@ -23,7 +23,7 @@ FIELDS = ("seconds", "steps", "score_mean_100")
 
 
 def keep(runs: Sequence[Path], directory: Path) -> None:
-    """Copy what a reader needs of `runs` to DIRECTORY/seed-SEED/."""
+    """Copy each run's files that readers need to DIRECTORY/seed-SEED/."""
     for run in runs:
         target = directory / f"seed-{load_config(run).run.seed}"
         target.mkdir(parents=True, exist_ok=True)
@@ -43,7 +43,7 @@ def _write(curve: Curve, file: Path) -> None:
 
 
 def main() -> None:
-    """Keep."""
+    """Parse the arguments, and keep the runs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("name")
     parser.add_argument("runs", type=Path, nargs="+")

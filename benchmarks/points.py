@@ -1,7 +1,7 @@
-"""Settings to measure one after another, each by `ga3c benchmark throughput` in its own process.
+"""Measures several settings ("points"), each by `ga3c benchmark throughput` in its own process.
 
-Every point is kept in `points.jsonl` as soon as it is measured: what is cut short goes on where it
-was when it is run again.
+A point is kept in `points.jsonl` as soon as it is measured. If a study is interrupted, the same
+command continues with the points that are missing.
 """
 
 import contextlib
@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ga3c.measuring.reporting import plain
+from ga3c.reports.processes import end
 from ga3c.runs import records
-from ga3c.runs.processes import end
 from ga3c.settings.machine import machine, origin
 
 POINT_TIMEOUT_S = 600.0
@@ -27,16 +27,16 @@ Figures = dict[str, Any]
 
 @dataclass(frozen=True)
 class PointsConfig:
-    """What all benchmarks of several points are told."""
+    """Settings of all benchmarks of several points."""
 
     out_dir: Path
-    """Directory of the points, the table and the picture; made if need be, and gone on with."""
+    """Directory of the points, the table and the picture; created if it is missing."""
     game: str = "Pong"
     """Game to play."""
     quick: bool = False
-    """Fewer and shorter points: a few minutes in all."""
+    """Measure fewer and shorter points: a few minutes in all."""
     seconds: float = 20.0
-    """Seconds for which a point is measured."""
+    """Seconds for which each point is measured."""
     json: bool = False
     """Print the result as one JSON object in the last line."""
 
@@ -46,14 +46,14 @@ class PointsConfig:
 
     @property
     def window_s(self) -> float:
-        """Seconds of a point."""
+        """Seconds for which a point is measured."""
         return min(self.seconds, QUICK_S) if self.quick else self.seconds
 
 
 class Point(NamedTuple):
-    """Settings to measure, as options of the command line without dashes: a `part` of the whole.
+    """Settings to measure, as options of the command line without dashes.
 
-    A switch has the value "".
+    A switch has the value "". `part` is the part of the study that the point belongs to.
     """
 
     part: str
@@ -61,48 +61,48 @@ class Point(NamedTuple):
 
     @property
     def arguments(self) -> list[str]:
-        """As words of the command line."""
+        """The options as arguments of the command line."""
         words = ((f"--{name}", value) for name, value in self.options.items())
         return [word for pair in words for word in pair if word]
 
     @property
     def value(self) -> str:
-        """Of the first option: the one that a part of one setting is about."""
+        """The value of the first option, which is the one that the part varies."""
         return next(iter(self.options.values()))
 
 
 def measure(
     points: Sequence[Point], game: str, seconds: float, directory: Path
 ) -> list[tuple[Point, Figures]]:
-    """The figures of all points; those that `directory` keeps are not measured again.
+    """The figures of all points; points that `directory` keeps are not measured again.
 
-    Kept are also those of another revision, framework or machine; they are not taken for ours.
+    Points of another revision, framework or machine may be kept there too; they are not reused.
 
-    Raises RuntimeError, with what its process said, if a point cannot be measured.
+    Raises RuntimeError, with the output of its process, if a point cannot be measured.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    kept = directory / "points.jsonl"
-    known = {line["key"]: line["figures"] for line in records.read(kept)}
+    file = directory / "points.jsonl"
+    measured = {line["key"]: line["figures"] for line in records.read(file)}
     place = origin()
     keys = [json.dumps([point, game, seconds, *place]) for point in points]
-    missing = sum(key not in known for key in keys)
-    print(f"{len(points)} points, {missing} to be measured; kept in {kept}", flush=True)
+    missing = sum(key not in measured for key in keys)
+    print(f"{len(points)} points, {missing} to be measured; kept in {file}", flush=True)
     for number, (key, point) in enumerate(zip(keys, points, strict=True), 1):
-        if key in known:
+        if key in measured:
             continue
-        known[key] = figures = _measure(point, game, seconds)
-        records.append(kept, {"key": key, "figures": figures})
-        said = f"{number} of {len(points)}: {' '.join(point.arguments)}: {figures['pps']:,.0f} PPS"
-        print(said, flush=True)
-    return [(point, known[key]) for key, point in zip(keys, points, strict=True)]
+        measured[key] = figures = _measure(point, game, seconds)
+        records.append(file, {"key": key, "figures": figures})
+        line = f"{number} of {len(points)}: {' '.join(point.arguments)}: {figures['pps']:,.0f} PPS"
+        print(line, flush=True)
+    return [(point, measured[key]) for key, point in zip(keys, points, strict=True)]
 
 
 def said_by(command: list[str], timeout_s: float) -> str:
-    """The standard output of a command of ours, which is given time to end in order.
+    """The standard output of a command, which gets time to end cleanly.
 
-    Processes of its own that it leaves are killed: one that used a GPU would keep its memory.
+    Child processes that it leaves behind are killed: one that uses a GPU would keep its memory.
 
-    Raises RuntimeError with its last words if it fails or takes too long.
+    Raises RuntimeError, with its standard error, if it fails; also if it takes too long.
     """
     process = subprocess.Popen(
         command,
@@ -125,14 +125,14 @@ def said_by(command: list[str], timeout_s: float) -> str:
 
 
 def conclude(name: str, measured: list[tuple[Point, Figures]], config: PointsConfig) -> None:
-    """Keep NAME.json with machine and settings in `config.out_dir`; print it with --json."""
+    """Write NAME.json, with machine and settings, to `config.out_dir`; print it with --json."""
     points = [{**point._asdict(), "figures": figures} for point, figures in measured]
     keep_in(config.out_dir, name, {"points": points}, config, config.json)
 
 
-def keep_in(directory: Path, name: str, found: Figures, config: Any, print_it: bool) -> None:
-    """Keep what was found as NAME.json in `directory`, with machine and settings."""
-    result = {**found, "machine": machine(), "settings": plain(asdict(config))}
+def keep_in(directory: Path, name: str, figures: Figures, config: Any, print_it: bool) -> None:
+    """Write `figures` as NAME.json to `directory`, with machine and settings."""
+    result = {**figures, "machine": machine(), "settings": plain(asdict(config))}
     (directory / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n")
     print(f"kept {name}.json and {name}.png in {directory}")
     if print_it:
@@ -143,6 +143,6 @@ def _measure(point: Point, game: str, seconds: float) -> Figures:
     command = [sys.executable, "-m", "ga3c", "benchmark", "throughput", "--game", game]
     limits = ["--seconds", str(seconds), "--repeats", "1", "--warm-up-seconds", str(seconds / 2)]
     command += [*limits, "--part-seconds", "0.5", "--json", *point.arguments]
-    said = said_by(command, POINT_TIMEOUT_S + 2 * seconds)
-    figures: Figures = json.loads(said.splitlines()[-1])
+    output = said_by(command, POINT_TIMEOUT_S + 2 * seconds)
+    figures: Figures = json.loads(output.splitlines()[-1])
     return {name: value for name, value in figures.items() if name not in ("machine", "settings")}

@@ -1,6 +1,6 @@
 """Write the README's table of speeds from kept results.
 
-python -m benchmarks.readme DIRECTORY     of throughput.json, a3c.json, ablation/, lanes.json
+python -m benchmarks.readme DIRECTORY     with throughput.json, a3c.json, ablation/ and lanes.json
 """
 
 import argparse
@@ -16,40 +16,50 @@ from ga3c.settings.machine import ORIGIN
 ROOT = Path(__file__).resolve().parents[1]
 BEGIN, END = "<!-- speeds: make benchmark writes this -->", "<!-- end of speeds -->"
 NAMES = {"tensorflow": "TensorFlow", "jax": "JAX"}
-AGENTS_WAIT = "39%"  # of Multiverse RL with 4 environments an agent
+AGENTS_WAIT = "39%"  # in Multiverse RL, with 4 environments per agent
 OVER_GA3C, OVER_ONE = "1.53", "1.33"  # 1781 predictions/s over 1164 and 1343 (multiverse_pps.csv)
 
 
 def table(directory: Path) -> str:
-    """The table in Markdown. Raises OSError where a result is missing."""
-    whole, baseline, ablation, lanes = (
+    """The table in Markdown. Raises OSError if a result is missing."""
+    throughput, baseline, ablation, lanes = (
         json.loads((directory / name).read_text())
         for name in ("throughput.json", "a3c.json", "ablation/ablation.json", "lanes.json")
     )
     rows = [
-        ("Pong, small network: steps/s while training", _thousands(whole["pps"]), "1,361"),
-        ("limit of the same machine's parts, steps/s", _thousands(whole["limit_pps"]), ""),
-        ("share of that limit", f"{whole['share_of_limit']:.0%}", ""),
-        *_where_time_goes(whole["core_seconds_per_s"]),
-        ("mean policy lag, updates", f"{whole['policy_lag_mean']:.0f}", ""),
-        ("time that agents wait", f"{whole['agents_waiting_share']:.0%}", AGENTS_WAIT),
+        ("Pong, small network: steps/s while training", _thousands(throughput["pps"]), "1,361"),
+        ("limit set by the machine's parts, steps/s", _thousands(throughput["limit_pps"]), ""),
+        ("share of that limit", f"{throughput['share_of_limit']:.0%}", ""),
+        *_where_time_goes(throughput["core_seconds_per_s"]),
+        ("mean policy lag, updates", f"{throughput['policy_lag_mean']:.0f}", ""),
+        (
+            "share of time that agents wait",
+            f"{throughput['agents_waiting_share']:.0%}",
+            AGENTS_WAIT,
+        ),
     ]
     for row in baseline["networks"]:
-        theirs = published_pps()[row["network"]]
-        published = f"{theirs['ga3c_pps'] / theirs['a3c_pps']:.1f}"
-        rows.append((f"times A3C on the CPU, {row['network']}", f"{row['speedup']:.1f}", published))
-    rows.extend(_of_ablation(ablation["points"]))
+        published = published_pps()[row["network"]]
+        speedup = f"{published['ga3c_pps'] / published['a3c_pps']:.1f}"
+        rows.append(
+            (
+                f"speed-up over A3C on the CPU, network {row['network']}",
+                f"{row['speedup']:.1f}",
+                speedup,
+            )
+        )
+    rows.extend(_ablation_rows(ablation["points"]))
     rows.extend(
         (
-            f"machinery alone, {row['lanes']:,} lanes, steps/s",
+            f"steps/s without emulator and model, {row['lanes']:,} environments",
             _thousands(row["pps"]["median"]),
             "",
         )
         for row in lanes["lanes"]
     )
-    machines = [found["machine"] for found in (whole, baseline, ablation, lanes)]
+    machines = [result["machine"] for result in (throughput, baseline, ablation, lanes)]
     lines = [
-        f"Measured {_told(machines)}; kept in `{directory.resolve().relative_to(ROOT)}`.",
+        f"Measured {_origin(machines)}; kept in `{directory.resolve().relative_to(ROOT)}`.",
         "",
         "| figure | here | published |",
         "| --- | ---: | ---: |",
@@ -58,13 +68,13 @@ def table(directory: Path) -> str:
     return "\n".join(lines)
 
 
-def _told(machines: Sequence[dict[str, Any]]) -> str:
-    """When, where and with what. Raises ValueError where these are not all the same."""
+def _origin(machines: Sequence[dict[str, Any]]) -> str:
+    """When, where and with which versions. Raises ValueError if the results differ in these."""
     first = machines[0]
     for name in ORIGIN:
-        found = {machine.get(name) for machine in machines}
-        if len(found) > 1:
-            raise ValueError(f"{name}: {', '.join(map(str, found))} cannot be in one table")
+        values = {machine.get(name) for machine in machines}
+        if len(values) > 1:
+            raise ValueError(f"{name}: {', '.join(map(str, values))} cannot be in one table")
     framework = first["backend"]
     gpu = f" and {first['gpu']}" if first.get("gpu") else ""
     return (
@@ -75,23 +85,27 @@ def _told(machines: Sequence[dict[str, Any]]) -> str:
 
 def _where_time_goes(account: dict[str, float]) -> list[tuple[str, str, str]]:
     account = {**account, "Python": account["service_python"] + account["agents_python"]}
-    whole = sum(account[name] for name in account if not name.endswith("_python"))
+    total = sum(account[name] for name in account if not name.endswith("_python"))
     rows = []
     for names in (("environment", "prediction", "training"), ("wire", "Python", "idle")):
-        shares = " / ".join(f"{account[name] / whole:.0%}" for name in names)
-        rows.append((f"time of all cores: {' / '.join(names)}", shares, ""))
+        shares = " / ".join(f"{account[name] / total:.0%}" for name in names)
+        rows.append((f"share of all cores' time: {' / '.join(names)}", shares, ""))
     return rows
 
 
-def _of_ablation(points: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
+def _ablation_rows(points: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
     by_envs = {point["options"]["envs-per-agent"]: point for point in points[:-1]}
     one, four = (by_envs[count]["figures"]["pps"] for count in ("1", "4"))
-    bare = points[0]["figures"]["pps"]
-    resident = points[-1]["figures"]["pps"] / points[-2]["figures"]["pps"]
+    ga3c_way = points[0]["figures"]["pps"]
+    on_device = points[-1]["figures"]["pps"] / points[-2]["figures"]["pps"]
     return [
-        ("4 environments an agent: times PPS of GA3C's way", f"{four / bare:.2f}", OVER_GA3C),
-        ("4 environments an agent: times PPS of one", f"{four / one:.2f}", OVER_ONE),
-        ("times PPS of RAM, experience on the device", f"{resident:.2f}", ""),
+        (
+            "speed-up by 4 environments per agent, over GA3C's way",
+            f"{four / ga3c_way:.2f}",
+            OVER_GA3C,
+        ),
+        ("speed-up by 4 environments per agent, over 1", f"{four / one:.2f}", OVER_ONE),
+        ("speed-up by experience on the device, over RAM", f"{on_device:.2f}", ""),
     ]
 
 
@@ -100,10 +114,10 @@ def _thousands(value: float) -> str:
 
 
 def update(readme: Path, directory: Path) -> None:
-    """Put the table between its marks. Raises ValueError if `readme` has none."""
+    """Replace the table between the markers. Raises ValueError if `readme` has no markers."""
     text = readme.read_text()
     if BEGIN not in text or END not in text:
-        raise ValueError(f"{readme}: the marks {BEGIN!r} and {END!r} are missing")
+        raise ValueError(f"{readme}: the markers {BEGIN!r} and {END!r} are missing")
     head, tail = text.split(BEGIN)[0], text.split(END)[1]
     readme.write_text(f"{head}{BEGIN}\n\n{table(directory)}\n\n{END}{tail}")
 

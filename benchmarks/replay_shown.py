@@ -1,4 +1,4 @@
-"""What `ga3c benchmark replay` found, as tables and as a picture, beside what was published."""
+"""Shows the result of `ga3c benchmark replay` as tables and a picture, with published figures."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from ga3c.reports.console import show
 from ga3c.reports.figures import published_rows
 
 PLACES = ("RAM", "device")
-DRAWN = 512  # rows of a draw by priority
+DRAWN = 512  # rows drawn at once by priority
 TREE_ROWS = 1_000_000
 
 
@@ -21,12 +21,12 @@ def _published(name: str, key: str, value: str) -> dict[str, float]:
 
 
 def tables(result: dict[str, Any], vectors: int, pictures: int) -> None:
-    """Print them. Args: vectors, pictures: steps of their replays."""
+    """Print all tables. Args: vectors, pictures: steps in the replay of each."""
     rows: list[tuple[str, ...]]
     headings: tuple[str, ...]
     published = _published("in_gpu_replay_speedup.csv", "batch_size", "percent_speedup_over_in_ram")
     if result["places_are_one_memory"]:
-        print("no GPU: both places are RAM; what differs is only how a batch gets to the model")
+        print("no GPU: both replays are in RAM and differ only in how a batch reaches the model")
     for name, steps in (("vectors", vectors), ("pictures", pictures)):
         rows = [
             (
@@ -40,7 +40,7 @@ def tables(result: dict[str, Any], vectors: int, pictures: int) -> None:
         ]
         headings = ("batch", "replay in RAM, us", "on the device, us", "faster", "published")
         show(f"a train step, {steps:,} {name}", headings, rows)
-    known = _published(
+    costs = _published(
         "in_gpu_replay_update_size.csv", "update_size", "microseconds_per_experience"
     )
     rows = [
@@ -48,7 +48,7 @@ def tables(result: dict[str, Any], vectors: int, pictures: int) -> None:
             str(row["update_size"]),
             f"{row['ram_us'].median:.2f}",
             f"{row['device_us'].median:.2f}",
-            f"{known.get(str(row['update_size']), float('nan')):.1f}",
+            f"{costs.get(str(row['update_size']), float('nan')):.1f}",
         )
         for row in result["adding"]
     ]
@@ -82,7 +82,7 @@ def tables(result: dict[str, Any], vectors: int, pictures: int) -> None:
 
 
 def picture(result: dict[str, Any], output: Path) -> None:
-    """The paper's table and its Figure 3 beside ours."""
+    """Draw the paper's table and its Figure 3, with our figures."""
     figure, (faster, adding) = pyplot.subplots(1, 2, figsize=(10, 4), constrained_layout=True)
     published = _published("in_gpu_replay_speedup.csv", "batch_size", "percent_speedup_over_in_ram")
     faster.plot([int(b) for b in published], published.values(), "k--", label="published: a GPU")
@@ -93,11 +93,11 @@ def picture(result: dict[str, Any], output: Path) -> None:
     faster.set_xscale("log", base=2)
     faster.set_xlabel("batch")
     faster.set_ylabel("train step faster than from RAM, percent")
-    known = _published(
+    costs = _published(
         "in_gpu_replay_update_size.csv", "update_size", "microseconds_per_experience"
     )
-    known.pop("in RAM")
-    adding.plot([int(size) for size in known], known.values(), "k--", label="published: a GPU")
+    costs.pop("in RAM")
+    adding.plot([int(size) for size in costs], costs.values(), "k--", label="published: a GPU")
     for place in PLACES:
         medians = [row[f"{place.lower()}_us"].median for row in result["adding"]]
         sizes = [row["update_size"] for row in result["adding"]]

@@ -1,7 +1,7 @@
-"""Environments that cost nothing to step: every lane replays one recorded stream of Pong.
+"""Environments whose steps cost almost nothing: every lane replays one recorded stream of Pong.
 
-The id is `benchmarks.replayed:Replayed-v0`. What is measured with it is all that lies between an
-emulator and a model, and neither of them.
+The id is `benchmarks.replayed:Replayed-v0`. It serves to measure everything between the emulator
+and the model, without these two.
 """
 
 from typing import Any
@@ -19,21 +19,21 @@ ACTIONS = 6
 
 
 def record(steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Frames uint8 [steps, 84, 84] and rewards float64 [steps] of Pong, played at random."""
+    """Frames, uint8 [steps, 84, 84], and rewards, float64 [steps], of Pong with random actions."""
     pong = AtariVectorEnv("pong", 1, img_height=SIZE, img_width=SIZE, stack_num=1)
     frames, rewards = np.empty((steps, SIZE, SIZE), np.uint8), np.zeros(steps)
     random = np.random.default_rng(0)
     frames[0] = pong.reset(seed=0)[0][0, 0]
     for step in range(1, steps):
         action = random.integers(0, ACTIONS, 1, np.int32)
-        seen, reward, *_ = pong.step(action)
-        frames[step], rewards[step] = seen[0, 0], reward[0]
+        stacks, reward, *_ = pong.step(action)
+        frames[step], rewards[step] = stacks[0, 0], reward[0]
     pong.close()
     return frames, rewards
 
 
 class Replayed(VectorEnv):
-    """`num_envs` lanes, each at another place of the stream, whose last frame terminates."""
+    """`num_envs` lanes, each at its own place in the stream. The last frame terminates."""
 
     metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012  gymnasium's own form
 
@@ -47,12 +47,12 @@ class Replayed(VectorEnv):
         self._places = np.zeros(num_envs, np.int64)
 
     def reset(self, *, seed: Any = None, options: Any = None) -> Any:
-        """Every lane goes to its first place."""
+        """Move every lane to its first place."""
         self._places = np.arange(self.num_envs) * 37 % STEPS
         return self._frames[self._places], {}
 
     def step(self, actions: Any) -> Any:
-        """Every lane goes one place on, or to the stream's start after its end."""
+        """Move every lane one place on, and from the end of the stream to its start."""
         self._places = (self._places + 1) % STEPS
         terminated = self._places == STEPS - 1
         frames, rewards = self._frames[self._places], self._rewards[self._places]

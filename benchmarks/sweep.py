@@ -1,8 +1,8 @@
 """`ga3c benchmark sweep`: GA3C's Figures 3, 4 and 7 and its Table 2, on this machine.
 
-The counts are measured one after another in one service, and that several times: they differ by
-less than a machine's speed wanders in the minutes that a service for each of them would take.
-Resumable, as benchmarks/points.py says.
+All counts are measured one after another in one service, several times over. With a service for
+each, the speed of the machine would change by more than the counts differ.
+It can be interrupted and run again (benchmarks/points.py).
 """
 
 import json
@@ -36,17 +36,17 @@ class Config(PointsConfig):
     """Measure the service over counts, networks and minimum training batches."""
 
     agent_counts: Sizes = tuple(sorted({1, CORES, 2 * CORES}))
-    """Agent processes (N_A)."""
+    """Numbers of agent processes (N_A)."""
     predictor_counts: Sizes = (1, 2, 4)
-    """Predictor threads (N_P)."""
+    """Numbers of predictor threads (N_P)."""
     trainer_counts: Sizes = (1, 2, 4)
-    """Trainer threads (N_T)."""
+    """Numbers of trainer threads (N_T)."""
     turns: int = 3
-    """Times that all counts are measured, one after another (--quick: once)."""
+    """How many times all counts are measured in turn (with --quick, once)."""
     networks: tuple[str, ...] = tuple(published_pps())
-    """Networks, at the default counts."""
+    """Networks to measure at the default counts."""
     minimum_batches: Sizes = (0, 20, 40, 80, 160)
-    """Samples that a trainer waits for, at the default counts, with batches of up to 160."""
+    """Minimum training batches to measure at the default counts, in samples; the maximum is 160."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -57,14 +57,14 @@ class Config(PointsConfig):
             raise ValueError(f"turns {self.turns}: must be at least 1, or no counts are measured")
         unknown = set(self.networks) - set(published_pps())
         if unknown:
-            known = ", ".join(published_pps())
-            raise ValueError(f"networks {', '.join(sorted(unknown))}: must be among {known}")
+            names = ", ".join(published_pps())
+            raise ValueError(f"networks {', '.join(sorted(unknown))}: must be among {names}")
         if not all(0 <= batch <= 160 for batch in self.minimum_batches):
             raise ValueError(f"minimum_batches {self.minimum_batches}: must be in [0, 160]")
 
 
 def run(config: Config) -> None:
-    """Measure what is missing, then print, draw and keep all. Raises RuntimeError for a failure."""
+    """Measure missing points, then print, draw and keep all. Raises RuntimeError on a failure."""
     config.out_dir.mkdir(parents=True, exist_ok=True)
     measured = _measure_counts(config)
     measured += measure(_other_points(config), config.game, config.window_s, config.out_dir)
@@ -74,54 +74,55 @@ def run(config: Config) -> None:
 
 
 def _measure_counts(config: Config) -> list[tuple[Point, Figures]]:
-    """The figures of all counts, each the median of its turns'."""
-    chosen = (config.agent_counts, config.predictor_counts, config.trainer_counts)
-    counts = [Counts(*each) for each in product(*chosen)]
+    """The figures of all counts, each the median over the turns."""
+    numbers = (config.agent_counts, config.predictor_counts, config.trainer_counts)
+    settings = [Counts(*setting) for setting in product(*numbers)]
     if config.quick:
-        counts = [c for c in counts if c.agents <= CORES and c.predictors == c.trainers <= 2]
-    if not counts:
+        settings = [c for c in settings if c.agents <= CORES and c.predictors == c.trainers <= 2]
+    if not settings:
         return []
-    most, turns = Counts(*map(max, zip(*counts, strict=True))), 1 if config.quick else config.turns
-    kept = config.out_dir / "points.jsonl"
-    known = {line["key"]: line["figures"] for line in records.read(kept)}
+    most = Counts(*map(max, zip(*settings, strict=True)))
+    turns = 1 if config.quick else config.turns
+    file = config.out_dir / "points.jsonl"
+    by_key = {line["key"]: line["figures"] for line in records.read(file)}
     place = origin()
 
-    def key(each: Counts, turn: int) -> str:
-        return json.dumps([each, most, turn, config.game, config.window_s, *place])
+    def key(counts: Counts, turn: int) -> str:
+        return json.dumps([counts, most, turn, config.game, config.window_s, *place])
 
-    asked = with_room(config.game, most)
+    train = with_room(config.game, most)
     for turn in range(turns):
-        missing = [each for each in counts if key(each, turn) not in known]
+        missing = [counts for counts in settings if key(counts, turn) not in by_key]
         print(f"counts, turn {turn + 1} of {turns}: {len(missing)} to be measured", flush=True)
         if not missing:
             continue
-        found, model = prepare(asked)
-        parts = measure_parts(asked, model, PART_S)
+        spaces, model = prepare(train)
+        parts = measure_parts(train, model, PART_S)
         order = of_turn(missing, turn)
-        for each, measured in measure_in_turn(asked, found, order, config.window_s):
-            known[key(each, turn)] = made = figures([measured], parts)
-            records.append(kept, {"key": key(each, turn), "figures": made})
-            print(f"{'/'.join(map(str, each))}: {made['pps']:,.0f} PPS", flush=True)
+        for counts, measured in measure_in_turn(train, spaces, order, config.window_s):
+            by_key[key(counts, turn)] = result = figures([measured], parts)
+            records.append(file, {"key": key(counts, turn), "figures": result})
+            print(f"{'/'.join(map(str, counts))}: {result['pps']:,.0f} PPS", flush=True)
     return [
         (
-            Point("counts", {name: str(n) for name, n in each._asdict().items()}),
-            _median([known[key(each, turn)] for turn in range(turns)]),
+            Point("counts", {name: str(n) for name, n in counts._asdict().items()}),
+            _median([by_key[key(counts, turn)] for turn in range(turns)]),
         )
-        for each in counts
+        for counts in settings
     ]
 
 
 def _median(turns: list[Figures]) -> Figures:
-    """Of each figure; the lowest and the highest PPS are those of all turns."""
-    middle: Figures = {}
+    """The median of each figure over the turns; also the lowest and the highest PPS."""
+    medians: Figures = {}
     for name, value in turns[0].items():
-        of_turns: list[Any] = [figures[name] for figures in turns]
+        values: list[Any] = [figures[name] for figures in turns]
         nested = isinstance(value, dict)
-        middle[name] = _median(of_turns) if nested else statistics.median(of_turns)
-    if "pps" in middle:
+        medians[name] = _median(values) if nested else statistics.median(values)
+    if "pps" in medians:
         rates = [figures["pps"] for figures in turns]
-        middle |= {"pps_low": min(rates), "pps_high": max(rates)}
-    return middle
+        medians |= {"pps_low": min(rates), "pps_high": max(rates)}
+    return medians
 
 
 def _other_points(config: Config) -> list[Point]:
@@ -168,11 +169,11 @@ def _draw(measured: list[tuple[Point, Figures]], output: Path) -> None:
         1, 3, figsize=(14, 4), constrained_layout=True
     )
     by_threads: dict[tuple[str, str], list[tuple[int, float]]] = {}
-    for point, found in measured:
+    for point, point_figures in measured:
         if point.part == "counts":
             agents, predictors, trainers = _counts(point)
             line = by_threads.setdefault((predictors, trainers), [])
-            line.append((int(agents), found["pps"]))
+            line.append((int(agents), point_figures["pps"]))
     for (predictors, trainers), line in by_threads.items():
         counts.plot(*zip(*sorted(line)), "o-", label=f"$N_P$ {predictors} $N_T$ {trainers}")
     counts.set_xlabel("agent processes $N_A$")
@@ -183,15 +184,15 @@ def _draw(measured: list[tuple[Point, Figures]], output: Path) -> None:
     ours = [figures["pps"] for point, figures in measured if point.part == "networks"]
     places = range(len(names))
     networks.bar([place - 0.2 for place in places], ours, 0.4, label="here")
-    theirs = [published_pps()[name]["ga3c_pps"] for name in names]
+    published = [published_pps()[name]["ga3c_pps"] for name in names]
     networks.bar(
-        [place + 0.2 for place in places], theirs, 0.4, label="published: Titan X, 16 cores"
+        [place + 0.2 for place in places], published, 0.4, label="published: Titan X, 16 cores"
     )
     networks.set_xticks(places, names)
     networks.set_title("networks (GA3C, Table 2)")
     networks.legend(frameon=False, fontsize="small")
-    chosen = [(int(p.value), f) for p, f in measured if p.part == "minimum batches"]
-    batches.plot([batch for batch, _ in chosen], [f["pps"] for _, f in chosen], "o-")
+    by_batch = [(int(p.value), f) for p, f in measured if p.part == "minimum batches"]
+    batches.plot([batch for batch, _ in by_batch], [f["pps"] for _, f in by_batch], "o-")
     batches.set_xlabel("minimum training batch, samples")
     batches.set_title("minimum training batch (GA3C, Figure 7)")
     for axes in (counts, networks, batches):

@@ -1,9 +1,10 @@
 """`ga3c benchmark tuning`: GA3C's Figure 2 on this machine, the counts tuned from 1/1/1.
 
-For each game three runs, one after another: our annealing, the paper's random walk, and fixed
-counts, for comparison. A machine's speed wanders meanwhile: therefore the counts that the first two
-ended with are then measured in turn with the fixed ones, and what trying others costs is told by
-the rate that the kept ones made in the same run. What `out_dir` keeps whole is not made again.
+For each game there are three runs, one after another: our annealing, the paper's random walk, and
+fixed counts for comparison. A machine's speed changes during that time. So the counts that the
+first two runs end with are then measured in turn with the fixed counts in one service. The cost of
+trying other counts is measured against the rate of the kept counts in the same run. Complete runs
+in `out_dir` are not repeated.
 """
 
 import json
@@ -37,7 +38,7 @@ HEADINGS = (
     "",
     "first third",
     "last third",
-    "of its kept counts'",
+    "of its kept counts",
     "counts kept",
     "in turn with the fixed ones",
 )
@@ -49,17 +50,18 @@ class Config:
     """Train with counts tuned from 1/1/1, by annealing and by the paper's walk."""
 
     out_dir: Path
-    """Directory of the runs, the table and the picture; made if need be, and gone on with."""
+    """Directory of the runs, the table and the picture; created if it is missing."""
     games: tuple[str, ...] = ("Pong", "Boxing")
     """Games to play, as in the paper."""
     seconds: float = 600.0
     """Seconds of each run."""
     fixed: tuple[int, int, int] = (CORES, 1, 1)
-    """Fixed agents, predictors and trainers to compare with: best what a sweep found best."""
+    """Fixed numbers of agents, predictors and trainers to compare with, such as the best of a
+    sweep."""
     turns: int = 6
-    """Times that the counts at the end and the fixed ones are measured in turn."""
+    """How many times the final counts and the fixed counts are measured in turn."""
     turn_seconds: float = 15.0
-    """Seconds of each such window, and a third of it before, to settle."""
+    """Seconds of each of these windows; a third of that passes before it, to settle."""
     json: bool = False
     """Print the result as one JSON object in the last line."""
 
@@ -76,62 +78,62 @@ class Config:
 
 
 def run(config: Config) -> None:
-    """Make the runs that are missing, then print, draw and keep. Raises RuntimeError."""
+    """Make missing runs, then print, draw and keep all. Raises RuntimeError on a failure."""
     config.out_dir.mkdir(parents=True, exist_ok=True)
     results: dict[str, dict[str, Any]] = {}
     for game in config.games:
-        made = {how: _train(config, game, how) for how in COLOURS}
-        rates = _in_turn(config, game, [each["kept"] for each in made.values()])
-        for each, in_turn in zip(made.values(), rates, strict=True):
-            each["in_turn"] = in_turn
-        results[game] = made
+        runs = {how: _train(config, game, how) for how in COLOURS}
+        rates = _in_turn(config, game, [summary["kept"] for summary in runs.values()])
+        for summary, in_turn in zip(runs.values(), rates, strict=True):
+            summary["in_turn"] = in_turn
+        results[game] = runs
     _print(results)
     _draw(results, config.out_dir / "tuning.png")
     keep_in(config.out_dir, "tuning", {"games": results}, config, config.json)
 
 
 def _train(config: Config, game: str, how: str) -> dict[str, Any]:
-    """What a run made of it, and the counts that it kept at last; its lines of progress."""
+    """Make a run, unless it is complete already; its rates, final counts and progress lines."""
     directory = config.out_dir / f"{game}-{how}".replace("/", "_")
     arguments = ["--game", game, "--scheduler", "off" if how == "fixed" else how]
     counts = config.fixed if how == "fixed" else START
     arguments += count_options(counts, _most(config))
     arguments += ["--seconds", str(config.seconds)]
     arguments += ["--progress-every-s", str(min(5.0, config.seconds / 8))]
-    made = [*arguments, *origin()]
-    if not _is_whole(directory, made):
+    identity = [*arguments, *origin()]
+    if not _is_complete(directory, identity):
         name = directory.name
         shutil.rmtree(directory, ignore_errors=True)
         print(f"{name}: {config.seconds:g} s", flush=True)
-        kept = ["--name", name, "--runs-dir", str(config.out_dir)]
-        command = [sys.executable, "-m", "ga3c", "train", *arguments, *kept]
+        place = ["--name", name, "--runs-dir", str(config.out_dir)]
+        command = [sys.executable, "-m", "ga3c", "train", *arguments, *place]
         said_by(command, config.seconds + START_S)
         shutil.rmtree(directory / "checkpoints")
-        (directory / ARGUMENTS).write_text(json.dumps(made))
-    wanted = ("seconds", "tps", "agents", "predictors", "trainers")
-    read = map(json.loads, (directory / "metrics.jsonl").read_text().splitlines())
-    lines = [{key: line[key] for key in wanted} for line in read]
+        (directory / ARGUMENTS).write_text(json.dumps(identity))
+    names = ("seconds", "tps", "agents", "predictors", "trainers")
+    figures = map(json.loads, (directory / "metrics.jsonl").read_text().splitlines())
+    lines = [{name: line[name] for name in names} for line in figures]
     if not lines:
-        raise RuntimeError(f"{directory} has no progress: give it more --seconds")
+        raise RuntimeError(f"{directory} has no progress line: use more --seconds")
     return _summary(lines, directory / "scheduler.jsonl")
 
 
 def _most(config: Config) -> Counts:
-    """What may be found and compared."""
+    """The largest counts that a run may reach, or that are compared."""
     return Counts(*map(max, zip(config.fixed, (CORES, 4, 4), strict=True)))
 
 
-def _is_whole(directory: Path, made: list[Any]) -> bool:
-    """Whether a run of these arguments has been made here to its end."""
+def _is_complete(directory: Path, identity: list[Any]) -> bool:
+    """Whether `directory` has a complete run with this identity."""
     file = directory / ARGUMENTS  # written last
-    return file.exists() and json.loads(file.read_text()) == made
+    return file.exists() and json.loads(file.read_text()) == identity
 
 
 def _summary(lines: list[dict[str, float]], journal: Path) -> dict[str, Any]:
-    """Rates in trained samples a second, and the counts that were kept at last.
+    """Rates in trained samples a second, and the counts that were kept at the end.
 
-    `kept_last_third` is the mean of the windows in which the kept counts were measured, in the last
-    third; None if nothing else was tried then.
+    `kept_last_third` is the mean rate of those windows of the last third in which the kept counts
+    were measured; None if no other counts were tried in that third.
     """
     third = max(len(lines) // 3, 1)
     first, last = ([line["tps"] for line in part] for part in (lines[:third], lines[-third:]))
@@ -151,21 +153,21 @@ def _summary(lines: list[dict[str, float]], journal: Path) -> dict[str, Any]:
 
 
 def _in_turn(config: Config, game: str, ended: list[list[int]]) -> list[list[float]]:
-    """Trained samples/s in each turn, of the counts that each run ended with: [runs, turns]."""
-    kept = config.out_dir / f"{game}-in-turn.json".replace("/", "_")
-    made = [*origin(), game, config.turns, config.turn_seconds, *ended]
-    known: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {"made": []}
-    if known["made"] == made:
-        return list(known["rates"])
-    print(f"{kept.stem}: {config.turns} turns", flush=True)
-    asked = with_room(game, _most(config))
-    found, _ = prepare(asked)
-    rates: dict[Counts, list[float]] = {Counts(*each): [] for each in ended}
-    turns = [each for turn in range(config.turns) for each in of_turn(list(rates), turn)]
-    for counts, measured in measure_in_turn(asked, found, turns, config.turn_seconds):
+    """Trained samples/s of the final counts of each run, in each turn: [runs, turns]."""
+    file = config.out_dir / f"{game}-in-turn.json".replace("/", "_")
+    identity = [*origin(), game, config.turns, config.turn_seconds, *ended]
+    kept: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {"made": []}
+    if kept["made"] == identity:
+        return list(kept["rates"])
+    print(f"{file.stem}: {config.turns} turns", flush=True)
+    train = with_room(game, _most(config))
+    spaces, _ = prepare(train)
+    rates: dict[Counts, list[float]] = {Counts(*final): [] for final in ended}
+    turns = [counts for turn in range(config.turns) for counts in of_turn(list(rates), turn)]
+    for counts, measured in measure_in_turn(train, spaces, turns, config.turn_seconds):
         rates[counts].append(measured.window.rate("trained_samples"))
-    by_run = [rates[Counts(*each)] for each in ended]
-    kept.write_text(json.dumps({"made": made, "rates": by_run}))
+    by_run = [rates[Counts(*final)] for final in ended]
+    file.write_text(json.dumps({"made": identity, "rates": by_run}))
     return by_run
 
 
@@ -174,16 +176,16 @@ def _print(results: dict[str, dict[str, Any]]) -> None:
     for game, result in results.items():
         fixed = result["fixed"]["in_turn"]
         for how, name in NAMES.items():
-            made = result[how]
-            last, kept = made["last_third"], made["kept_last_third"]
-            share = spread([a / b for a, b in zip(made["in_turn"], fixed, strict=True)])
+            summary = result[how]
+            last, kept = summary["last_third"], summary["kept_last_third"]
+            share = spread([a / b for a, b in zip(summary["in_turn"], fixed, strict=True)])
             rates = (
-                f"{made['first_third']:,.0f}",
+                f"{summary['first_third']:,.0f}",
                 f"{last:,.0f}",
                 f"{last / kept:.0%}" if kept else "",
             )
             in_turn = f"{share.median:.1%} ({share.low:.1%} to {share.high:.1%})"
-            rows.append((f"{game}: {name}", *rates, "/".join(map(str, made["kept"])), in_turn))
+            rows.append((f"{game}: {name}", *rates, "/".join(map(str, summary["kept"])), in_turn))
     show("trained samples/s from 1/1/1", HEADINGS, rows)
 
 

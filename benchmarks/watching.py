@@ -1,8 +1,8 @@
-"""`ga3c benchmark watching`: what it costs to show, note and keep a run while it goes on.
+"""`ga3c benchmark watching`: the cost of showing, logging and keeping a run while it goes on.
 
-One service, and windows in turn: in every other one the run is watched as `ga3c train` does it
-(live view or lines, files, TensorBoard events), with a checkpoint in each window: many more than
-there are by default.
+Windows of one service are measured in turn, without and with what `ga3c train` does for a run: live
+view or lines, files, TensorBoard events. Each window with it has a checkpoint, which is many more
+checkpoints than by default.
 """
 
 import statistics
@@ -35,16 +35,16 @@ class Config(TrainConfig):
 
     benchmark: BenchmarkConfig = field(default_factory=lambda: BenchmarkConfig(repeats=10))
     warm_up_seconds: float = 10.0
-    """Seconds before the first window, from the moment that every agent plays."""
+    """Seconds between the moment when all agents play and the first window."""
 
 
 def run(config: Config) -> None:
-    """Measure, print, keep. Raises RunFailed if the service does."""
+    """Measure, print and keep. Raises RunFailed if the service fails."""
     config = replace(config, scheduler=replace(config.scheduler, scheduler="off"))
-    found, _ = prepare(config)
+    spaces, _ = prepare(config)
     seconds = config.run.seconds or DEFAULT_WINDOW_S
     with ScratchDirectory() as directory:
-        bare, watched = _pairs(config, found, seconds, directory / "run")
+        bare, watched = _pairs(config, spaces, seconds, directory / "run")
     costs = [1 - with_it / without for without, with_it in zip(bare, watched, strict=True)]
     error = statistics.stdev(costs) / len(costs) ** 0.5 if len(costs) > 1 else float("nan")
     result = {
@@ -62,16 +62,16 @@ def run(config: Config) -> None:
 
 
 def _pairs(
-    config: Config, found: Spaces, seconds: float, path: Path
+    config: Config, spaces: Spaces, seconds: float, path: Path
 ) -> tuple[list[float], list[float]]:
-    """PPS of the windows without and with all that."""
+    """PPS of the windows without watching, and with it."""
     often = CheckpointConfig(checkpoint_every_s=seconds)
     train = replace(config, run=replace(config.run, seconds=None), checkpoints=often)
     try:
-        service = build_service(train, found)
+        service = build_service(train, spaces)
     except ValueError as error:
         raise WrongInput(str(error)) from error
-    run = Run(train, found, service, RunDirectory(train, path), Interrupts())
+    run = Run(train, spaces, service, RunDirectory(train, path), Interrupts())
     bare, watched = [], []
     try:
         run.prepare()

@@ -1,17 +1,18 @@
-"""The signals that end a run."""
+"""The signals that stop a run."""
 
 import signal
 import threading
 import time
 from types import FrameType
 
-SAME_WISH_S = 0.5
+SAME_REQUEST_S = 0.5
 
 
 class Interrupts:
-    """SIGINT, SIGTERM, SIGHUP: the first ends the run, a later one cuts its clean stop short.
+    """SIGINT, SIGTERM and SIGHUP: the first stops the run, a later one cuts the clean stop short.
 
-    One that comes within a moment is the same wish: make hands on what its whole group was sent.
+    A signal that comes within `SAME_REQUEST_S` of the first is the same request: make passes on a
+    signal that the terminal has already sent to the whole process group.
     """
 
     def __init__(self) -> None:
@@ -20,14 +21,15 @@ class Interrupts:
         self._first_s = 0.0
 
     def listen(self) -> None:
-        """Take the signals from now on. For the main thread."""
+        """Handle the signals from now on. Called on the main thread."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup
+            # nohup ignores SIGHUP, and that stays so.
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, self._handle)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if not self.first.is_set():
             self._first_s = time.monotonic()
             self.first.set()
-        elif time.monotonic() > self._first_s + SAME_WISH_S:
+        elif time.monotonic() > self._first_s + SAME_REQUEST_S:
             self.second.set()

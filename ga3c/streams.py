@@ -1,7 +1,7 @@
-"""Standard output and standard error of a command whose work goes on where they cannot be written.
+"""Standard output and standard error of a command that goes on if they cannot be written.
 
-A pipe whose reader has gone, a full disk, a terminal that was closed, a character that the terminal
-cannot show: none of these ends a run, whose results are in files.
+A closed pipe, a full disk, a closed terminal or a character that the terminal cannot show does not
+end a run, because its results are in files.
 """
 
 import contextlib
@@ -10,77 +10,77 @@ import sys
 from typing import IO, Any, cast
 
 
-class Forgiving:
-    """A text stream that drops what cannot be written."""
+class Tolerant:
+    """A text stream that drops text that cannot be written."""
 
-    def __init__(self, stream: IO[str], forgiven: tuple[type[Exception], ...], is_told: bool):
-        """Args: is_told: whether the first failure is said on standard error."""
-        self._stream, self._forgiven = stream, forgiven
-        self._is_told = is_told
+    def __init__(self, stream: IO[str], ignored: tuple[type[Exception], ...], reports_error: bool):
+        """Args: reports_error: whether the first error is reported on standard error."""
+        self._stream, self._ignored = stream, ignored
+        self._reports_error = reports_error
 
     def write(self, text: str) -> int:
         """Write if possible."""
         try:
             return self._stream.write(text)
-        except self._forgiven as error:
-            self._tell(error)
+        except self._ignored as error:
+            self._report(error)
             return len(text)
 
     def flush(self) -> None:
         """Flush if possible."""
         try:
             self._stream.flush()
-        except self._forgiven as error:
-            self._tell(error)
+        except self._ignored as error:
+            self._report(error)
 
-    def _tell(self, error: Exception) -> None:
-        if self._is_told:
-            self._is_told = False
-            complain(f"standard output cannot be written: {error}: all else goes on without it")
+    def _report(self, error: Exception) -> None:
+        if self._reports_error:
+            self._reports_error = False
+            complain(f"standard output cannot be written: {error}: the command goes on without it")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
 
-UNWRITTEN = (OSError, ValueError)  # ValueError: of a closed stream, or one of another encoding
+UNWRITTEN = (OSError, ValueError)  # ValueError: the stream is closed, or cannot encode the text
 
 
 def open_missing() -> None:
-    """Have something to write to where a standard stream was closed: `ga3c train >&-`.
+    """Open the null device for each standard stream that is closed, as in `ga3c train >&-`.
 
-    The next file that is opened would take its place, and what is printed would go there.
+    Otherwise the next file that is opened would get the stream's number, and prints would go there.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is `number`
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
 
 
 def go_on_without() -> None:
-    """From here on, nothing that cannot be printed ends the command; the first failure is said."""
-    sys.stdout = cast(Any, Forgiving(sys.stdout, UNWRITTEN, is_told=True))
-    sys.stderr = cast(Any, Forgiving(sys.stderr, UNWRITTEN, is_told=False))
+    """From here on, ignore errors of printing; report the first one."""
+    sys.stdout = cast(Any, Tolerant(sys.stdout, UNWRITTEN, reports_error=True))
+    sys.stderr = cast(Any, Tolerant(sys.stderr, UNWRITTEN, reports_error=False))
 
 
 def end_quietly_unread() -> None:
-    """For a command that only prints: a reader that has seen enough (`| head`) is no failure."""
-    sys.stdout = cast(Any, Forgiving(sys.stdout, (BrokenPipeError,), is_told=False))
+    """For a command that only prints: ignore a reader that stops reading (`| head`)."""
+    sys.stdout = cast(Any, Tolerant(sys.stdout, (BrokenPipeError,), reports_error=False))
 
 
 def complain(message: str) -> None:
-    """Print one line on standard error, if that can be written."""
+    """Print one line on standard error, if possible."""
     with contextlib.suppress(*UNWRITTEN):
         print(f"ga3c: {message.strip()}", file=sys.stderr, flush=True)
 
 
 def flushed(code: int) -> int:
-    """The exit code, once all that was printed has gone out: 1 in place of 0 if it cannot."""
+    """Flush standard output. Returns the exit code: 1 instead of 0 if it cannot be written."""
     try:
         sys.stdout.flush()
-    except BrokenPipeError:  # nobody reads on: `ga3c --help | head -2`
+    except BrokenPipeError:  # the reader has stopped: `ga3c --help | head -2`
         pass
     except UNWRITTEN as error:
         if not code:

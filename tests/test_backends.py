@@ -85,7 +85,7 @@ def test_a_run_learns_under_one_and_goes_on_under_the_other(algorithm: str, tmp_
     assert last["score_mean_100"] >= 0.8, "what was learned is still there"
     refused = under("jax", "-m", "ga3c", "export", str(tmp_path / "mine"), "--out", "exported")
     assert refused.returncode == 2
-    assert "export with jax: needs TensorFlow, which reads this run as well" in refused.stderr
+    assert "export with jax: needs TensorFlow, which can read this run too" in refused.stderr
     evaluated = under("jax", "-m", "ga3c", "evaluate", str(tmp_path / "mine"), "--episodes", "10")
     assert evaluated.returncode == 0, evaluated.stderr
 

@@ -1,4 +1,4 @@
-"""The benchmarks as their users run them, in miniature, and what their figures must agree on."""
+"""The benchmarks, run in miniature as users run them, and relations between their figures."""
 
 import itertools
 import json
@@ -360,7 +360,7 @@ def test_a_command_that_takes_too_long_leaves_no_process_of_its_own() -> None:
 def test_the_readme_s_table_is_what_the_kept_results_say() -> None:
     kept = table(ROOT / "benchmarks" / "results" / "speed")
     assert kept in (ROOT / "README.md").read_text()
-    assert "time of all cores" in kept
+    assert "share of all cores' time" in kept
 
 
 def test_results_of_two_revisions_are_in_no_table(tmp_path: Path) -> None:

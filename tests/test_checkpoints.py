@@ -1,4 +1,4 @@
-"""What a checkpoint promises: whole or not at all, damage seen, the right ones kept."""
+"""Checkpoints are whole or absent, damage is noticed, and the right ones are kept."""
 
 import json
 import os
@@ -14,6 +14,7 @@ import pytest
 
 from ga3c.runs import checkpoints
 from ga3c.runs.checkpoints import Checkpoints, Damaged
+from ga3c.runs.durable import seal
 
 ARRAYS = {"weights/a": np.arange(6, dtype=np.float32).reshape(2, 3), "counters": np.array([3, 4])}
 
@@ -66,7 +67,7 @@ def test_damage_is_seen_and_the_one_before_is_used(tmp_path: Path, name: str, da
 
 
 def test_every_flipped_bit_of_a_checkpoint_is_seen(tmp_path: Path) -> None:
-    """Or does no harm: the manifest's spaces, and what JSON reads alike."""
+    """Some damage is harmless: spaces in the manifest, or another spelling of the same JSON."""
     path = write(tmp_path, 2)
     for name in ("arrays.npz", "state.json"):
         for at in range((path / name).stat().st_size):
@@ -94,7 +95,7 @@ def test_a_checkpoint_runs_no_code_when_it_is_read(tmp_path: Path) -> None:
     path = write(tmp_path, 1)
     np.savez(path / "arrays.npz", trap=np.array([Trap()], object), allow_pickle=True)
     manifest = json.loads((path / "manifest.json").read_text())
-    manifest["files"]["arrays.npz"] = checkpoints._seal(path / "arrays.npz")
+    manifest["files"]["arrays.npz"] = seal(path / "arrays.npz")
     (path / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(Damaged, match="allow_pickle"):
         checkpoints.read(path)
@@ -117,7 +118,7 @@ def test_one_is_due_by_time_or_by_steps() -> None:
 
 
 def test_one_of_the_same_steps_stays_if_it_is_whole(tmp_path: Path) -> None:
-    """So that a kill in between cannot lose both."""
+    """Otherwise a kill in between could lose both."""
     path, other = write(tmp_path, 5), {"other": np.zeros(2)}
     checkpoints.write(path, other, {"steps": 5})
     assert set(checkpoints.read(path).arrays) == set(ARRAYS)
@@ -166,7 +167,7 @@ except OSError as error:
 
 
 def test_a_disk_that_takes_no_more_leaves_the_last_one_as_it_was(tmp_path: Path) -> None:
-    """Here a limit on the size of files: the kernel refuses a write within a file, as well."""
+    """The disk is simulated by a limit on file sizes: the kernel refuses a write within a file."""
     write(tmp_path, 1)
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, str(tmp_path / f"{2:012}")],
@@ -229,7 +230,7 @@ def test_what_was_learned_is_not_kept_where_it_is_not_finite(tmp_path: Path) -> 
 
 
 def test_a_large_checkpoint_tells_how_far_it_is_and_can_be_given_up(tmp_path: Path) -> None:
-    """Every few megabytes while it is written, and while its checksum is made."""
+    """Progress is reported every few megabytes, for writing and for the checksums."""
     write(tmp_path, 70)
     large = {"ring/frame": np.zeros(100_000_000, np.uint8)}
     told: list[float] = []

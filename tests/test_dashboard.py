@@ -1,4 +1,4 @@
-"""What a person sees: a live view in a terminal, plain lines elsewhere, events for TensorBoard."""
+"""How a run is shown: live view in a terminal, else plain lines; events for TensorBoard."""
 
 import os
 import pty
@@ -19,7 +19,7 @@ from tests.commands import CORRIDOR, ROOT
 
 
 def in_a_terminal(*arguments: str) -> str:
-    """What a command writes to a terminal of 120 columns, its control sequences left out."""
+    """The output of a command to a terminal of 120 columns, without control sequences."""
     terminal, child = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "ga3c", *arguments],

@@ -1,4 +1,4 @@
-"""Evaluation plays whole games by a protocol whose every setting is kept with the score."""
+"""Evaluation plays whole games by a protocol, and keeps every setting of it with the score."""
 
 import dataclasses
 import json
@@ -65,7 +65,7 @@ def policy_for(environment: EnvironmentConfig) -> Policy:
 
 
 def test_each_lane_plays_its_first_game_to_the_end_however_long() -> None:
-    """First come would be the shortest: here a lane's game is as long as its number says."""
+    """The first games to end would be short ones. Here a game's length is its number."""
     environment = EnvironmentConfig(game="tests.tiny:Ledger-v0")
     policy, protocol = policy_for(environment), Protocol("sample")
     games = evaluate(policy, environment, protocol, 16, 16, seed=3)
@@ -215,7 +215,7 @@ def test_an_evaluation_that_fails_ends_no_run_and_the_next_one_is_made(tmp_path:
 def test_the_evaluation_due_at_the_last_step_comes_after_one_that_still_runs(
     tmp_path: Path,
 ) -> None:
-    """The first one lasts longer than the run."""
+    """The first evaluation lasts longer than the run."""
     given = ["train", "--game", "tests.unruly:Slow-v0", *LIGHT, "--steps", "4000"]
     given += ["--evaluate-every", "1000", "--evaluate-episodes", "1", "--name", "mine"]
     done = ended(*given, "--evaluate-step-cap", "40", "--runs-dir", str(tmp_path))

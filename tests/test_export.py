@@ -1,4 +1,4 @@
-"""What is exported says the same as the network, and what is not the same is not kept."""
+"""An export computes the same as the network; one that does not is not kept."""
 
 from pathlib import Path
 
@@ -36,13 +36,13 @@ def test_an_export_judges_frames_as_the_network(pong_run: Path, tmp_path: Path, 
     np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-5)
     again = ended("export", str(pong_run), "--out", str(out))
     assert again.returncode == 2
-    assert "is there already" in again.stderr
+    assert "exists already" in again.stderr
 
 
 def test_an_export_that_differs_is_not_kept(
     pong_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Here its weights are changed on their way."""
+    """The test changes the weights while they are exported."""
     save = export._saved
 
     def spoil(model: keras.Model, out: Path) -> None:

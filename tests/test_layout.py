@@ -1,4 +1,4 @@
-"""The house: folders in the order in which data flows, and no import against that order."""
+"""The folders are in the order in which data flows, and no import goes against that order."""
 
 import ast
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ MODULES = {
 ORDER = ("settings", "backend", "experience", "learning", "runs", "wire", "service", "evaluation")
 """Each folder imports from those before it only."""
 BESIDE = {"reports": {"settings", "runs"}, "measuring": {*ORDER, "reports"}}
-"""What the others stand on."""
+"""The folders that these two may import from."""
 COMMAND = "ga3c.__main__"  # loads what is asked for, when it is asked for
 
 

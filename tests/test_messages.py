@@ -1,4 +1,4 @@
-"""The codec: what goes in comes out, and whatever is damaged is refused with MessageError."""
+"""The codec: decoding reverses encoding, and damaged messages are refused with MessageError."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Counters, windows over them, episodes, and the line that a person reads."""
+"""Counters, windows of time, episodes, and the progress line."""
 
 import json
 import math
@@ -15,7 +15,7 @@ COUNTS = Counts(agents=7, predictors=3, trainers=2)
 
 
 class Clock:
-    """Stands still until it is set."""
+    """A clock that only moves when it is set."""
 
     def __init__(self) -> None:
         self.now_s = 500.0

@@ -1,4 +1,4 @@
-"""What is declared fits together: ranges, locks, make targets, the line between the packages."""
+"""Version ranges, locks, make targets and the separation of the two packages are consistent."""
 
 import ast
 import configparser

@@ -1,4 +1,4 @@
-"""A video shows the very game that is played."""
+"""A video shows exactly the game that is played."""
 
 import json
 import shutil
@@ -10,13 +10,13 @@ import pytest
 
 from agents.environments import EnvironmentConfig, Environments
 from agents.pictures import NoPictures, Pictures
-from ga3c.evaluation.play import HEIGHT, Canvas, Moment
+from ga3c.evaluation.canvas import HEIGHT, Canvas, Moment
 from tests.commands import ended
 
 
 @pytest.mark.parametrize("game", ["Pong", "Breakout"])
 def test_pictures_are_of_the_game_that_is_played(game: str) -> None:
-    """In grey and as small, each is nearly the agent's frame; of another seed, it is not."""
+    """In grey and scaled down, each is nearly the agent's frame; with another seed it is not."""
     config = EnvironmentConfig(game=game, sticky_actions=0.25, noop_max=30)
     environments, pictures, others = Environments(config, 1), Pictures(config), Pictures(config)
     random = np.random.default_rng(0)
@@ -76,7 +76,7 @@ def test_play_writes_a_video(pong_run: Path, tmp_path: Path, suffix: str) -> Non
 
 
 def test_what_is_played_is_the_first_game_of_an_evaluation(pong_run: Path, tmp_path: Path) -> None:
-    """Both are cut at the same step, with the same score so far."""
+    """Both are cut at the same step, with the same score."""
     run = shutil.copytree(pong_run, tmp_path / "mine")
     cap = ["--step-cap", "200", "--seed", "5"]
     shown = ended("play", str(run), "--out", str(tmp_path / "game.gif"), *cap)

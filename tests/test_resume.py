@@ -1,4 +1,4 @@
-"""A run that ends in whatever way goes on where its newest whole checkpoint was."""
+"""However a run ended, it is resumed from its newest whole checkpoint."""
 
 import csv
 import json
@@ -59,7 +59,7 @@ def assert_same(one: checkpoints.Checkpoint, other: checkpoints.Checkpoint) -> N
 def test_in_lockstep_a_run_that_was_stopped_ends_as_one_that_was_not(
     game: str, tmp_path: Path
 ) -> None:
-    """Weights, optimizer, experience, queue, books: to the last bit."""
+    """Weights, optimizer, experience, queue and books are equal to the last bit."""
     given = ["train", "--game", game, *IN_TURN, "--runs-dir", str(tmp_path), "--seed", "3"]
     given += [
         "--schedule-steps",
@@ -103,7 +103,7 @@ BOTH += ["--replay-min-steps", "400", "--update-size", "100", "--replay-steps", 
 def test_with_both_of_fast_dqns_ideas_the_same_seed_gives_the_same_weights(
     draws: str, tmp_path: Path
 ) -> None:
-    """To the last bit, with two agents' processes, a predictor and a trainer beside each other."""
+    """They are equal to the last bit, with two agents, a predictor and a trainer at once."""
     found = []
     for name, seed in (("one", "3"), ("two", "3"), ("other", "4")):
         given = ["--name", name, "--runs-dir", str(tmp_path), "--seed", seed]
@@ -131,7 +131,7 @@ def test_with_both_of_fast_dqns_ideas_the_same_seed_gives_the_same_weights(
 def test_a_replays_run_goes_on_with_it_or_fills_a_new_one(
     keeps: bool, experience: str, tmp_path: Path
 ) -> None:
-    """Kept: what comes after is learned from at once. Else when there are min_steps of it."""
+    """A kept replay is learned from at once; a new one only after min_steps."""
     given = ["--algorithm", "dqn", "--replay-min-steps", "2000", "--update-size", "100"]
     given += ["--experience", experience, "--replay-draws", "prioritised"]
     given += ["--steps-per-update", "4"]
@@ -265,7 +265,7 @@ def test_a_run_is_not_resumed_as_another(tmp_path: Path) -> None:
     run = tmp_path / "mine"
     for arguments, words in (
         (["--resume", str(tmp_path / "other")], "other: no directory with a config.json"),
-        (["--resume", str(run), "--game", "CartPole-v1"], "begin a new one"),
+        (["--resume", str(run), "--game", "CartPole-v1"], "start a new run"),
         (["--resume", str(run), *IN_TURN], "lockstep: the run was not"),
         (["--resume", str(run), "--preset", "paper"], "preset paper"),
         (["--resume", str(run), *IN_TURN, "--seed", "9"], "the seed and the environment"),
@@ -302,7 +302,7 @@ def test_in_lockstep_a_name_that_asks_for_sticky_actions_is_another_environment(
 def test_settings_are_on_the_disk_before_they_take_the_old_ones_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A power cut then leaves the old file or the new one, and never an empty one."""
+    """After a power cut there is the old file or the new one, never an empty one."""
     directory = RunDirectory(TrainConfig(), tmp_path / "run")
     directory.begin(0, 0)
     config = directory.path / "config.json"
@@ -349,7 +349,7 @@ def test_every_setting_is_read_back_as_it_was_written(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_full_disk_ends_no_run_and_is_said(command: Start) -> None:
-    """Here a limit on the size of a file, so that no checkpoint can be written."""
+    """A limit on file sizes makes every checkpoint fail."""
     program = (
         "import resource, sys\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, 8_000))\n"

@@ -11,7 +11,7 @@ import pytest
 
 from agents.environments import EnvironmentConfig, spaces
 from ga3c import backend
-from ga3c.interrupts import SAME_WISH_S
+from ga3c.interrupts import SAME_REQUEST_S
 from ga3c.runs import checkpoints
 from ga3c.runs.checkpoints import Checkpoint
 from ga3c.service.wiring import build_service
@@ -136,7 +136,7 @@ def test_signals_are_heard_while_a_large_checkpoint_is_written(
     run.until(lambda: any(checkpoint.glob(".partial-*")))
     run.interrupt()
     run.until(lambda: "Ctrl-C again leaves it out" in run.out)
-    time.sleep(SAME_WISH_S)
+    time.sleep(SAME_REQUEST_S)
     run.interrupt()
     assert run.wait(STOP_S) == 130, run.err
     assert "no checkpoint: a second signal came" in run.err

@@ -1,4 +1,4 @@
-"""A list of games is trained, evaluated and tabulated, whatever interrupts it."""
+"""A list of games is trained, evaluated and tabulated, even if it is interrupted."""
 
 import json
 from collections.abc import Callable
@@ -65,8 +65,8 @@ def test_what_is_no_game_is_said_before_anything_is_trained(tmp_path: Path) -> N
         (["--games", "Pogn"], "did you mean Pong"),
         (["--seeds", "0"], "seeds 0"),
         (["--steps", "None"], "no run would end"),
-        (["--train=--score 18"], "--score is for the list to say"),
-        (["--evaluate=--checkpoint best"], "--checkpoint is for the list to say"),
+        (["--train=--score 18"], "--score is set by ga3c scores itself"),
+        (["--evaluate=--checkpoint best"], "--checkpoint is set by ga3c scores itself"),
         (["--train='"], "No closing quotation"),
     ):
         done = ended("scores", "--out-dir", str(tmp_path / "out"), *arguments)

@@ -1,4 +1,4 @@
-"""Private directories: gone with their owner, and swept by the next one if it was killed."""
+"""Private directories are removed by their owner, or by the next process if it was killed."""
 
 import os
 import subprocess
@@ -35,7 +35,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @contextmanager
 def owner(directory: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
-    """Another process with a directory of its own, killed at the end."""
+    """Another process with its own directory; it is killed at the end."""
     process = subprocess.Popen(
         [sys.executable, "-c", OWNER],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""Score tables, plots and reports of runs: figures against slow twins, pages that are whole."""
+"""Score tables, plots and reports of runs: statistics against slow twins, complete pages."""
 
 import csv
 import json
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ga3c.reports import history, plots, tables
+from ga3c.reports import comparison, history, plots, statistics
 from ga3c.reports.page import page
 from ga3c.runs import records
 from tests.commands import ROOT, ended
@@ -19,7 +19,7 @@ SCORES = [np.array([0.1, 0.5, 0.9]), np.array([2.0, 4.0, 3.0]), np.array([-1.0, 
 
 
 def evaluated(run: Path, *entries: tuple[str, float]) -> Path:
-    """A run with evaluations by protocols, of one score each."""
+    """A run with evaluations by several protocols, each with one score."""
     lines = []
     for number, (protocol, score) in enumerate(entries):
         known = {"name": protocol, "policy": "sample", "sticky_actions": 0.25}
@@ -31,7 +31,7 @@ def evaluated(run: Path, *entries: tuple[str, float]) -> Path:
 
 @pytest.fixture
 def runs(pong_run: Path, tmp_path: Path) -> list[Path]:
-    """Two seeds of Pong with the paper's protocol, one of them with another besides."""
+    """Two seeds of Pong by the paper's protocol; one of them is also evaluated by another."""
     one = shutil.copytree(pong_run, tmp_path / "one")
     other = shutil.copytree(pong_run, tmp_path / "other")
     evaluated(one, ("paper", -18.0), ("paper", 16.0), ("nature", 20.0))
@@ -43,40 +43,40 @@ def runs(pong_run: Path, tmp_path: Path) -> list[Path]:
 
 
 def test_aggregates_are_those_of_their_definitions() -> None:
-    """Slow twins of Agarwal et al. 2021: over games of the mean over seeds; of all, trimmed."""
+    """Slow twins of the aggregates of Agarwal et al. 2021."""
     means = sorted(sum(each) / len(each) for each in SCORES)
-    assert tables.median(SCORES) == pytest.approx(means[1])
-    assert tables.mean(SCORES) == pytest.approx(sum(means) / 3)
+    assert statistics.median(SCORES) == pytest.approx(means[1])
+    assert statistics.mean(SCORES) == pytest.approx(sum(means) / 3)
     every = sorted(score for each in SCORES for score in each)
-    assert tables.interquartile_mean(SCORES) == pytest.approx(sum(every[2:7]) / 5)
+    assert statistics.interquartile_mean(SCORES) == pytest.approx(sum(every[2:7]) / 5)
 
 
 def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
-    """Of the mean of 3 games with 20 normal seeds each: about 95 times in 100."""
+    """The mean of 3 games with 20 normal seeds each is inside in about 95 of 100 cases."""
     random = np.random.default_rng(0)
     centres = np.array([0.0, 1.0, 5.0])
     covered = 0
     for repeat in range(200):
         scores = [random.normal(centre, 1.0, 20) for centre in centres]
-        low, high = tables.interval(tables.mean, scores, resamples=300, seed=repeat)
+        low, high = statistics.interval(statistics.mean, scores, resamples=300, seed=repeat)
         covered += low <= centres.mean() <= high
     assert 178 <= covered <= 199
 
 
 def test_games_are_resampled_by_themselves() -> None:
-    """Seeds that agree leave no doubt, however far apart the games are."""
-    low, high = tables.interval(tables.mean, [np.full(5, 1.0), np.full(5, 100.0)], 200)
+    """If the seeds of each game agree, the interval is a point, however different the games are."""
+    low, high = statistics.interval(statistics.mean, [np.full(5, 1.0), np.full(5, 100.0)], 200)
     assert low == high == 50.5
 
 
 def test_kept_intervals_agree_with_rliable() -> None:
-    """benchmarks/results/rliable.json was made with rliable 1.2 by its own bootstrap."""
+    """benchmarks/results/rliable.json was written by rliable 1.2 with its own bootstrap."""
     kept = json.loads((ROOT / "benchmarks" / "results" / "rliable.json").read_text())
     scores = [np.array(each) for each in kept["scores"]]
     for name, theirs in kept["aggregates"].items():
-        aggregate = tables.AGGREGATES[name]
+        aggregate = statistics.AGGREGATES[name]
         assert aggregate(scores) == pytest.approx(theirs["point"], rel=1e-9), name
-        found = tables.interval(aggregate, scores)
+        found = statistics.interval(aggregate, scores)
         width = theirs["high"] - theirs["low"]
         assert found == pytest.approx((theirs["low"], theirs["high"]), abs=0.03 * width), name
 
@@ -85,7 +85,7 @@ def test_kept_intervals_agree_with_rliable() -> None:
 
 
 def test_protocols_are_never_in_one_table(runs: list[Path]) -> None:
-    found = tables.tables([history.read(run) for run in runs])
+    found = comparison.tables([history.read(run) for run in runs])
     assert [table.protocol for table in found] == ["paper", "nature"]
     (row,) = found[0].rows
     assert row.scores.tolist() == [16.0, 14.0], "the newest evaluation of each seed"
@@ -107,7 +107,7 @@ def test_runs_of_other_settings_are_not_seeds_of_one(runs: list[Path]) -> None:
         "pong (center True)",
         "pong (center False)",
     ]
-    assert [row.game for row in tables.tables(found)[0].rows] == [
+    assert [row.game for row in comparison.tables(found)[0].rows] == [
         "pong (center False)",
         "pong (center True)",
     ]
@@ -121,7 +121,7 @@ def test_lines_that_were_cut_short_hide_no_other(runs: list[Path]) -> None:
 
 
 def test_scores_are_normalised_by_the_papers_own_random_and_human(runs: list[Path]) -> None:
-    paper, nature = tables.tables([history.read(run) for run in runs])
+    paper, nature = comparison.tables([history.read(run) for run in runs])
     (row,) = paper.rows
     assert (row.random, row.human) == (-18.0, 16.0)
     assert row.normalized is not None
@@ -143,7 +143,7 @@ def test_the_table_command_writes_markdown_csv_and_a_picture(
     assert len({line.count("|") for line in lines[:3]}) == 1
     assert "| pong | 2 | 30 | 0.00M | -18 | 16 | 18 | 6 | 15.0 ± 1.4 | 97% |" in lines
     assert "Human-normalised, over 1 of 1 games: median 97%" in text
-    assert "with a game of one seed there is no interval" in text, "of nature"
+    assert "no interval, as a game has only one seed" in text, "of nature"
     with open(tmp_path / "table.csv") as file:
         rows = list(csv.reader(file))
     assert rows[1][:2] == ["paper", "pong"]
@@ -162,7 +162,7 @@ def test_what_is_no_run_is_said_in_a_line(command: str, tmp_path: Path) -> None:
 def test_a_run_without_an_evaluation_makes_no_table(pong_run: Path) -> None:
     done = ended("table", str(pong_run))
     assert done.returncode == 2
-    assert "evaluate RUN comes first" in done.stderr
+    assert "run ga3c evaluate RUN first" in done.stderr
 
 
 # Plots and reports

@@ -1,4 +1,4 @@
-"""The trace of a real run: a file that trace viewers open, whose arrows lead somewhere."""
+"""The trace of a real run: trace viewers can open it, and its arrows start and end in spans."""
 
 import json
 from collections import defaultdict
@@ -21,7 +21,7 @@ def rows(events: list[Event]) -> dict[int, str]:
 
 
 def enclosed(event: Event, spans: list[Event]) -> list[str]:
-    """The spans of its row that an arrow's end lies in."""
+    """The spans that contain the end of an arrow, in its row."""
     return [
         span["name"]
         for span in spans

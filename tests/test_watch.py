@@ -1,4 +1,4 @@
-"""What a run says about its own health, and when it ends itself."""
+"""The warnings of a run about itself, and when it ends by itself."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from ga3c import backend
 from ga3c.runs import checkpoints
 from ga3c.runs.kept_config import load_config
 from ga3c.runs.metrics import Snapshot, Window
-from ga3c.runs.watch import BORNE_LAG_UPDATES, STILL_S, Watch, resumed_schedule
+from ga3c.runs.watch import MEASURED_LAG_UPDATES, STILL_S, Watch, resumed_schedule
 from ga3c.service.service import Service
 from ga3c.service.wiring import build_service
 from ga3c.settings.learning import OptimizerConfig
@@ -237,7 +237,7 @@ def test_a_run_resumed_with_more_steps_says_what_its_schedules_do(tmp_path: Path
     assert before.scheduled_optimizer.schedule_steps == 1000
     done = ended("train", "--resume", str(tmp_path / "mine"), "--steps", "2000")
     assert done.returncode == 0, done.stderr
-    assert "schedules run to 2,000 steps now, to 1,000 before: the learning rate" in done.stdout
+    assert "schedules now end at 2,000 steps, before at 1,000: the learning rate" in done.stdout
     assert resumed_schedule(before, before, 1000) is None
 
 
@@ -251,7 +251,7 @@ def test_a_policy_lag_beyond_what_was_measured_is_said_once() -> None:
         counts = {"trained_samples": 100.0, "lag_updates": 100.0 * lag}
         return Window(snapshot(), Snapshot(1.0, counts))
 
-    assert not list(watch.figures(window(BORNE_LAG_UPDATES)))
+    assert not list(watch.figures(window(MEASURED_LAG_UPDATES)))
     (line,) = watch.figures(window(200.0))
-    assert "policy lag of 200 updates" in line
+    assert "policy lag is 200 updates" in line
     assert not list(watch.figures(window(300.0)))

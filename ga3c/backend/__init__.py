@@ -1,6 +1,6 @@
-"""The tensor framework: what `keras.ops` cannot do, one module per framework.
+"""What `keras.ops` cannot do, in one module for each tensor framework.
 
-KERAS_BACKEND says which, before this is imported first; Keras goes by it as well.
+KERAS_BACKEND chooses the framework, for Keras too. It must be set before the first import.
 """
 
 import os

@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from typing import Any
 
 Tensor = Any
-Column = tuple[tuple[int, ...], str]  # shape and dtype of one step's entry
-Signature = list[tuple[tuple[int | None, ...], str]]  # shapes and dtypes; None is any size
+Column = tuple[tuple[int, ...], str]  # shape and dtype of the entry of one step
+Signature = list[tuple[tuple[int | None, ...], str]]  # shapes and dtypes; None means any size
 
 
 @contextlib.contextmanager
 def without(name: str) -> Iterator[None]:
-    """As if that module were not installed, unless it is imported already."""
-    known: Any = sys.modules.get(name)
+    """Imports of `name` fail, as if it were not installed, unless it is imported already."""
+    imported: Any = sys.modules.get(name)
     absent: Any = None
-    sys.modules[name] = known or absent
+    sys.modules[name] = imported or absent
     try:
         yield
     finally:
-        if not known:
+        if not imported:
             del sys.modules[name]

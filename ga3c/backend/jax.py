@@ -1,9 +1,10 @@
 """JAX: compiled functions of explicit state, tables written in place, gradients and random draws.
 
-The only module that imports JAX. What a function reads and sets (tables, weights, the optimizer's
-state) is found by tracing it once. Compiled, it takes that state and gives back what it has set,
-in the same memory. State is taken and put back under one lock around the dispatch, never around
-the execution: so any thread may call, and sees the state as it is when its turn comes.
+This is the only module that imports JAX. The state that a function reads and sets (tables, weights,
+the optimizer's state) is found by tracing the function once. The compiled function takes that state
+as an argument and returns the new state in the same memory. State is read and replaced under one
+lock, which is held for the dispatch but not for the execution. So any thread may call a compiled
+function, and each call sees the state that the last call left.
 """
 
 import os
@@ -18,59 +19,59 @@ import numpy as np
 
 from ga3c.backend.common import Column, Tensor, without
 
-ROW_DTYPE = "int32"  # of row numbers; JAX has no 64-bit integers unless told so
+ROW_DTYPE = "int32"  # of row numbers; JAX has no 64-bit integers by default
 _DISPATCH = threading.RLock()
-Adam = keras.optimizers.Adam  # compiled, it is one pass already
+Adam = keras.optimizers.Adam  # JAX compiles its step to a single pass
 RMSprop = keras.optimizers.RMSprop
 
 
 def configure(intra_op_threads: int, seed: int) -> None:
-    """Set threads for one operation and the seed of initial weights. Call before all else."""
+    """Set the threads of one operation and the seed of initial weights. Call it first."""
     several = str(intra_op_threads > 1).lower()
     os.environ.setdefault("XLA_FLAGS", f"--xla_cpu_multi_thread_eigen={several}")
-    with without("tensorflow"):  # Keras would import it, to seed it too
+    with without("tensorflow"):  # Keras would import TensorFlow only to seed it
         keras.utils.set_random_seed(seed)
     jax.devices()  # starts the runtime
 
 
 def has_gpu() -> bool:
-    """Whether a GPU thinks; else cores do."""
+    """Whether the model runs on a GPU."""
     return jax.default_backend() == "gpu"
 
 
 def free_bytes() -> int | None:
-    """Memory of the GPU that nothing uses yet; None where the device is the processor."""
-    known = jax.devices()[0].memory_stats() if has_gpu() else None
-    return known["bytes_limit"] - known["bytes_in_use"] if known else None
+    """Free memory of the GPU; None if the device is the CPU."""
+    memory = jax.devices()[0].memory_stats() if has_gpu() else None
+    return memory["bytes_limit"] - memory["bytes_in_use"] if memory else None
 
 
 class _Trace(keras.StatelessScope):
-    """Values of variables while a function is traced; notes which it asks for and which it sets."""
+    """Values of variables while a function is traced; records which it reads and which it sets."""
 
     def __init__(self, values: Mapping[int, Tensor], outer: keras.StatelessScope | None) -> None:
         super().__init__()
         self.state_mapping.update(values)
         self._outer = outer
-        self.asked: dict[int, Any] = {}
-        self.changed: dict[int, Any] = {}
+        self.variables_read: dict[int, Any] = {}
+        self.variables_set: dict[int, Any] = {}
 
     def get_current_value(self, variable: Any) -> Tensor | None:
-        known = self.state_mapping.get(id(variable))
-        if known is not None:
-            return known
-        self.asked.setdefault(id(variable), variable)
+        value = self.state_mapping.get(id(variable))
+        if value is not None:
+            return value
+        self.variables_read.setdefault(id(variable), variable)
         return self._outer.get_current_value(variable) if self._outer else None
 
     def add_update(self, update: tuple[Any, Tensor]) -> None:
-        self.changed.setdefault(id(update[0]), update[0])
+        self.variables_set.setdefault(id(update[0]), update[0])
         super().add_update(update)
 
 
 class DeviceTable:
-    """Columns of `rows` entries each on the device, written in place.
+    """Columns of `rows` entries on the device, written in place.
 
-    `write` and `gather` are for use inside a compiled function. A gather copies only the rows
-    it names.
+    `write` and `gather` are used inside compiled functions. A gather copies only the rows that it
+    names.
     """
 
     def __init__(self, columns: Mapping[str, Column], rows: int) -> None:
@@ -82,7 +83,7 @@ class DeviceTable:
         }
 
     def write(self, rows: Tensor, values: Mapping[str, Tensor]) -> None:
-        """Put `values[name]` [n, ...] at `rows` [n], but for rows beyond the last one."""
+        """Write `values[name]` [n, ...] to `rows` [n]; rows beyond the last one are ignored."""
         for name, value in values.items():
             variable = self._variables[name]
             entries = jnp.asarray(value, variable.dtype)
@@ -94,17 +95,17 @@ class DeviceTable:
 
     def read(self) -> dict[str, np.ndarray]:
         """A copy of every column. Not for use inside a compiled function."""
-        with _DISPATCH:  # what is given up to a compiled function cannot be read
+        with _DISPATCH:  # memory that was donated to a compiled function cannot be read
             return {name: np.array(variable.value) for name, variable in self._variables.items()}
 
     def restore(self, values: Mapping[str, np.ndarray]) -> None:
-        """Take over what `read` gave. Raises KeyError or ValueError if it does not fit."""
+        """Restore what `read` returned. Raises KeyError or ValueError if it does not fit."""
         with _DISPATCH:
             for name, variable in self._variables.items():
                 variable.assign(np.array(values[name], variable.dtype))
 
     def devices(self) -> dict[str, str]:
-        """Where each column lies."""
+        """The device of each column."""
         with _DISPATCH:
             return {
                 name: ", ".join(map(str, variable.value.devices()))
@@ -113,7 +114,7 @@ class DeviceTable:
 
 
 def channels_last(frames: Sequence[Tensor]) -> Tensor:
-    """Frames [..., pixels], oldest first, as one [..., pixels, len(frames)]."""
+    """Frames [..., pixels], oldest first, as one tensor [..., pixels, len(frames)]."""
     return jnp.stack(frames, axis=-1)
 
 
@@ -132,44 +133,44 @@ def uniform(shape: Any, seed: Tensor) -> Tensor:
 
 
 def shape(tensor: Tensor) -> tuple[int, ...]:
-    """Its sizes."""
-    found: tuple[int, ...] = tensor.shape
-    return found
+    """The sizes of a tensor."""
+    sizes: tuple[int, ...] = tensor.shape
+    return sizes
 
 
 def filled(count: int) -> int:
-    """The batch that `count` rows are to be filled up to: there are few sizes to compile then."""
+    """The size that a batch of `count` rows is padded to, so that few sizes are compiled."""
     return 1 << max(count - 1, 0).bit_length()
 
 
 def value_and_gradients(
     function: Callable[[], tuple[Tensor, Any]], variables: Sequence[Any]
 ) -> tuple[Tensor, Any, list[Tensor]]:
-    """The scalar and the auxiliary value of `function`, and the scalar's gradients."""
+    """The scalar and the auxiliary value of `function`, and the gradients of the scalar."""
     outer = keras.src.backend.common.stateless_scope.get_stateless_scope()
 
-    def of(values: list[Tensor]) -> tuple[Tensor, Any]:
+    def of_values(values: list[Tensor]) -> tuple[Tensor, Any]:
         with _Trace(dict(zip(map(id, variables), values, strict=True)), outer):
             return function()
 
     values = [variable.value for variable in variables]
-    (value, auxiliary), gradients = jax.value_and_grad(of, has_aux=True)(values)
+    (value, auxiliary), gradients = jax.value_and_grad(of_values, has_aux=True)(values)
     return value, auxiliary, gradients
 
 
 def when(condition: Tensor, function: Callable[[], Any]) -> None:
-    """Call `function`, which sets variables, only where the scalar `condition` holds."""
+    """Call `function`, which sets variables, only if the scalar `condition` holds."""
     outer = keras.src.backend.common.stateless_scope.get_stateless_scope()
     with _Trace({}, outer) as scope:
         function()
-    for key, variable in scope.changed.items():
+    for key, variable in scope.variables_set.items():
         variable.assign(jnp.where(condition, scope.state_mapping[key], variable.value))
 
 
 def compiled(
     function: Callable[..., Any], signature: Sequence[tuple[tuple[int | None, ...], str]]
 ) -> Callable[..., Any]:
-    """`function` compiled for such inputs, for each size when it first comes."""
+    """`function`, compiled for each size of inputs when that size first occurs."""
     programs: list[_Program] = []
 
     def call(*inputs: Any) -> Any:
@@ -182,32 +183,33 @@ def compiled(
 
 
 class _Program:
-    """A function with the state that it reads and sets, as found by tracing it."""
+    """A function with the state that it reads and sets, which is found by tracing it."""
 
     def __init__(self, function: Callable[..., Any], inputs: Sequence[Any]) -> None:
-        noted = _Trace({}, None)
+        trace = _Trace({}, None)
 
-        def noting(*inputs: Tensor) -> Any:
-            with noted:
+        def traced(*inputs: Tensor) -> Any:
+            with trace:
                 return function(*inputs)
 
-        jax.eval_shape(noting, *inputs)
-        self._changed = list(noted.changed.values())
-        self._asked = [v for key, v in noted.asked.items() if key not in noted.changed]
-        keys = [id(variable) for variable in (*self._changed, *self._asked)]
-        changed = keys[: len(self._changed)]
+        jax.eval_shape(traced, *inputs)
+        was_set = trace.variables_set
+        self._set = list(was_set.values())
+        self._only_read = [v for key, v in trace.variables_read.items() if key not in was_set]
+        keys = [id(variable) for variable in (*self._set, *self._only_read)]
+        set_keys = keys[: len(self._set)]
 
-        def pure(old: list[Tensor], kept: list[Tensor], *inputs: Tensor) -> tuple[Any, Any]:
-            with _Trace(dict(zip(keys, (*old, *kept), strict=True)), None) as scope:
-                found = function(*inputs)
-                return found, [scope.state_mapping[key] for key in changed]
+        def pure(old: list[Tensor], constant: list[Tensor], *inputs: Tensor) -> tuple[Any, Any]:
+            with _Trace(dict(zip(keys, (*old, *constant), strict=True)), None) as scope:
+                result = function(*inputs)
+                return result, [scope.state_mapping[key] for key in set_keys]
 
         self._pure = jax.jit(pure, donate_argnums=0)
 
     def run(self, inputs: Sequence[Any]) -> Any:
-        """Start it; the state is then what it will have set."""
-        old = [variable.value for variable in self._changed]
-        found, new = self._pure(old, [variable.value for variable in self._asked], *inputs)
-        for variable, value in zip(self._changed, new, strict=True):
+        """Dispatch the function, and put the state that it will compute in place."""
+        old = [variable.value for variable in self._set]
+        result, new = self._pure(old, [variable.value for variable in self._only_read], *inputs)
+        for variable, value in zip(self._set, new, strict=True):
             variable.assign(value)
-        return found
+        return result

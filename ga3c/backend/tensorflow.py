@@ -1,7 +1,7 @@
-"""TensorFlow: rings written in place, traced functions, gradients and random draws.
+"""TensorFlow: tables written in place, traced functions, gradients and random draws.
 
-The only module that imports TensorFlow. Everything is built on the main thread; other threads
-only call what `compiled` returned.
+This is the only module that imports TensorFlow. Everything is built on the main thread; other
+threads only call what `compiled` returned.
 """
 
 import contextlib
@@ -17,9 +17,9 @@ from ga3c.backend.common import Column, Tensor, without
 from ga3c.settings.machine import said_of_gpus
 
 ROW_DTYPE = "int64"
-"""Dtype of row numbers. A GPU kernel of TensorFlow that scatters or gathers multiplies a row number
-by its size in this type: int32 overflows from row 304,348 of 84x84 bytes on. Arithmetic on int32
-tensors would moreover run on the host.
+"""Dtype of row numbers. TensorFlow's GPU kernels for scatter and gather multiply a row number by
+the size of a row in this type. With int32 and rows of 84x84 bytes that overflows at row 304,348.
+Also, arithmetic on int32 tensors would run on the host.
 """
 
 NOISE = ("WARNING: All log messages before absl", "oneDNN custom operations", "cpu_feature_guard")
@@ -27,50 +27,50 @@ NOISE = ("WARNING: All log messages before absl", "oneDNN custom operations", "c
 
 @contextlib.contextmanager
 def _without_noise() -> Iterator[None]:
-    """Hold back what C++ says on standard error, and let through all but its greetings."""
+    """Collect what C++ code writes to standard error; print all of it but the start-up messages."""
     sys.stderr.flush()
-    kept = os.dup(2)
-    with tempfile.TemporaryFile() as said:
-        os.dup2(said.fileno(), 2)
+    stderr = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
         try:
             yield
         finally:
-            os.dup2(kept, 2)
-            os.close(kept)
-            said.seek(0)
-            for line in said.read().decode(errors="replace").splitlines():
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            file.seek(0)
+            for line in file.read().decode(errors="replace").splitlines():
                 if not any(noise in line for noise in NOISE):
                     print(line, file=sys.stderr)
 
 
-with _without_noise(), without("jax"):  # it would import it, for a second
+with _without_noise(), without("jax"):  # TensorFlow would import JAX, which takes a second
     import tensorflow as tf
 
 shape = tf.shape
 
 
 def configure(intra_op_threads: int, seed: int) -> None:
-    """Set threads for one operation and the seed of initial weights. Call before all else."""
+    """Set the threads of one operation and the seed of initial weights. Call it first."""
     tf.keras.utils.set_random_seed(seed)
-    with contextlib.suppress(RuntimeError):  # TensorFlow runs already: its threads are set
+    with contextlib.suppress(RuntimeError):  # TensorFlow has started, and its threads are fixed
         tf.config.threading.set_intra_op_parallelism_threads(intra_op_threads)
     with _without_noise():
         tf.config.list_logical_devices()  # starts the runtime
 
 
 def has_gpu() -> bool:
-    """Whether a GPU thinks; else cores do."""
+    """Whether the model runs on a GPU."""
     return bool(tf.config.list_logical_devices("GPU"))
 
 
 class DeviceTable:
-    """Columns of `rows` entries each on the device, written in place.
+    """Columns of `rows` entries on the device, written in place.
 
-    `write` and `gather` are for use inside a compiled function. A gather copies only the rows
-    it names. Safe from several threads as long as nobody gathers a row that is being written.
+    `write` and `gather` are used inside compiled functions. A gather copies only the rows that it
+    names. Threads may write and gather at the same time, but not the same rows.
 
-    TensorFlow has no int32 variables on a GPU. An int32 column is a variable of the same bits as
-    uint32, which it has, and is gathered as int64: arithmetic on int32 would run on the host.
+    TensorFlow has no int32 variables on a GPU. An int32 column is stored with the same bits as
+    uint32, and is gathered as int64, because arithmetic on int32 would run on the host.
     """
 
     def __init__(self, columns: Mapping[str, Column], rows: int) -> None:
@@ -81,7 +81,7 @@ class DeviceTable:
         self._dtypes = {name: dtype for name, (_, dtype) in columns.items()}
 
     def write(self, rows: Tensor, values: Mapping[str, Tensor]) -> None:
-        """Put `values[name]` [n, ...] at `rows` [n], of any integer type."""
+        """Write `values[name]` [n, ...] to `rows` [n], which are of any integer type."""
         rows = tf.cast(rows, ROW_DTYPE)
         for name, value in values.items():
             variable = self._variables[name]
@@ -94,10 +94,10 @@ class DeviceTable:
 
     def gather(self, name: str, rows: Tensor) -> Tensor:
         """The entries of a column at `rows` [...], as [..., *shape]; int32 columns as int64."""
-        found = tf.gather(self._variables[name], tf.cast(rows, ROW_DTYPE))
+        entries = tf.gather(self._variables[name], tf.cast(rows, ROW_DTYPE))
         if self._dtypes[name] != "int32":
-            return found
-        return tf.cast(tf.bitcast(found, tf.int32), tf.int64)
+            return entries
+        return tf.cast(tf.bitcast(entries, tf.int32), tf.int64)
 
     def read(self) -> dict[str, np.ndarray]:
         """A copy of every column. Not for use inside a compiled function."""
@@ -107,13 +107,13 @@ class DeviceTable:
         }
 
     def restore(self, values: Mapping[str, np.ndarray]) -> None:
-        """Take over what `read` gave. Raises KeyError or ValueError if it does not fit."""
+        """Restore what `read` returned. Raises KeyError or ValueError if it does not fit."""
         for name, variable in self._variables.items():
             entries = np.asarray(values[name], self._dtypes[name])
             variable.assign(entries.view(_stored(self._dtypes[name])))
 
     def devices(self) -> dict[str, str]:
-        """Where each column lies."""
+        """The device of each column."""
         return {name: variable.device for name, variable in self._variables.items()}
 
 
@@ -123,11 +123,11 @@ def _stored(dtype: str) -> str:
 
 
 def channels_last(frames: Sequence[Tensor]) -> Tensor:
-    """Frames [..., pixels], oldest first, as one [..., pixels, len(frames)].
+    """Frames [..., pixels], oldest first, as one tensor [..., pixels, len(frames)].
 
-    Four frames of bytes are packed into one int32 a pixel by multiplication, which is vectorised:
-    about three times as fast on a CPU as a transposition. On a GPU both this and `tf.stack` of
-    bytes would copy the frames to the host, where their kernels are.
+    On a CPU, four frames of bytes are packed into one int32 per pixel by multiplication. This is
+    vectorised, and about three times as fast as a transposition. On a GPU, both this and `tf.stack`
+    of bytes would copy the frames to the host, as TensorFlow has their kernels only there.
     """
     if has_gpu():
         return concatenated(frames)
@@ -138,7 +138,7 @@ def channels_last(frames: Sequence[Tensor]) -> Tensor:
 
 
 def concatenated(frames: Sequence[Tensor]) -> Tensor:
-    """`channels_last` by an operation that a GPU has for every dtype of frames."""
+    """`channels_last` by an operation that runs on a GPU for every dtype of frames."""
     return tf.concat([frame[..., tf.newaxis] for frame in frames], axis=-1)
 
 
@@ -148,14 +148,14 @@ def integers(shape: Tensor, seed: Tensor, total: Tensor) -> Tensor:
 
 
 def free_bytes() -> int | None:
-    """Memory of the GPU that nothing uses yet; None where the device is the processor."""
+    """Free memory of the GPU; None if the device is the CPU."""
     if not has_gpu():
         return None
-    said = said_of_gpus("memory.total", "noheader,nounits")
-    if said is None:
+    total_mib = said_of_gpus("memory.total", "noheader,nounits")
+    if total_mib is None:
         return None
     used: int = tf.config.experimental.get_memory_info("GPU:0")["current"]
-    return int(said.split()[0]) * 2**20 - used
+    return int(total_mib.split()[0]) * 2**20 - used
 
 
 def uniform(shape: Tensor, seed: Tensor) -> Tensor:
@@ -164,15 +164,15 @@ def uniform(shape: Tensor, seed: Tensor) -> Tensor:
 
 
 def filled(count: int) -> int:
-    """The batch that `count` rows are to be filled up to: none, every size is one program."""
+    """The size that a batch of `count` rows is padded to: one program serves every size."""
     return count
 
 
 class Adam(tf.keras.optimizers.Adam):
-    """Keras' Adam by one operation a variable: a pass over its memory instead of twelve."""
+    """Keras' Adam with one operation per variable: one pass over its memory instead of twelve."""
 
     def update_step(self, gradient: Tensor, variable: Tensor, learning_rate: Tensor) -> None:
-        """Set the variable, its momentum and its velocity."""
+        """Update the variable, its momentum and its velocity."""
         index = self._get_variable_index(variable)
         step = tf.cast(self.iterations + 1, tf.float32)
         tf.raw_ops.ResourceApplyAdam(
@@ -190,17 +190,17 @@ class Adam(tf.keras.optimizers.Adam):
 
 
 class RMSprop(tf.keras.optimizers.RMSprop):
-    """Keras' RMSprop by one operation a variable, which keeps increments without momentum too."""
+    """Keras' RMSprop with one operation per variable; it needs increments even without momentum."""
 
     def build(self, variables: Sequence[Any]) -> None:
-        """Make the state."""
+        """Create the optimizer's state."""
         super().build(variables)
         self._increments = [m.value for m in self._momentums] or [
             tf.Variable(tf.zeros(variable.shape), trainable=False) for variable in variables
         ]
 
     def update_step(self, gradient: Tensor, variable: Tensor, learning_rate: Tensor) -> None:
-        """Set the variable and its averages."""
+        """Update the variable and its averages."""
         index = self._get_variable_index(variable)
         inputs = {
             "var": variable.handle,
@@ -222,7 +222,7 @@ class RMSprop(tf.keras.optimizers.RMSprop):
 def value_and_gradients(
     function: Callable[[], tuple[Tensor, Any]], variables: Sequence[Any]
 ) -> tuple[Tensor, Any, list[Tensor]]:
-    """The scalar and the auxiliary value of `function`, and the scalar's gradients."""
+    """The scalar and the auxiliary value of `function`, and the gradients of the scalar."""
     with tf.GradientTape() as tape:
         value, auxiliary = function()
     gradients = tape.gradient(value, [v.value for v in variables])
@@ -230,7 +230,7 @@ def value_and_gradients(
 
 
 def when(condition: Tensor, function: Callable[[], Any]) -> None:
-    """Call `function`, which sets variables, only where the scalar `condition` holds."""
+    """Call `function`, which sets variables, only if the scalar `condition` holds."""
 
     def called() -> Tensor:
         function()
@@ -242,6 +242,6 @@ def when(condition: Tensor, function: Callable[[], Any]) -> None:
 def compiled(
     function: Callable[..., Any], signature: Sequence[tuple[tuple[int | None, ...], str]]
 ) -> Callable[..., Any]:
-    """`function` traced once, now, for inputs of these shapes and dtypes: arrays or tensors."""
+    """`function`, traced now, for inputs (arrays or tensors) of these shapes and dtypes."""
     specs = [tf.TensorSpec(shape, dtype) for shape, dtype in signature]
     return tf.function(function, autograph=False).get_concrete_function(*specs)

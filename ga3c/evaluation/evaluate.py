@@ -1,7 +1,7 @@
-"""`ga3c evaluate`: whole games by a protocol whose every setting is named, many at once.
+"""`ga3c evaluate`: plays whole games by a named protocol, many at once.
 
-A score without its protocol says little (Machado et al. 2018), so each is kept with it, and scores
-of different protocols are never put into one column.
+A score without its protocol says little (Machado et al. 2018). So each score is kept with its
+protocol, and scores of different protocols are never put in one column.
 """
 
 import json
@@ -23,12 +23,12 @@ PROGRESS_S = 5.0
 
 @dataclass(frozen=True)
 class Config(PlayedConfig):
-    """Play whole games with what a run has learned, and keep the scores with their protocol."""
+    """Play whole games with the policy of a run, and keep the scores with their protocol."""
 
     episodes: int = 30
-    """Games, each with a seed of its own."""
+    """Number of games, each with its own seed."""
     at_once: int = 30
-    """Games played side by side."""
+    """Number of games played at the same time."""
     json: bool = False
     """Print the result as one JSON object in the last line."""
 
@@ -39,10 +39,10 @@ class Config(PlayedConfig):
 
 
 def run(config: Config) -> None:
-    """Evaluate, tell, keep. Raises WrongInput or RuntimeError."""
+    """Evaluate, print and keep the scores. Raises WrongInput or RuntimeError."""
     trained, path, checkpoint = load(config)
     if not os.access(path, os.W_OK):
-        raise WrongInput(f"run {path} cannot be written to: the scores would be lost")
+        raise WrongInput(f"run {path} is not writable: the scores would be lost")
     backend.configure(CORES, config.seed)
     policy = policy_of(trained, checkpoint)
     weights = config.checkpoint if config.checkpoint in ("newest", BEST) else "chosen"
@@ -51,15 +51,16 @@ def run(config: Config) -> None:
     settings = ", ".join(f"{name} {value}" for name, value in protocol.items())
     print(f"{trained.environment.game} after {steps:,} steps; protocol {settings}", flush=True)
     started_s = last_s = time.monotonic()
-    done: list[Game] = []
+    finished: list[Game] = []
 
     def on_game(game: Game) -> None:
         nonlocal last_s
-        done.append(game)
+        finished.append(game)
         if time.monotonic() - last_s > PROGRESS_S:
             last_s = time.monotonic()
-            mean = statistics.mean(each.score for each in done)
-            print(f"{len(done)} of {config.episodes} games: mean so far {mean:,.1f}", flush=True)
+            mean = statistics.mean(game.score for game in finished)
+            count = f"{len(finished)} of {config.episodes} games"
+            print(f"{count}: mean so far {mean:,.1f}", flush=True)
 
     games = evaluate(
         policy,

@@ -1,4 +1,4 @@
-"""Evaluates now and then while a run goes on: in a thread and in environments of its own."""
+"""Evaluates from time to time while a run goes on, in its own thread and environments."""
 
 import threading
 import time
@@ -15,11 +15,11 @@ from ga3c.evaluation.policy import Policy
 from ga3c.evaluation.protocols import PROTOCOLS
 from ga3c.settings.train import TrainConfig
 
-SEED = 2**31  # no seed of `ga3c evaluate`: its games are others than those that chose the best
+SEED = 2**31  # not a seed of `ga3c evaluate`, so it plays other games than those that chose `best`
 
 
 class Evaluated(NamedTuple):
-    """A finished evaluation, and what was evaluated."""
+    """A finished evaluation, and the state that was evaluated."""
 
     entry: dict[str, Any]  # of evaluations.jsonl
     arrays: Mapping[str, np.ndarray]
@@ -27,10 +27,13 @@ class Evaluated(NamedTuple):
 
 
 class Evaluator:
-    """One evaluation at a time, of weights as they were when it began. The main thread's."""
+    """Makes one evaluation at a time, of the weights at its start. Owned by the main thread."""
 
     def __init__(self, config: TrainConfig, spaces: Spaces, steps: float) -> None:
-        """`steps`: at the last evaluation so far. Make it on the main thread: it has a network."""
+        """Build it on the main thread, as it builds a network.
+
+        Args: steps: the run's steps at its last evaluation.
+        """
         self._environment = config.environment
         self._config = config.evaluation
         self._policy = Policy(config, spaces)
@@ -42,15 +45,15 @@ class Evaluator:
 
     @property
     def is_busy(self) -> bool:
-        """Whether an evaluation goes on."""
+        """Whether an evaluation is running."""
         return self._thread is not None and self._thread.is_alive()
 
     def due(self, steps: float) -> bool:
-        """Whether it is time for one, and none goes on."""
+        """Whether an evaluation is due, and none is running."""
         return steps >= self._next_steps and not self.is_busy
 
     def begin(self, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
-        """Evaluate what `Service.read` gave."""
+        """Start to evaluate a state that `Service.read` returned."""
         self._next_steps = self._after(state["steps"])
         self._policy.load(arrays)
         self._thread = threading.Thread(
@@ -59,15 +62,15 @@ class Evaluator:
         self._thread.start()
 
     def take(self) -> list[Evaluated]:
-        """What has been evaluated since the last call."""
+        """The evaluations that finished since the last call."""
         return [self._done.pop(0) for _ in range(len(self._done))]
 
     def take_failures(self) -> list[str]:
-        """The tracebacks of evaluations that have failed since the last call."""
+        """The tracebacks of the evaluations that failed since the last call."""
         return [self._failures.pop(0) for _ in range(len(self._failures))]
 
     def stop(self, timeout_s: float) -> bool:
-        """Give up what goes on; False if it does not end in time."""
+        """Stop a running evaluation; False if it does not end in time."""
         self._stop.set()
         if self._thread:
             self._thread.join(timeout_s)
@@ -81,14 +84,14 @@ class Evaluator:
         try:
             if entry := self._play(int(state["steps"])):
                 self._done.append(Evaluated(entry, arrays, state))
-        except BaseException:  # an environment may raise SystemExit as well
+        except BaseException:  # an environment may even raise SystemExit
             self._failures.append(traceback.format_exc())
 
     def _play(self, steps: int) -> dict[str, Any] | None:
-        """An entry of evaluations.jsonl; None if the evaluation was given up."""
+        """An entry of evaluations.jsonl; None if the evaluation was stopped."""
         config, episodes = self._config, self._config.evaluate_episodes
-        known = PROTOCOLS[config.evaluate_protocol]
-        protocol = replace(known, step_cap=config.evaluate_step_cap)
+        protocol = PROTOCOLS[config.evaluate_protocol]
+        protocol = replace(protocol, step_cap=config.evaluate_step_cap)
         started_s = time.monotonic()
         games = evaluate(
             self._policy, self._environment, protocol, episodes, episodes, SEED, stop=self._stop

@@ -1,7 +1,7 @@
-"""`ga3c export`: what a run has learned, for programs without ga3c: SavedModel or ONNX.
+"""`ga3c export`: writes the policy of a run for programs without ga3c, as SavedModel or ONNX.
 
-Both take observations, as the network sees them, and give the probabilities of the actions and the
-values; both are compared with the live network on frames of the game before they are kept.
+An export takes observations as the network sees them, and returns action probabilities and values.
+It is compared with the live network on frames of the game before it is kept.
 """
 
 import os
@@ -22,30 +22,30 @@ from ga3c.evaluation.policy import Policy, Stacks
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.machine import CORES
 
-FRAMES = 64  # compared
-LARGEST_DIFFERENCE = 1e-4  # of what is above 1, as a share of it
+FRAMES = 64  # observations on which export and network are compared
+LARGEST_DIFFERENCE = 1e-4  # absolute; relative for values above 1
 Judge = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True)
 class Config(LearnedConfig):
-    """Write what a run has learned as a SavedModel or an ONNX file, compared with the network."""
+    """Write the policy of a run as a SavedModel or an ONNX file, compared with the network."""
 
     out: Path = Path("exported")
     """A directory for the SavedModel, or a file that ends in .onnx."""
 
     def __post_init__(self) -> None:
         if self.out.exists():
-            raise ValueError(f"out {self.out}: is there already; choose another, or remove it")
+            raise ValueError(f"out {self.out}: exists already; choose another, or remove it")
         if not os.access(self.out.absolute().parent, os.W_OK):
-            raise ValueError(f"out {self.out}: must be in a directory to write to")
+            raise ValueError(f"out {self.out}: must be in a writable directory")
 
 
 def run(config: Config) -> None:
-    """Write, compare, tell. Raises WrongInput or RuntimeError; then nothing is kept."""
+    """Write the export and compare it. Raises WrongInput or RuntimeError; then nothing is kept."""
     if backend.FRAMEWORK != "tensorflow":
         raise WrongInput(
-            f"export with {backend.FRAMEWORK}: needs TensorFlow, which reads this run as well: "
+            f"export with {backend.FRAMEWORK}: needs TensorFlow, which can read this run too: set "
             "KERAS_BACKEND=tensorflow"
         )
     trained, _, checkpoint = load(config)
@@ -58,14 +58,14 @@ def run(config: Config) -> None:
         write(policy.model, partial)
         difference = _difference(policy, read(partial), trained.environment)
         if not difference <= LARGEST_DIFFERENCE:
-            raise RuntimeError(f"what was written differs from the network by {difference:.2g}")
+            raise RuntimeError(f"the export differs from the network by {difference:.2g}")
         partial.rename(config.out)
     except ModuleNotFoundError as error:
         raise WrongInput(f"{error.name} is missing: pip install 'ga3c[onnx]'") from error
     finally:
         _remove(partial)
     print(
-        f"{trained.environment.game} after {int(checkpoint.state['steps']):,} steps, as "
+        f"wrote {trained.environment.game} after {int(checkpoint.state['steps']):,} steps to "
         f"{config.out}: the same as the network on {FRAMES} frames to {difference:.1g}"
     )
 
@@ -81,11 +81,11 @@ def _saved(model: keras.Model, out: Path) -> None:
 
 
 def _onnx(model: keras.Model, out: Path) -> None:
-    import onnxruntime  # noqa: F401  before anything is written: it is optional
+    import onnxruntime  # noqa: F401  optional: if it is missing, fail before writing anything
     import tf2onnx  # noqa: F401
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # of Keras, about numpy
+        warnings.simplefilter("ignore", FutureWarning)  # from Keras, about numpy
         model.export(str(out), format="onnx", verbose=False)
 
 
@@ -106,8 +106,8 @@ def _read_onnx(path: Path) -> Judge:
     name = session.get_inputs()[0].name
 
     def judge(observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        found: list[Any] = session.run(None, {name: observations})
-        return found[0], found[1]
+        outputs: list[Any] = session.run(None, {name: observations})
+        return outputs[0], outputs[1]
 
     return judge
 
@@ -116,17 +116,18 @@ def _difference(policy: Policy, judge: Judge, environment: EnvironmentConfig) ->
     observations = _frames(policy, environment)
     pairs = zip(judge(observations), policy.judge(observations), strict=True)
     return max(
-        float((np.abs(one - other) / np.maximum(np.abs(other), 1.0)).max()) for one, other in pairs
+        float((np.abs(exported - live) / np.maximum(np.abs(live), 1.0)).max())
+        for exported, live in pairs
     )
 
 
 def _frames(policy: Policy, environment: EnvironmentConfig) -> np.ndarray:
-    """Observations of a game played by chance, [FRAMES, ...]."""
+    """Observations of a game with random actions, [FRAMES, ...]."""
     environments = Environments(environment, 1)
     random, stacks = np.random.default_rng(0), Stacks(policy.spaces, 1)
-    step, seen = environments.reset(0), []
+    step, observations = environments.reset(0), []
     for _ in range(FRAMES):
-        seen.append(stacks.push(step.frames, step.outcomes["first"] == 1)[0])
+        observations.append(stacks.push(step.frames, step.outcomes["first"] == 1)[0])
         step = environments.step(random.integers(policy.spaces.num_actions, size=1, dtype=np.int32))
     environments.close()
-    return np.stack(seen)
+    return np.stack(observations)

@@ -14,7 +14,7 @@ from ga3c.evaluation.protocols import Protocol
 
 
 class Game(NamedTuple):
-    """One game that was played to its end, or to the protocol's cap."""
+    """One game, played to its end or to the protocol's cap."""
 
     score: float
     length: int  # in steps
@@ -32,10 +32,10 @@ def evaluate(
     on_game: Callable[[Game], None] = lambda game: None,
     stop: threading.Event | None = None,
 ) -> list[Game]:
-    """`episodes` whole games, `at_once` side by side; fewer once stopped.
+    """Play `episodes` whole games, `at_once` at the same time; fewer if stopped.
 
-    Each lane plays one game: first come would favour short ones. Seed and number alone say which
-    game that is, and not how many are played beside it.
+    Each lane plays one game in a round. To take the games that end first would favour short games.
+    The seed and the number of a game decide how it goes, not how many are played at once.
     """
     games: list[Game] = []
     for first in range(0, episodes, at_once):
@@ -57,14 +57,17 @@ def _round(
     on_game: Callable[[Game], None],
     stop: threading.Event | None,
 ) -> list[Game]:
-    """Game number `first` in the first lane, and so on. Raises RuntimeError if a score is none."""
+    """Play games number `first` and on, one in each lane.
+
+    Raises RuntimeError if a score is not finite.
+    """
     lanes = environments.num_envs
     draws = ActionDraws(seed, first, lanes)
     stacks = Stacks(environments.spaces, lanes)
     games: dict[int, Game] = {}
-    scores = np.zeros(lanes, np.float32)  # so far
+    scores = np.zeros(lanes, np.float32)  # of the games so far
     step = environments.reset(seed, first)
-    for length in range(protocol.step_cap + 1):  # the reset is no step
+    for length in range(protocol.step_cap + 1):  # the reset does not count as a step
         scores += step.outcomes["reward"]
         is_cut = length == protocol.step_cap
         for lane in np.flatnonzero(step.outcomes["finished"] | is_cut).tolist():
@@ -74,8 +77,8 @@ def _round(
                 score = float(outcome["episode_return"] if ended else scores[lane])
                 if not math.isfinite(score):
                     raise RuntimeError(
-                        f"score {score} of a game: its environment's rewards must "
-                        "be finite, or nothing could be compared with it"
+                        f"score {score} of a game: the environment's rewards must "
+                        "be finite, or scores cannot be compared"
                     )
                 games[lane] = Game(score, length, cut=not ended)
                 on_game(games[lane])
@@ -88,32 +91,32 @@ def _round(
 
 
 class ActionDraws:
-    """Random numbers for the actions of games that are played side by side, each with its own."""
+    """Random numbers for the actions of several games; each game has its own generator."""
 
     def __init__(self, seed: int, first: int, lanes: int) -> None:
-        """Those of the seed's games number `first` and on."""
+        """For games number `first` and on of `seed`."""
         self._random = [np.random.default_rng([seed, first + lane]) for lane in range(lanes)]
 
     def next(self) -> np.ndarray:
-        """[n, 2] in [0, 1), for one action of each game."""
+        """Uniform numbers in [0, 1), [n, 2], for one action of each game."""
         return np.array([random.random(2) for random in self._random])
 
 
 def choose(protocol: Protocol, probabilities: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """Actions int32 [n] by the protocol's policy, from probabilities [n, actions].
+    """Actions, int32 [n], by the protocol's policy, from probabilities [n, actions].
 
-    Args: draws: [n, 2], evenly drawn from [0, 1).
+    Args: draws: [n, 2], uniform in [0, 1).
     """
     actions = probabilities.shape[1]
     if protocol.policy == "sample":
-        drawn = draws[:, :1] * probabilities.sum(axis=1, keepdims=True)
-        below = np.cumsum(probabilities, axis=1) <= drawn
+        thresholds = draws[:, :1] * probabilities.sum(axis=1, keepdims=True)
+        below = np.cumsum(probabilities, axis=1) <= thresholds
         return np.minimum(below.sum(axis=1), actions - 1).astype(np.int32)
-    likeliest = probabilities.argmax(axis=1)
+    chosen = probabilities.argmax(axis=1)
     if protocol.policy == "epsilon":
-        even = (draws[:, 1] * actions).astype(np.int32)
-        likeliest = np.where(draws[:, 0] < protocol.epsilon, even, likeliest)
-    return likeliest.astype(np.int32)
+        uniform = (draws[:, 1] * actions).astype(np.int32)
+        chosen = np.where(draws[:, 0] < protocol.epsilon, uniform, chosen)
+    return chosen.astype(np.int32)
 
 
 def record(

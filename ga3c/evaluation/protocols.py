@@ -1,4 +1,4 @@
-"""How evaluation games are played: every setting has a name, and is kept with the score."""
+"""Protocols of evaluation: how its games are played. Every setting is kept with the score."""
 
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
@@ -14,27 +14,27 @@ class Protocol:
     """How evaluation games are played. All but policy and step_cap concern Atari games only."""
 
     policy: Literal["sample", "greedy", "epsilon"] = "sample"
-    """sample draws actions from the policy, greedy takes the likeliest, epsilon does that but for
-    a share of actions drawn evenly."""
+    """sample draws actions from the policy; greedy takes the most probable action; epsilon is
+    greedy, but draws a share of actions uniformly."""
     epsilon: float = 0.05
-    """That share."""
+    """Share of uniformly drawn actions, with --policy epsilon."""
     noop_max: int = 0
-    """A game begins after fewer than this many idle emulator frames."""
+    """A game begins after a random number of no-op frames below this."""
     sticky_actions: float = 0.0
-    """Probability a frame of repeating the last action."""
+    """Probability per frame of repeating the last action."""
     frame_cap: int = 108_000
     """Emulator frames after which a game is cut short."""
     step_cap: int = STEP_CAP
-    """Environment steps after which any game is cut short: it counts with its score so far."""
+    """Environment steps after which any game is cut short; its score so far counts."""
 
     def __post_init__(self) -> None:
-        self.environment(EnvironmentConfig())  # which has the rules of what it takes
+        self.environment(EnvironmentConfig())  # checks the values that it takes over
         check_count(self, "step_cap")
         if not 0 <= self.epsilon <= 1:
-            raise ValueError(f"epsilon {self.epsilon}: must be in [0, 1]: it is a share")
+            raise ValueError(f"epsilon {self.epsilon}: must be in [0, 1], as it is a share")
 
     def environment(self, trained: EnvironmentConfig) -> EnvironmentConfig:
-        """As `trained` on, played by this protocol: a lost life does not end a game."""
+        """The environment of the training, played by this protocol. A lost life ends no game."""
         return replace(
             trained,
             noop_max=self.noop_max,
@@ -44,9 +44,10 @@ class Protocol:
         )
 
     def named(self, name: str, trained: EnvironmentConfig, weights: str) -> dict[str, Any]:
-        """Every setting, with the name if none of them was changed.
+        """All settings, with the protocol's name; the name says so if a setting was changed.
 
-        Args: weights: newest, best or chosen: the best of several evaluations is no average one.
+        Args: weights: newest, best or chosen. It is kept because the best of several evaluations
+            is not a typical one.
         """
         actions = "full" if trained.full_action_space else "minimal"
         fixed: dict[str, Any] = {"life_loss_ends": False, "fire_on_reset": trained.fire_on_reset}
@@ -57,17 +58,17 @@ class Protocol:
             kept = {"policy": self.policy}
         if self.policy != "epsilon":
             kept.pop("epsilon", None)
-        kept.pop("step_cap", None)  # it comes last, as in `runs.evaluations`
-        known = name if PROTOCOLS[name] == self else f"{name}, changed"
-        return {"name": known, "weights": weights, **kept, "step_cap": self.step_cap}
+        kept.pop("step_cap", None)  # it comes last, as in `runs.finding.evaluations`
+        full_name = name if PROTOCOLS[name] == self else f"{name}, changed"
+        return {"name": full_name, "weights": weights, **kept, "step_cap": self.step_cap}
 
 
 PROTOCOLS = {
-    # GA3C: 30 games, own seeds, sticky actions of that date's gym, 100,000 steps; a few no-ops
-    # (unverified: its code filled the first stack with them)
+    # GA3C: 30 games, each with its seed, sticky actions as in Gym at that time, 100,000 steps, and
+    # a few no-ops (unverified: its code filled the first stack with them).
     "paper": Protocol("sample", noop_max=17, sticky_actions=0.25, frame_cap=400_000),
-    # Mnih et al. 2015: up to 30 no-ops, epsilon 0.05, five minutes a game
+    # Mnih et al. 2015: up to 30 no-ops, epsilon 0.05, five minutes a game.
     "nature": Protocol("epsilon", epsilon=0.05, noop_max=31, frame_cap=18_000),
-    # Machado et al. 2018: sticky actions are the only randomness of the game
+    # Machado et al. 2018: sticky actions are the only randomness of the game.
     "machado": Protocol("sample", sticky_actions=0.25, frame_cap=18_000),
 }

@@ -1,9 +1,9 @@
 """Where every core-second of a running service goes, read from the kernel (Linux).
 
-Threads tell what they do: an agent's main thread runs Python, ZeroMQ's threads the wire, its
-others the emulator; in the service, Python's own threads run Python (and call the tensor framework:
-`*_cpu_s` of the metrics), the frontend's the wire, ZeroMQ's the wire too, and all others the tensor
-framework.
+CPU time is counted by thread. In an agent, the main thread runs Python, ZeroMQ's threads the wire,
+and all others the emulator. In the service, the frontend's and ZeroMQ's threads run the wire, other
+Python threads run Python (and call the tensor framework: `*_cpu_s` of the metrics), and all others
+the tensor framework.
 """
 
 import os
@@ -19,21 +19,21 @@ TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 class Usage(NamedTuple):
-    """CPU seconds since some moment in the past."""
+    """CPU seconds since some fixed moment in the past."""
 
     by_activity: dict[str, float]  # environment, agents_python, wire, tensors, service_python
-    busy: float  # of all cores that this process may use, with what their host took from them
-    idle: float  # of the same
+    busy: float  # of all cores that this process may use; time stolen by the host counts
+    idle: float  # of the same cores
 
     def since(self, before: "Usage") -> dict[str, float]:
-        """What was used after `before`, by us, by everything else on the machine, and by nobody."""
+        """CPU seconds since `before`: of each activity, of other processes, and idle."""
         used = {name: s - before.by_activity[name] for name, s in self.by_activity.items()}
         others = self.busy - before.busy - sum(used.values())
         return {**used, "other_processes": max(others, 0.0), "idle": self.idle - before.idle}
 
 
 def usage(agents: list[int]) -> Usage:
-    """The CPU time of this process, which is the service, and of the `agents`, by process id."""
+    """The CPU time of this process, the service, and of `agents`, given by process ids."""
     seconds: defaultdict[str, float] = defaultdict(float)
     python = {thread.native_id: thread.name for thread in threading.enumerate()}
     for thread, name, used in _threads(os.getpid()):
@@ -51,14 +51,14 @@ def usage(agents: list[int]) -> Usage:
 
 
 def _threads(process: int) -> list[tuple[int, str, float]]:
-    """Id, name and CPU seconds of every thread that lives."""
-    found = []
+    """Id, name and CPU seconds of every thread of a process."""
+    threads = []
     for directory in Path(f"/proc/{process}/task").glob("*"):
         try:
             stat = (directory / "stat").read_text()
-        except OSError:  # it has just ended
+        except OSError:  # the thread has just ended
             continue
         name, rest = stat[stat.index("(") + 1 :].rsplit(")", 1)
         user, system = rest.split()[11:13]
-        found.append((int(directory.name), name, (int(user) + int(system)) / TICKS_A_SECOND))
-    return found
+        threads.append((int(directory.name), name, (int(user) + int(system)) / TICKS_A_SECOND))
+    return threads

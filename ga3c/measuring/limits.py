@@ -1,6 +1,6 @@
-"""`ga3c benchmark limits`: what this machine's parts make alone, and the limit that they set.
+"""`ga3c benchmark limits`: how fast each part is alone on this machine, and the limit that follows.
 
-The limit is that of `parts.limit`, of the best of the sizes measured.
+The limit is `parts.limit` of the best of the measured sizes.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,17 +18,17 @@ Sizes = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Config(TrainConfig):
-    """Measure environments, wire, predictions and training, each alone, by size."""
+    """Measure environments, wire, predictions and training, each alone, for several sizes."""
 
     benchmark: BenchmarkConfig = field(default_factory=BenchmarkConfig)
     agent_counts: Sizes = tuple(sorted({1, CORES}))
-    """Agent processes that step environments, or send messages, at once."""
+    """Numbers of agent processes that step environments, or send messages, at the same time."""
     env_counts: Sizes = (4, 16, 64)
-    """Environments that one of them steps together, or sends in one message."""
+    """Numbers of environments that an agent steps together, or sends in one message."""
     prediction_batches: Sizes = (1, 8, 32, 64, 128)
-    """Observations of a prediction."""
+    """Sizes of prediction batches, in observations."""
     training_batches: Sizes = (20, 40, 80, 160, 320)
-    """Samples of an update, in whole segments of t_max."""
+    """Sizes of training batches, in samples; whole segments of t_max are used."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -39,8 +39,8 @@ class Config(TrainConfig):
 
 
 def run(config: Config) -> None:
-    """Measure, print, keep. Raises RuntimeError if a process fails."""
-    found, model = prepare(config)
+    """Measure, print and keep. Raises RuntimeError if a process fails."""
+    spaces, model = prepare(config)
     seconds = config.benchmark.part_seconds
     pairs = [(agents, envs) for agents in config.agent_counts for envs in config.env_counts]
 
@@ -48,7 +48,7 @@ def run(config: Config) -> None:
         return environment_only(config.environment, *pair, seconds)
 
     def wire(pair: tuple[int, int]) -> float:
-        return wire_only(found, *pair, seconds)
+        return wire_only(spaces, *pair, seconds)
 
     def predictions(batch: int) -> float:
         return model.predict_only(batch, seconds)
@@ -95,12 +95,12 @@ def run(config: Config) -> None:
 
 
 def _measure(work: Callable[[Any], float], sizes: Sequence[Any], repeats: int) -> dict[Any, Spread]:
-    """Each size once, then all again: what slows the machine for a while slows all of them."""
-    found: dict[Any, list[float]] = {size: [] for size in sizes}
+    """Rates of each size. All sizes are measured in turn, so that a slow minute affects all."""
+    rates: dict[Any, list[float]] = {size: [] for size in sizes}
     for _ in range(repeats):
         for size in sizes:
-            found[size].append(work(size))
-    return {size: spread(rates) for size, rates in found.items()}
+            rates[size].append(work(size))
+    return {size: spread(values) for size, values in rates.items()}
 
 
 def _rows(measured: dict[int, Spread]) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""What runs in processes of its own while a part is measured: no tensor framework is imported."""
+"""Code that runs in child processes while a part is measured. It imports no tensor framework."""
 
 import signal
 import sys
@@ -22,21 +22,21 @@ WARM_UP_CALLS = 3
 def rate(
     work: Callable[[], int], seconds: float, clock: Callable[[], float] = time.monotonic
 ) -> float:
-    """Units of `work` a second of `clock`, after a short warm-up; each call returns how many."""
+    """Units of work per second of `clock`, after a warm-up. A call of `work` returns its units."""
     for _ in range(WARM_UP_CALLS):
         work()
     until_s = time.monotonic() + seconds
-    started, done = clock(), 0
+    started, units = clock(), 0
     while time.monotonic() < until_s:
-        done += work()
-    return done / (clock() - started)
+        units += work()
+    return units / (clock() - started)
 
 
 def play_alone(
     config: EnvironmentConfig, envs: int, seconds: float, barrier: Barrier, answer: Connection
 ) -> None:
-    """Step `envs` environments at random once all have begun; send the rate."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the parent
+    """Step `envs` environments with random actions once all processes are ready; send the rate."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the parent handles Ctrl-C
     environments = Environments(config, envs)
     environments.reset(0)
     random = np.random.default_rng(0)
@@ -46,16 +46,16 @@ def play_alone(
     answer.send(rate(lambda: len(environments.step(actions[next(turn) % 256]).outcomes), seconds))
 
 
-def send_steps(endpoint: str, identity: str, token: str, found: Spaces, envs: int) -> None:
-    """Send one group's steps to the frontend, each when the last has been answered, for ever."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the parent
+def send_steps(endpoint: str, identity: str, token: str, spaces: Spaces, envs: int) -> None:
+    """Send steps of one group to the frontend for ever, each after the answer to the last one."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the parent handles Ctrl-C
     socket = connect(zmq.Context(), endpoint, identity, token)
-    socket.setsockopt(zmq.RCVTIMEO, int(1000 * START_TIMEOUT_S))  # should its parent be gone
-    hello = Hello(token, found.shape, found.dtype, found.num_actions, 1, envs)
+    socket.setsockopt(zmq.RCVTIMEO, int(1000 * START_TIMEOUT_S))  # ends if the parent has died
+    hello = Hello(token, spaces.shape, spaces.dtype, spaces.num_actions, 1, envs)
     socket.send_multipart(messages.encode_hello(hello))
-    frames = np.zeros((envs, *found.shape), found.dtype)
+    frames = np.zeros((envs, *spaces.shape), spaces.dtype)
     step = Step(frames, np.zeros(envs, messages.OUTCOME))
     for sequence in range(sys.maxsize):
         header = Header(Kind.STEP, 0, envs, sequence)
         socket.send_multipart(messages.encode_step(header, step), copy=False)
-        messages.decode_actions(socket.recv_multipart(), found.num_actions)
+        messages.decode_actions(socket.recv_multipart(), spaces.num_actions)

@@ -1,4 +1,4 @@
-"""What every benchmark shares: repeats, medians, tables, and a JSON file with the machine."""
+"""What all benchmarks share: repeats, medians, and a JSON file with the machine's description."""
 
 import json
 import statistics
@@ -13,12 +13,12 @@ from ga3c.settings.machine import machine
 
 @dataclass(frozen=True)
 class BenchmarkConfig:
-    """How a benchmark measures, and where it keeps what it found."""
+    """How a benchmark measures, and where it writes its result."""
 
     repeats: int = 3
-    """How often everything is measured: the median and the range are told."""
+    """How often everything is measured; the median and the range are printed."""
     part_seconds: float = 2.0
-    """Seconds for which a part is measured alone."""
+    """Seconds for which each part is measured alone."""
     out: Path | None = None
     """File for the result as JSON, with machine, versions and settings."""
 
@@ -47,7 +47,7 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def keep(result: dict[str, Any], config: Any, benchmark: BenchmarkConfig, print_it: bool) -> None:
-    """Write the JSON file if one is wanted, and print it as the last line with --json."""
+    """Write the JSON file if --out names one; print the same as the last line with --json."""
     whole = {**plain(result), "machine": machine(), "settings": plain(asdict(config))}
     if benchmark.out is not None:
         benchmark.out.write_text(json.dumps(whole, indent=2) + "\n")
@@ -56,11 +56,11 @@ def keep(result: dict[str, Any], config: Any, benchmark: BenchmarkConfig, print_
 
 
 def plain(value: Any) -> Any:
-    """As JSON can hold it: spreads by name, paths as text."""
+    """`value` with types that JSON has: spreads become objects, paths become text."""
     if isinstance(value, Spread):
         return value._asdict()
     if isinstance(value, dict):
-        return {str(key): plain(each) for key, each in value.items()}
+        return {str(key): plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [plain(entry) for entry in value]
     return str(value) if isinstance(value, Path) else value

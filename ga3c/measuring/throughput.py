@@ -1,8 +1,8 @@
-"""`ga3c benchmark throughput`: the whole service against this machine's limit, and why.
+"""`ga3c benchmark throughput`: the whole service against the limit of this machine's parts.
 
-The limit (`parts.limit`) is of the parts measured alone right before and right after the service's
-windows: a machine's speed wanders. Predictions and training are measured without the
-ring, the queues and the wire, so those count against the service.
+The parts are measured alone right before and right after the service, because a machine's speed
+changes over minutes; the limit (`parts.limit`) is of the means. Predictions and training are
+measured without the ring, the queues and the wire, so the time of these counts against the service.
 """
 
 from dataclasses import dataclass, field, replace
@@ -20,22 +20,22 @@ DEFAULT_WINDOW_S = 20.0
 
 @dataclass(frozen=True)
 class Config(TrainConfig):
-    """Run the whole service for `repeats` windows of --seconds each (20 if not given)."""
+    """Measure the whole service for `repeats` windows of --seconds each (20 if not given)."""
 
     benchmark: BenchmarkConfig = field(default_factory=BenchmarkConfig)
     warm_up_seconds: float = 10.0
-    """Seconds before the first window, from the moment that every agent plays."""
+    """Seconds between the moment when all agents play and the first window."""
 
 
 def run(config: Config) -> None:
-    """Measure, print, keep. Raises RunFailed if the service does."""
+    """Measure, print and keep. Raises RunFailed if the service fails."""
     config = replace(config, scheduler=replace(config.scheduler, scheduler="off"))
-    found, model = prepare(config)
+    spaces, model = prepare(config)
     seconds = config.benchmark.part_seconds
     before = measure_parts(config, model, seconds)
     measured = measure_service(
         config,
-        found,
+        spaces,
         config.warm_up_seconds,
         config.benchmark.repeats,
         config.run.seconds or DEFAULT_WINDOW_S,

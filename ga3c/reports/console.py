@@ -1,4 +1,4 @@
-"""Tables in a terminal."""
+"""Prints tables in a terminal."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from rich.table import Table
 
 
 def show(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table; numbers to the right."""
+    """Print a table. All columns but the first are aligned to the right."""
     table = Table(title=title, title_justify="left")
     for index, heading in enumerate(headings):
         table.add_column(heading, justify="right" if index else "left")

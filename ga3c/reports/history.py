@@ -1,4 +1,4 @@
-"""What a run's directory tells about its course: the score's curve, figures, evaluations."""
+"""Reads a run's history from its directory: score curve, figures, evaluations."""
 
 import contextlib
 import csv
@@ -18,10 +18,10 @@ from ga3c.runs.kept_config import load_config
 from ga3c.runs.tally import ROLLING_EPISODES
 from ga3c.settings.train import TrainConfig
 
-CURVE = "curve.csv"  # of a kept result: the score's curve without the episodes
+CURVE = "curve.csv"  # in a kept result: the score curve, instead of all episodes
 POINTS = 400
-LEFT_OUT = ("preset", "run", "checkpoints", "evaluation")  # of the sections of the settings
-MOST_DIFFERENCES = 3  # that a name tells
+LEFT_OUT = ("preset", "run", "checkpoints", "evaluation")  # settings that do not affect learning
+MOST_DIFFERENCES = 3  # settings named in a group's name
 
 
 class Curve(NamedTuple):
@@ -33,7 +33,7 @@ class Curve(NamedTuple):
 
 
 class History(NamedTuple):
-    """One run's course."""
+    """The history of one run."""
 
     path: Path
     config: TrainConfig
@@ -43,7 +43,7 @@ class History(NamedTuple):
 
     @property
     def game(self) -> str:
-        """An ALE rom id or a Gymnasium id, whatever the run called it; nothing is imported."""
+        """The ALE rom id or Gymnasium id, whatever name the run used; imports no environment."""
         name = self.config.environment.game
         with contextlib.suppress(ValueError):
             return name.rpartition(":")[2] if ":" in name else resolve(name).name
@@ -51,35 +51,37 @@ class History(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Runs that differ by their seed alone."""
+    """Runs that differ only in their seed."""
 
     game: str
-    differs: str  # settings in which it differs from the other groups of the game, if any
+    differs: str  # the settings that differ from the other groups of the game, if any
     runs: list[History]
 
     @property
     def name(self) -> str:
-        """The game, and what sets the group apart."""
+        """The game, and the settings that differ."""
         return f"{self.game} ({self.differs})" if self.differs else self.game
 
 
-def groups(found: Sequence[History]) -> list[Group]:
-    """Runs by game and settings, in the order they were given."""
-    known: dict[tuple[str, str], list[History]] = {}
-    for each in found:
-        known.setdefault((each.game, json.dumps(settings(each.config))), []).append(each)
-    made = []
-    for (game, text), runs in known.items():
-        others = [json.loads(other) for name, other in known if name == game]
+def groups(histories: Sequence[History]) -> list[Group]:
+    """Runs grouped by game and settings, in the order they were given."""
+    by_settings: dict[tuple[str, str], list[History]] = {}
+    for run in histories:
+        key = (run.game, json.dumps(settings(run.config)))
+        by_settings.setdefault(key, []).append(run)
+    grouped = []
+    for (game, text), runs in by_settings.items():
+        others = [json.loads(other) for name, other in by_settings if name == game]
         own = json.loads(text)
         differ = [name for name in own if any(other[name] != own[name] for other in others)]
         words = [f"{name} {own[name]}" for name in differ[:MOST_DIFFERENCES]]
-        made.append(Group(game, ", ".join(words) + ", ..." * (len(differ) > len(words)), runs))
-    return made
+        differs = ", ".join(words) + ", ..." * (len(differ) > len(words))
+        grouped.append(Group(game, differs, runs))
+    return grouped
 
 
 def settings(config: TrainConfig) -> dict[str, Any]:
-    """What learning depends on, by name: all but the seed, the limits and what is kept."""
+    """The settings that learning depends on: all but seed, limits, checkpoints, evaluations."""
     parts = {**asdict(config), "optimizer": asdict(config.scheduled_optimizer)}
     flat: dict[str, Any] = {}
     for name, part in parts.items():
@@ -89,7 +91,7 @@ def settings(config: TrainConfig) -> dict[str, Any]:
 
 
 def read(path: Path) -> History:
-    """The course of the run in `path`, or of a kept result. Raises ValueError."""
+    """The history of the run, or of the kept result, in `path`. Raises ValueError."""
     return History(
         path,
         load_config(path),
@@ -106,7 +108,7 @@ def rolling(episodes: Path) -> Curve:
     if episodes.exists():
         with open(episodes, errors="replace") as file:
             for row in csv.DictReader(file):
-                with contextlib.suppress(ValueError, TypeError):  # cut short by a kill
+                with contextlib.suppress(ValueError, TypeError):  # a line that a kill cut short
                     point = float(row["seconds"]), int(row["steps"])
                     scores.append(float(row["score"]))
                     points.append((*point, round(sum(scores) / len(scores), 3)))

@@ -1,4 +1,4 @@
-"""`ga3c runs`: what runs there are, how far each came, and whether it goes on."""
+"""`ga3c runs`: lists all runs, with their steps, score and state."""
 
 import json
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ class Config:
     """List the runs: game, steps, score, state."""
 
     runs_dir: Path = Path("runs")
-    """Where run directories are."""
+    """The folder of the run directories."""
     json: bool = False
     """Print a JSON list instead of a table."""
 
 
 def summary(path: Path) -> dict[str, Any]:
-    """One run's line. Raises ValueError if its settings cannot be read."""
+    """The line of one run. Raises ValueError if its settings cannot be read."""
     config = load_config(path)
     newest = _newest_figures(path)
     return {
@@ -35,14 +35,14 @@ def summary(path: Path) -> dict[str, Any]:
         "score": newest.get("score_mean_100"),
         "minutes": round(newest.get("seconds", 0.0) / 60, 1),
         "state": _state(path, newest),
-        "checkpoints": [int(each.name) for each in checkpoints.kept(path / "checkpoints")],
+        "checkpoints": [int(kept.name) for kept in checkpoints.kept(path / "checkpoints")],
     }
 
 
 def _newest_figures(path: Path) -> dict[str, Any]:
     try:
         return dict(json.loads((path / RESULT).read_bytes()))
-    except (OSError, ValueError):  # it has not ended
+    except (OSError, ValueError):  # the run has not ended
         return ([{}] + records.read(path / "metrics.jsonl"))[-1]
 
 
@@ -53,7 +53,7 @@ def _state(path: Path, newest: dict[str, Any]) -> str:
 
 
 def run(config: Config) -> None:
-    """Print the table, newest first."""
+    """Print the table, newest run first."""
     lines = []
     for path in runs_in(config.runs_dir):
         try:
@@ -63,7 +63,7 @@ def run(config: Config) -> None:
     if config.json:
         print(json.dumps(lines))
     elif not lines:
-        print(f"{config.runs_dir} has no runs: make train GAME=Pong begins one")
+        print(f"{config.runs_dir} has no runs: make train GAME=Pong starts one")
     else:
         _print(lines)
 

@@ -1,4 +1,4 @@
-"""`ga3c report`: one HTML page of runs that needs no other file: tables, curves, videos."""
+"""`ga3c report`: one self-contained HTML page of runs, with score tables, curves and videos."""
 
 import base64
 import io
@@ -12,12 +12,12 @@ import tyro
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
-from ga3c.reports import history, plots, tables
+from ga3c.reports import comparison, history, plots, tables
 from ga3c.reports.history import Curve, History
 from ga3c.settings.checks import check_file
 from ga3c.settings.machine import machine
 
-DPI = 80  # of pictures: a page of many runs stays small
+DPI = 80  # of pictures; low, so that a page of many runs stays small
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #23262b; background: #fafaf8;
        max-width: 1100px; margin: 2em auto; padding: 0 1em; }
@@ -49,19 +49,19 @@ class Config:
 
 def run(config: Config) -> None:
     """Write the page. Raises WrongInput."""
-    found = plots.load(config.runs)
-    config.out.write_text(page(config.title, found))
-    print(f"wrote {config.out}, {config.out.stat().st_size / 2**20:.1f} MiB, of {len(found)} runs")
+    runs = plots.load(config.runs)
+    config.out.write_text(page(config.title, runs))
+    print(f"wrote {config.out}, {config.out.stat().st_size / 2**20:.1f} MiB, of {len(runs)} runs")
 
 
-def page(title: str, found: Sequence[History]) -> str:
+def page(title: str, runs: Sequence[History]) -> str:
     """The whole page."""
     parts = [
-        *_overview(found),
-        *_scores(found),
-        *_curves(found),
-        *_videos(found),
-        *_settings(found),
+        *_overview(runs),
+        *_scores(runs),
+        *_curves(runs),
+        *_videos(runs),
+        *_settings(runs),
     ]
     body = "\n".join(parts)
     return (
@@ -71,27 +71,27 @@ def page(title: str, found: Sequence[History]) -> str:
     )
 
 
-def _overview(found: Sequence[History]) -> Iterator[str]:
-    made = machine()
-    where = f"{made['cores']} cores ({escape(made['processor'])})"
-    versions = f"Python {made['python']}, TensorFlow {made['tensorflow']}, revision {made['git']}"
-    yield f'<p class="small">Made {made["date"]} on {where}, {versions}.</p>'
+def _overview(runs: Sequence[History]) -> Iterator[str]:
+    here = machine()
+    cores = f"{here['cores']} cores ({escape(here['processor'])})"
+    versions = f"Python {here['python']}, TensorFlow {here['tensorflow']}, revision {here['git']}"
+    yield f'<p class="small">Made {here["date"]} on {cores}, {versions}.</p>'
     yield "<h2>Runs</h2>"
     rows = []
-    for each in found:
-        curve, last = each.curve, each.figures[-1] if each.figures else {}
-        ended = {
+    for run in runs:
+        curve, last = run.curve, run.figures[-1] if run.figures else {}
+        curve_end = {
             name: part[-1] for name, part in zip(Curve._fields, curve, strict=True) if len(part)
         }
-        reached = {**ended, **{name: last[name] for name in ("steps", "seconds") if last}}
+        reached = {**curve_end, **{name: last[name] for name in ("steps", "seconds") if last}}
         rows.append(
             [
-                each.path.name,
-                each.config.environment.game,
-                str(each.config.run.seed),
+                run.path.name,
+                run.config.environment.game,
+                str(run.config.run.seed),
                 f"{int(reached.get('steps', 0)):,}",
                 f"{reached.get('seconds', 0.0) / 60:,.1f}",
-                f"{ended['score']:,.1f}" if ended else "",
+                f"{curve_end['score']:,.1f}" if curve_end else "",
                 f"{last['pps']:,.0f}" if last else "",
             ]
         )
@@ -99,8 +99,8 @@ def _overview(found: Sequence[History]) -> Iterator[str]:
     yield _table(headings, rows)
 
 
-def _scores(found: Sequence[History]) -> Iterator[str]:
-    for table in tables.tables(found):
+def _scores(runs: Sequence[History]) -> Iterator[str]:
+    for table in comparison.tables(runs):
         yield f"<h2>Scores by protocol {escape(table.protocol)}</h2>"
         yield f'<p class="small">{escape(table.settings)}</p>'
         yield _table(*tables.cells(table))
@@ -109,36 +109,36 @@ def _scores(found: Sequence[History]) -> Iterator[str]:
             yield _picture(tables.draw(table))
 
 
-def _curves(found: Sequence[History]) -> Iterator[str]:
+def _curves(runs: Sequence[History]) -> Iterator[str]:
     yield "<h2>Curves</h2>"
-    for group in history.groups(found):
+    for group in history.groups(runs):
         yield f"<h3>{escape(group.name)}</h3>"
-        panels = plots.PANELS if any(each.figures for each in group.runs) else ("score",)
+        panels = plots.PANELS if any(run.figures for run in group.runs) else ("score",)
         yield _picture(plots.draw(group.runs, panels))
 
 
-def _videos(found: Sequence[History]) -> Iterator[str]:
-    for each in found:
-        videos = (each.path / "video").glob("*.mp4")
+def _videos(runs: Sequence[History]) -> Iterator[str]:
+    for run in runs:
+        videos = (run.path / "video").glob("*.mp4")
         for video in sorted(videos, key=lambda file: file.stat().st_mtime)[-1:]:
-            yield f"<h2>{escape(each.game)}, seed {each.config.run.seed}: a game</h2>"
+            yield f"<h2>{escape(run.game)}, seed {run.config.run.seed}: a game</h2>"
             data = base64.b64encode(video.read_bytes()).decode()
             yield f'<video controls src="data:video/mp4;base64,{data}"></video>'
 
 
-def _settings(found: Sequence[History]) -> Iterator[str]:
+def _settings(runs: Sequence[History]) -> Iterator[str]:
     yield "<h2>Settings</h2>"
-    known: dict[str, list[str]] = {}
-    for each in found:
-        text = json.dumps(history.settings(each.config), indent=1)
-        known.setdefault(text, []).append(each.path.name)
-    for text, names in known.items():
-        whose = escape(", ".join(names))
-        yield f"<details><summary>{whose}</summary><pre>{escape(text)}</pre></details>"
+    names_by_settings: dict[str, list[str]] = {}
+    for run in runs:
+        text = json.dumps(history.settings(run.config), indent=1)
+        names_by_settings.setdefault(text, []).append(run.path.name)
+    for text, names in names_by_settings.items():
+        title = escape(", ".join(names))
+        yield f"<details><summary>{title}</summary><pre>{escape(text)}</pre></details>"
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f"<th>{escape(each)}</th>" for each in headings)
+    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
     lines = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows)
     body = "\n".join(f"<tr>{line}</tr>" for line in lines)
     return f"<table><tr>{head}</tr>\n{body}</table>"

@@ -1,4 +1,4 @@
-"""What a person sees of a run: a live view in a terminal, else one line every few seconds."""
+"""Shows a run: as a live view in a terminal, else as one line every few seconds."""
 
 import math
 import sys
@@ -24,9 +24,9 @@ LEGEND = (
     "lag in updates] [NT trainers, NP predictors, NA agents]"
 )
 ROLES = ("agents", "predictors", "trainers")
-EVENTS = 6  # newest lines in the live view
+EVENTS = 6  # event lines in the live view
 CURVE_HEIGHT = 8  # lines
-BESIDE_CURVE = 64  # columns that the rest needs
+BESIDE_CURVE = 64  # columns that the table beside the curve needs
 BLOCKS = " ▁▂▃▄▅▆▇█"
 Values = Mapping[str, float | None]
 
@@ -34,7 +34,7 @@ Values = Mapping[str, float | None]
 def figures(
     window: Window, metrics: Metrics, tally: Tally, counts: Counts, requests: int, samples: int
 ) -> dict[str, float | None]:
-    """The figures of one progress line: those of a rate are over the window."""
+    """The figures of one progress line. Rates and means are over the window."""
     return {
         "seconds": round(tally.seconds, 2),
         "steps": int(window.end["steps"]),
@@ -56,7 +56,7 @@ def figures(
 
 
 def line(values: Values) -> str:
-    """The progress line of `figures`, with GA3C's fields."""
+    """The figures as one progress line, with the fields of GA3C's."""
     return (
         f"[Time {_clock(values['seconds'])}] "
         f"[Episode {values['episodes']} Score {_number(values['score'])}] "
@@ -67,22 +67,22 @@ def line(values: Values) -> str:
     )
 
 
-def _learning(values: Values) -> list[tuple[str, str]]:
-    """What lies between playing and learning."""
+def _queue_rows(values: Values) -> list[tuple[str, str]]:
+    """Rows of the live view: queues and policy lag, or queue, replay and epsilon."""
     queued = values["prediction_queue"]
     if (replay := values.get("replay_steps")) is None:
-        both = f"{queued}, {values['training_queue']}"
+        queues = f"{queued}, {values['training_queue']}"
         lag = f"{values['policy_lag']:.1f}"
-        return [("policy lag, updates", lag), ("queued predictions, samples", both)]
-    epsilon = f"{values.get('epsilon') or 0.0:.2f}"
+        return [("policy lag, updates", lag), ("queued predictions, samples", queues)]
     return [
         ("replay, steps to draw from", f"{replay:,.0f}"),
-        ("epsilon", epsilon),
+        ("epsilon", f"{values.get('epsilon') or 0.0:.2f}"),
         ("queued predictions", f"{queued}"),
     ]
 
 
 def _queued(values: Values) -> str:
+    """The same for the progress line."""
     replay = values.get("replay_steps")
     if replay is None:
         queued = f"PQ {values['prediction_queue']} TQ {values['training_queue']}"
@@ -92,7 +92,7 @@ def _queued(values: Values) -> str:
 
 
 class View(Protocol):
-    """Where a run's lines and figures are shown."""
+    """Shows a run's event lines and figures."""
 
     def say(self, text: str, to: IO[str] | None = None) -> None:
         """Show an event's line."""
@@ -101,11 +101,11 @@ class View(Protocol):
         """Show the figures of the last window."""
 
     def close(self) -> None:
-        """Leave the terminal as it was."""
+        """Restore the terminal."""
 
 
 def view(config: TrainConfig) -> View:
-    """A live view where there is a terminal and no --plain, else plain lines."""
+    """A live view if there is a terminal and no --plain, else plain lines."""
     console = Console()
     if config.run.plain or not console.is_terminal or console.is_dumb_terminal:
         return Plain()
@@ -113,28 +113,28 @@ def view(config: TrainConfig) -> View:
 
 
 class Plain:
-    """Lines."""
+    """Prints lines."""
 
     def __init__(self) -> None:
-        self._explained = False
+        self._legend_printed = False
 
     def say(self, text: str, to: IO[str] | None = None) -> None:
-        """Print it."""
+        """Print the line."""
         print(text, file=to, flush=True)
 
     def show(self, values: Values) -> None:
-        """Print the progress line, the first time with what its fields are."""
-        if not self._explained:
+        """Print the progress line; before the first one, a legend of its fields."""
+        if not self._legend_printed:
             print(LEGEND)
-        self._explained = True
+        self._legend_printed = True
         self.say(line(values))
 
     def close(self) -> None:
-        """Nothing to leave."""
+        """Do nothing: there is nothing to restore."""
 
 
 class LiveView:
-    """The score's curve, figures, who waits, progress and the last events, in place."""
+    """Redraws in place: curve of the score, figures, waiting times, progress, last events."""
 
     def __init__(self, config: TrainConfig, console: Console) -> None:
         self._limits = config.run
@@ -147,7 +147,7 @@ class LiveView:
         self._live.start()
 
     def say(self, text: str, to: IO[str] | None = None) -> None:
-        """Add it to the last events; errors are printed above, to stay."""
+        """Add the line to the last events; an error is also printed above the view, and stays."""
         self._events.append(text.removeprefix("ga3c: "))
         if to is sys.stderr:
             self._live.console.print(Text(text, style="red"))
@@ -161,7 +161,7 @@ class LiveView:
         self._draw()
 
     def close(self) -> None:
-        """Leave the last picture."""
+        """Stop redrawing; the last picture stays."""
         self._live.stop()
 
     def _draw(self) -> None:
@@ -176,18 +176,18 @@ class LiveView:
         for name, text in (
             ("PPS, predictions/s", f"{values['pps']:,.0f}"),
             ("TPS, trained samples/s", f"{values['tps']:,.0f}"),
-            *_learning(values),
+            *_queue_rows(values),
             *(
                 (f"{role}: {values[role]}", f"wait {values[f'{role}_waiting'] or 0:.0%}")
                 for role in ROLES
             ),
         ):
             table.add_row(name, Text(text, justify="right"))
-        both = Table.grid(padding=(0, 4))
-        both.add_row(self._curve(values), table)
-        left = self._progress(values)
+        top = Table.grid(padding=(0, 4))
+        top.add_row(self._curve(values), table)
+        progress = self._progress(values)
         return Panel(
-            Group(both, *([left] if left else [])),
+            Group(top, *([progress] if progress else [])),
             title=f"{self._title} · {clock} · {steps} · {values['episodes']:,} episodes",
             title_align="left",
         )
@@ -221,14 +221,14 @@ class LiveView:
 
 
 def curve(values: Sequence[float], width: int, height: int) -> list[str]:
-    """`values` as lines of block characters, the scale at their left."""
+    """`values` as lines of block characters, with a scale at the left."""
     stride = max(math.ceil(len(values) / width), 1)
-    shown = [sum(part) / len(part) for part in _parts(values, stride)]
-    low, high = min(shown), max(shown)
-    filled = [(each - low) / ((high - low) or 1.0) * height * 8 for each in shown]
+    means = [sum(part) / len(part) for part in _parts(values, stride)]
+    low, high = min(means), max(means)
+    eighths = [(value - low) / ((high - low) or 1.0) * height * 8 for value in means]
     lines = []
     for row in reversed(range(height)):
-        cells = (BLOCKS[min(max(round(each) - row * 8, 0), 8)] for each in filled)
+        cells = (BLOCKS[min(max(round(filled) - row * 8, 0), 8)] for filled in eighths)
         scale = _number(high) if row == height - 1 else _number(low) if row == 0 else ""
         lines.append(f"{scale:>8} {''.join(cells)}")
     return lines

@@ -1,16 +1,16 @@
-"""A run's directory: what was asked for, what happened, and what was learned.
+"""A run's directory: its settings, its history and its checkpoints.
 
 config.json      every setting
 meta.json        machine, versions, git revision, at the start and at each resumption
-log.txt          what was said
+log.txt          every line that was printed
 episodes.csv     seconds, steps, score, length of each finished episode
-metrics.jsonl    one object per progress line
+metrics.jsonl    the figures of each progress line, one object a line
 events.out.*     the same for TensorBoard, by environment steps
-scheduler.jsonl  the start, then one object per decision: `scheduler.replay` decides it anew
+scheduler.jsonl  the start, then one object per decision; `scheduler.replay` repeats them
 evaluations.jsonl  one object per evaluation: its protocol, its scores
-actions.bin      every action of a run in lockstep, which is played once more when it is resumed
-checkpoints/     the newest states, from which the run can go on (ga3c/runs/checkpoints.py)
-best/            the state with the best evaluation of the run (--evaluate-every)
+actions.bin      every action of a run in lockstep; a resumed run plays them once more
+checkpoints/     the newest states, from which the run can be resumed (ga3c/runs/checkpoints.py)
+best/            the state that had the best evaluation of the run (--evaluate-every)
 result.json      the run's figures, written at the end
 lock             held while a service uses the directory
 """
@@ -18,7 +18,6 @@ lock             held while a service uses the directory
 import contextlib
 import csv
 import json
-import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -26,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from ga3c.runs import records
-from ga3c.runs.checkpoints import sync_directory
+from ga3c.runs.durable import rewrite_whole
 from ga3c.runs.events import Events
 from ga3c.runs.finding import EVALUATIONS, LOCK, RESULT, locked
 from ga3c.runs.kept_config import CONFIG, to_json
@@ -35,23 +34,12 @@ from ga3c.settings.machine import machine
 from ga3c.settings.train import TrainConfig
 
 
-def rewrite_whole(file: Path, text: str) -> None:
-    """Whole or not at all: a run can still be resumed after a kill or a power cut meanwhile."""
-    partial = file.with_name(f".{file.name}")
-    with open(partial, "w") as out:
-        out.write(text)
-        out.flush()
-        os.fsync(out.fileno())
-    partial.replace(file)
-    sync_directory(file.parent)
-
-
 class RunDirectory:
-    """A run's files, new or gone on with; owned by the main thread.
+    """The files of a new or resumed run; owned by the main thread.
 
     Raises:
         BlockingIOError: if another service uses the directory.
-        OSError: if it cannot be made.
+        OSError: if it cannot be created.
     """
 
     def __init__(self, config: TrainConfig, path: Path) -> None:
@@ -62,11 +50,11 @@ class RunDirectory:
             raise BlockingIOError(f"another process uses {path}")
         self._log = open(self.path / "log.txt", "a", buffering=1)  # noqa: SIM115
         self._config = config
-        self._trouble: set[str] = set()
+        self._reported_errors: set[str] = set()
 
     def begin(self, steps: int, episodes: int) -> None:
-        """The run begins, or goes on from so many: what was noted beyond them has not happened."""
-        run = replace(self._config.run, resume=None, trace=None)  # which are of this start alone
+        """Start, or resume after `steps` and `episodes`; entries beyond these are removed."""
+        run = replace(self._config.run, resume=None, trace=None)  # these concern this start only
         self._write(CONFIG, to_json(replace(self._config, run=run)))
         self._note_start()
         (self.path / RESULT).unlink(missing_ok=True)
@@ -80,75 +68,77 @@ class RunDirectory:
         self._events = Events(self.path, steps)
 
     def log(self, line: str) -> None:
-        """Keep a line."""
-        with self._forgiven():
+        """Write a line to the log."""
+        with self._errors_reported():
             self._log.write(line + "\n")
 
     def episodes(self, episodes: Iterable[Episode]) -> None:
         """Append finished episodes."""
-        with self._forgiven():
-            for each in episodes:
-                self._csv.writerow((f"{each.seconds:.2f}", each.steps, each.score, each.length))
-                self._events.episode(each)
+        with self._errors_reported():
+            for episode in episodes:
+                seconds = f"{episode.seconds:.2f}"
+                self._csv.writerow((seconds, episode.steps, episode.score, episode.length))
+                self._events.episode(episode)
 
     def metrics(self, values: Mapping[str, Any]) -> None:
         """Append one line of figures."""
-        with self._forgiven():
+        with self._errors_reported():
             self._metrics.write(json.dumps(values) + "\n")
             self._events.figures(values)
 
     def evaluation(self, entry: Mapping[str, Any]) -> None:
         """Append an evaluation."""
-        with self._forgiven():
+        with self._errors_reported():
             records.append(self.path / EVALUATIONS, entry)
             self._events.evaluation(entry)
 
     def finish(self, result: Mapping[str, Any]) -> None:
-        """Keep the figures; close the files."""
-        with self._forgiven():
+        """Write the run's figures, and close all files."""
+        with self._errors_reported():
             self._write(RESULT, result)
         for file in (self._events, self._episodes, self._metrics, self._log, self._lock):
-            with self._forgiven():
+            with self._errors_reported():
                 file.close()
 
     @contextlib.contextmanager
-    def _forgiven(self) -> Iterator[None]:
-        """What cannot be written, as where the disk is full, is said once and ends no run."""
+    def _errors_reported(self) -> Iterator[None]:
+        """Report an OSError, such as a full disk, once; it does not end the run."""
         try:
             yield
         except OSError as error:
-            if str(error) not in self._trouble:
-                print(f"ga3c: {self.path}: not kept: {error}", file=sys.stderr, flush=True)
-            self._trouble.add(str(error))
+            if str(error) not in self._reported_errors:
+                print(f"ga3c: {self.path}: not written: {error}", file=sys.stderr, flush=True)
+            self._reported_errors.add(str(error))
 
     def _cut(self, steps: int, episodes: int) -> None:
+        """Remove what was written after the checkpoint that the run is resumed from."""
         table = self.path / "episodes.csv"
         if table.exists():
             lines = table.read_text(errors="replace").splitlines(keepends=True)
             rewrite_whole(table, "".join(lines[: episodes + 1]))
         for file in (self.path / "metrics.jsonl", self.path / EVALUATIONS):
             if file.exists():
-                known = [entry for entry in records.read(file) if entry["steps"] <= steps]
-                rewrite_whole(file, "".join(json.dumps(entry) + "\n" for entry in known))
+                entries = [entry for entry in records.read(file) if entry["steps"] <= steps]
+                rewrite_whole(file, "".join(json.dumps(entry) + "\n" for entry in entries))
 
     def _note_start(self) -> None:
-        """In meta.json: the machine of the first start, and of each resumption."""
+        """Write the machine of this start, or add that of this resumption, to meta.json."""
         file = self.path / "meta.json"
         try:
-            known = json.loads(file.read_text())
-            known.setdefault("resumed", []).append(machine())
+            meta = json.loads(file.read_text())
+            meta.setdefault("resumed", []).append(machine())
         except (OSError, ValueError):
-            known = machine()
-        self._write("meta.json", known)
+            meta = machine()
+        self._write("meta.json", meta)
 
     def _write(self, name: str, values: Mapping[str, Any]) -> None:
         rewrite_whole(self.path / name, json.dumps(values, indent=2, default=str) + "\n")
 
     def _point_latest(self) -> None:
-        """In one move, as other runs may begin in this moment."""
+        """Replace the link in one step: another run may start at the same time."""
         link = self.path.parent / "latest"
         if link.is_symlink() or not link.exists():
             new = self.path.parent / f".latest-{self.path.name}"
-            new.unlink(missing_ok=True)  # of one that was killed in this moment
+            new.unlink(missing_ok=True)  # left by a run that was killed right here
             new.symlink_to(self.path.name)
             new.replace(link)

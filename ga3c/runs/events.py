@@ -1,4 +1,4 @@
-"""A run's figures for TensorBoard, under the field's usual names, by environment steps."""
+"""Writes a run's figures for TensorBoard, under the field's usual names, by environment steps."""
 
 import math
 import os
@@ -43,11 +43,11 @@ TAGS = {
 class Events:
     """Writes a TensorBoard event file into `directory`; owned by one thread.
 
-    Raises OSError, as where the disk is full.
+    Raises OSError, for example if the disk is full.
     """
 
     def __init__(self, directory: Path, steps: int) -> None:
-        """`steps`: what earlier files have beyond them is shown no more."""
+        """`steps`: TensorBoard hides what earlier files recorded after this step."""
         name = f"events.out.tfevents.{time.time_ns() // 10**6:013}.{os.getpid()}"
         self._file = open(directory / name, "wb", buffering=0)  # noqa: SIM115
         self._writer = RecordWriter(self._file)
@@ -61,9 +61,9 @@ class Events:
 
     def figures(self, values: Mapping[str, Any]) -> None:
         """Add the figures of one progress line."""
-        known = {TAGS[name]: v for name, v in values.items() if name in TAGS and v is not None}
-        known["perf/PPS"] = values["pps"]
-        self._add(known, values["steps"])
+        scalars = {TAGS[name]: v for name, v in values.items() if name in TAGS and v is not None}
+        scalars["perf/PPS"] = values["pps"]
+        self._add(scalars, values["steps"])
 
     def evaluation(self, entry: Mapping[str, Any]) -> None:
         """Add an evaluation's mean score."""

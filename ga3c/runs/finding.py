@@ -1,4 +1,4 @@
-"""Finds a run by its directory, its name or its game, and reads what it was asked for."""
+"""Finds a run by its directory, its name or its game, and checks how it may be resumed."""
 
 import contextlib
 import fcntl
@@ -20,70 +20,71 @@ EVALUATIONS = "evaluations.jsonl"
 
 
 def new_run_path(config: TrainConfig) -> Path:
-    """Where a new run's directory will be. Raises ValueError if it is there already."""
+    """The directory of a new run. Raises ValueError if it exists or cannot be created."""
     run = config.run
     game = config.environment.game.replace("/", "-")
-    now = datetime.now().strftime("%Y%m%d-%H%M%S.%f")[:-3]  # runs may begin in the same second
+    now = datetime.now().strftime("%Y%m%d-%H%M%S.%f")[:-3]  # two may start in one second
     path = run.runs_dir / (run.name or f"{game}__{config.algorithm}__{run.seed}__{now}")
     if path.exists():
         raise ValueError(
-            f"run {path} is there already: choose another --name, or go on with --resume {path}"
+            f"run {path} exists already: choose another --name, or continue it with --resume {path}"
         )
     parent = next(p for p in path.parents if p.exists())
     if not (parent.is_dir() and os.access(parent, os.W_OK)):
-        raise ValueError(f"run {path} cannot be made: {parent} is no folder to write to")
+        raise ValueError(f"run {path} cannot be created: {parent} is not a writable folder")
     return path
 
 
 def find_run(run: Path, runs_dir: Path = Path("runs")) -> Path:
-    """The directory of a run that is there, given as a path or by its name. Raises ValueError."""
+    """The directory of an existing run, given as a path or by its name. Raises ValueError."""
     for path in (run, runs_dir / run):
         if (path / CONFIG).is_file():
             return path.resolve()
     names = sorted(path.name for path in runs_in(runs_dir))
-    known = f"{runs_dir} has {', '.join(names[-5:])}" if names else f"{runs_dir} has none"
-    raise ValueError(f"run {run}: no directory with a {CONFIG}; {known}")
+    existing = f"{runs_dir} has {', '.join(names[-5:])}" if names else f"{runs_dir} has none"
+    raise ValueError(f"run {run}: no directory with a {CONFIG}; {existing}")
 
 
 def runs_in(runs_dir: Path) -> list[Path]:
-    """The runs there, without `latest`: first what was begun or gone on with last."""
-    found = sorted(runs_dir.glob(f"*/{CONFIG}"), key=lambda file: -file.stat().st_mtime)
-    return [file.parent for file in found if not file.parent.is_symlink()]
+    """The runs in `runs_dir`, without `latest`; the one started or resumed last comes first."""
+    files = sorted(runs_dir.glob(f"*/{CONFIG}"), key=lambda file: -file.stat().st_mtime)
+    return [file.parent for file in files if not file.parent.is_symlink()]
 
 
 def newest_run(game: str, runs_dir: Path = Path("runs")) -> Path:
-    """The run of `game` that was begun or gone on with last. Raises ValueError if there is none."""
+    """The run of `game` that was started or resumed last. Raises ValueError if there is none."""
     wanted = resolve(game)
     for path in runs_in(runs_dir):
         with contextlib.suppress(ValueError):  # settings that cannot be read
             if resolve(load_config(path).environment.game) == wanted:
                 return path.resolve()
-    raise ValueError(f"{runs_dir} has no run of {game}: make train GAME={game} begins one")
+    raise ValueError(f"{runs_dir} has no run of {game}: make train GAME={game} starts one")
 
 
 def check_resumed(config: TrainConfig, before: TrainConfig) -> None:
-    """Raises ValueError if a run that was begun with `before` cannot go on with `config`."""
-    game, known = config.environment.game, before.environment.game
-    one, other = resolve(game), resolve(known)
-    if (one.name, one.is_atari) != (other.name, other.is_atari):
+    """Raises ValueError if a run that was started with `before` cannot continue with `config`."""
+    game, game_before = config.environment.game, before.environment.game
+    new, old = resolve(game), resolve(game_before)
+    if (new.name, new.is_atari) != (old.name, old.is_atari):
         raise ValueError(
-            f"game {game}: the run is of {known}, whose learning would be lost: begin a new one"
+            f"game {game}: the run is of {game_before}, and what it has learned would be lost: "
+            "start a new run"
         )
     if config.preset != before.preset:
         raise ValueError(
-            f"preset {config.preset}: a run that is resumed has settings already: name those that "
-            "are to change"
+            f"preset {config.preset}: a resumed run keeps its settings: name the settings that are "
+            "to change"
         )
-    given = (one, replace(config.environment, game=known), config.run.seed)
-    if config.service.lockstep and given != (other, before.environment, before.run.seed):
+    played = (new, replace(config.environment, game=game_before), config.run.seed)
+    if config.service.lockstep and played != (old, before.environment, before.run.seed):
         raise ValueError(
-            "lockstep: the seed and the environment's settings must stay, or what was played could "
-            "not be played once more"
+            "lockstep: the seed and the environment's settings must stay the same, or the run's "
+            "actions could not be played once more"
         )
 
 
 def evaluations(path: Path) -> list[dict[str, Any]]:
-    """The evaluations of the run in `path`, oldest first, each with its whole protocol."""
+    """The evaluations of the run in `path`, oldest first, each with its complete protocol."""
     return [
         {**entry, "protocol": whole_protocol(entry.get("protocol", {}))}
         for entry in records.read(path / EVALUATIONS)
@@ -91,12 +92,12 @@ def evaluations(path: Path) -> list[dict[str, Any]]:
 
 
 def whole_protocol(protocol: Mapping[str, Any]) -> dict[str, Any]:
-    """A protocol as it is recorded now. Games of before there was a step_cap ended below it."""
+    """A protocol with all fields. Games recorded before there was a `step_cap` ended below it."""
     return {**protocol, "step_cap": protocol.get("step_cap", STEP_CAP)}
 
 
 def is_running(path: Path) -> bool:
-    """Whether a service uses the directory."""
+    """Whether a service is using the directory."""
     try:
         with open(path / LOCK) as file:
             return not locked(file)
@@ -105,7 +106,7 @@ def is_running(path: Path) -> bool:
 
 
 def locked(file: IO[str]) -> bool:
-    """Lock `file` until it is closed, or its process ends in whatever way; False if another has."""
+    """Lock `file` until it is closed or the process ends. False if another process has the lock."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""What the threads count, and figures over windows of time."""
+"""Counters of all threads, and rates over windows of time."""
 
 import threading
 import time
@@ -20,42 +20,42 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Window:
-    """Two snapshots and what lies between."""
+    """The time between two snapshots."""
 
     start: Snapshot
     end: Snapshot
 
     @property
     def seconds(self) -> float:
-        """Its length."""
+        """The length of the window."""
         return self.end.time_s - self.start.time_s
 
     def count(self, name: str) -> float:
-        """How much a counter grew."""
+        """The increase of a counter."""
         return self.end[name] - self.start[name]
 
     def rate(self, name: str) -> float:
-        """How much it grew a second."""
+        """The increase of a counter per second."""
         return self.count(name) / max(self.seconds, 1e-9)
 
     def mean(self, name: str, per: str) -> float:
-        """How much it grew for each one of another counter; 0 where there was none."""
+        """The increase of a counter per increase of the counter `per`; 0 if that did not grow."""
         return self.count(name) / self.count(per) if self.count(per) else 0.0
 
     def share(self, role: str, state: str) -> float:
-        """The share of a role's time that it was waiting, busy or blocked; 0 if none is known."""
-        known = [self.count(f"{role}_{each}_s") for each in ("waiting", "busy", "blocked")]
-        return self.count(f"{role}_{state}_s") / max(sum(known), 1e-9)
+        """The share of a role's time in a state: waiting, busy or blocked; 0 without any time."""
+        seconds = sum(self.count(f"{role}_{name}_s") for name in ("waiting", "busy", "blocked"))
+        return self.count(f"{role}_{state}_s") / max(seconds, 1e-9)
 
 
 class Metrics:
     """Counters and newest figures, safe from every thread. Telemetry: nothing is decided by it.
 
-    Counters: `steps` (one environment step is one prediction, a reset's frame included),
+    The counters are `steps` (one environment step is one prediction; the frame of a reset counts),
     `prediction_batches`, `updates`, `trained_samples`, `lag_updates` (summed over samples),
-    `refused_updates` (left out, as their loss or gradient was not finite),
-    `*_busy_s` and `*_waiting_s` per role, `*_cpu_s` of those that call the model: CPU time of their
-    own threads inside it; `rejected:<reason>` messages, `agent_deaths`.
+    `refused_updates` (left out because their loss or gradient was not finite), `*_busy_s` and
+    `*_waiting_s` for each role, `*_cpu_s` (CPU time of the threads that call the model, inside it),
+    `rejected:<reason>` (messages) and `agent_deaths`.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -75,17 +75,17 @@ class Metrics:
             self._counts = Counter(counts)
 
     def add(self, **increments: float) -> None:
-        """Let counters grow."""
+        """Increase counters."""
         with self._lock:
             self._counts.update(increments)
 
     def reject(self, reason: str) -> None:
-        """Count a message that was dropped."""
+        """Count a rejected message by its reason."""
         with self._lock:
             self._counts[f"rejected:{reason}"] += 1
 
     def set(self, **values: float) -> None:
-        """Keep the newest value of something that is not counted, such as a loss."""
+        """Keep the newest value of a quantity that is not a counter, such as a loss."""
         with self._lock:
             self._last.update(values)
 

@@ -1,4 +1,4 @@
-"""Files of one JSON object a line, which a kill or a full disk may have cut short."""
+"""Files with one JSON object per line. A kill or a full disk may have cut a line short."""
 
 import json
 from collections.abc import Mapping
@@ -7,22 +7,22 @@ from typing import Any
 
 
 def read(file: Path) -> list[dict[str, Any]]:
-    """The objects of `file`, none if it is not there; lines that are none are left out."""
+    """The objects of `file`; none if the file is missing. Damaged lines are skipped."""
     if not file.exists():
         return []
-    found = []
+    objects = []
     for line in file.read_bytes().splitlines():
         try:
             value = json.loads(line)
-        except ValueError:  # not UTF-8 either
+        except ValueError:  # not JSON, or not UTF-8
             continue
         if isinstance(value, dict):
-            found.append(value)
-    return found
+            objects.append(value)
+    return objects
 
 
 def append(file: Path, value: Mapping[str, Any]) -> None:
-    """Add a line, on its own also if the last one was cut short. Raises OSError."""
+    """Append a line; if the last line was cut short, start a new one first. Raises OSError."""
     with open(file, "ab+") as out:
         if out.tell():
             out.seek(-1, 2)

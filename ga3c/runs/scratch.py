@@ -1,7 +1,7 @@
-"""Private directories in the temporary folder, which do not outlive their owner for long.
+"""Private directories in the temporary folder that are removed even if their owner is killed.
 
-An owner that is killed cannot remove its directory. The next one that starts does: it takes the
-lock that an owner holds on a file in its directory as long as it lives.
+A process that is killed cannot remove its directory, so the next process that starts does. An owner
+holds a lock on a file in its directory while it lives; a directory without that lock is abandoned.
 """
 
 import contextlib
@@ -19,12 +19,12 @@ class ScratchDirectory:
     """A new directory of mode 0700, until `remove` or the end of this process."""
 
     def __init__(self) -> None:
-        """Raises OSError if there is no place for it."""
+        """Raises OSError if it cannot be created."""
         sweep()
         self.path, self._lock_fd = _make()
 
     def remove(self) -> None:
-        """Remove it with all that is in it."""
+        """Remove the directory and everything in it."""
         shutil.rmtree(self.path, ignore_errors=True)
         if self._lock_fd is not None:
             os.close(self._lock_fd)
@@ -38,10 +38,10 @@ class ScratchDirectory:
 
 
 def sweep() -> None:
-    """Remove the directories of this user's owners that were killed."""
+    """Remove the directories of this user's processes that were killed."""
     with contextlib.suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
-            with contextlib.suppress(OSError):  # it goes at this moment
+            with contextlib.suppress(OSError):  # another process may be removing it
                 if (
                     entry.name.startswith(PREFIX)
                     and entry.is_dir(follow_symlinks=False)
@@ -51,26 +51,26 @@ def sweep() -> None:
 
 
 def _make() -> tuple[Path, int | None]:
-    """A directory and its lock, None where the file system has no locks."""
+    """A new directory and its lock; the lock is None if the file system has no locks."""
     while True:
         path = Path(tempfile.mkdtemp(prefix=PREFIX))
         lock_fd = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:  # another process sweeps it, as it had no owner for a moment
+        except BlockingIOError:  # not locked yet, so another process is removing it
             os.close(lock_fd)
             continue
         except OSError:
             os.close(lock_fd)
-            (path / LOCK).unlink()  # without it nobody sweeps the directory
+            (path / LOCK).unlink()  # no process removes a directory without a lock file
             return path, None
         if os.fstat(lock_fd).st_nlink:
             return path, lock_fd
-        os.close(lock_fd)  # it has been swept
+        os.close(lock_fd)  # another process has removed it
 
 
 def _remove_if_abandoned(path: Path) -> None:
-    """Remove a directory whose lock nobody holds. One without a lock is not ours."""
+    """Remove a directory whose lock nobody holds. A directory without a lock file is not ours."""
     lock_fd = os.open(path / LOCK, os.O_RDWR | os.O_NOFOLLOW)
     try:
         fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

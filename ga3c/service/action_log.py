@@ -1,7 +1,7 @@
 """All actions of a run in lockstep, in a file beside its checkpoints.
 
-A run that is resumed plays them once more, so they are kept from its first step on: in a file that
-grows, so that neither memory nor checkpoints do.
+A resumed run plays them once more, so all of them are kept from the first step on. They are in a
+file of their own, so that memory and checkpoints do not grow with the run.
 """
 
 import hashlib
@@ -17,20 +17,20 @@ DTYPE = np.dtype("<u2")
 
 
 class ActionLog:
-    """Appends actions, uint16 [n] a step of the same n environments. One thread at a time."""
+    """Appends the actions of n environments, uint16 [n] per step. One thread at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._unsaved: list[np.ndarray] = []
         self._digest = hashlib.sha256()
-        self._bytes = 0  # in the file, of this run
+        self._bytes = 0  # of this run, in the file
 
     def append(self, actions: np.ndarray) -> None:
-        """Record one step of every environment; `save` makes it last."""
+        """Record one step of every environment; `save` writes it to disk."""
         self._unsaved.append(actions.astype(DTYPE))
 
     def save(self) -> dict[str, Any]:
-        """Have all actions so far on the disk. Returns what `restore` finds them by."""
+        """Write all actions so far to disk. Returns what `restore` needs to find them."""
         new = b"".join(actions.tobytes() for actions in self._unsaved)
         with open(self.path, "r+b" if self._bytes else "wb") as file:
             file.seek(self._bytes)
@@ -44,7 +44,7 @@ class ActionLog:
         return {"bytes": self._bytes, "sha256": self._digest.hexdigest()}
 
     def restore(self, saved: Mapping[str, Any]) -> int:
-        """Go on after what `save` returned; what came later has not happened.
+        """Continue after the actions that `save` returned; later ones are forgotten.
 
         Returns the number of actions. Raises ValueError if the file does not hold them.
         """
@@ -59,7 +59,7 @@ class ActionLog:
         return self._bytes // DTYPE.itemsize
 
     def adopt(self, actions: np.ndarray) -> int:
-        """Go on after `actions` [t, n], of a checkpoint of before this file. Returns how many."""
+        """Take over `actions` [t, n] of a checkpoint older than this file. Returns their number."""
         self.append(actions)
         self.save()
         return int(actions.size)

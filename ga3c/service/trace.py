@@ -1,8 +1,8 @@
 """A run's trace in Chrome's format: open it at https://ui.perfetto.dev or chrome://tracing.
 
-One row for each agent and service thread. Arrows follow each segment's first observation: from the
-environment that showed it, to the prediction, to the environment that took the action, to the
-update that learned from it.
+There is one row for each agent and each service thread. Arrows follow the first observation of each
+segment: from the environment to the prediction, to the environment that took the action, and to
+the update that learned from it.
 """
 
 import json
@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 from agents.messages import Header
 from ga3c.experience.book import Segment
 
-MOST_EVENTS = 500_000  # the newest: about 100 MB of file, and no more memory however long the run
+MOST_EVENTS = 500_000  # only the newest are kept: about 100 MB of file, however long the run
 MOMENT_S = 1e-6
 
 
 class Arrival(NamedTuple):
-    """A group's step, as the trace knows it."""
+    """The arrival of a group's step."""
 
     agent: str
     first_lane: int
@@ -32,10 +32,10 @@ class Trace:
 
     def __init__(self) -> None:
         self._events: deque[dict[str, Any]] = deque(maxlen=MOST_EVENTS)
-        self._followed: dict[int, list[str]] = {}  # by first lane: what awaits its action's step
+        self._followed: dict[int, list[str]] = {}  # by first lane: observations that await a step
 
     def span(self, row: str, name: str, start_s: float, end_s: float, **details: Any) -> None:
-        """Something that took time."""
+        """Record an event of `row` with a start and an end."""
         self._events.append(
             {
                 "ph": "X",
@@ -48,11 +48,11 @@ class Trace:
         )
 
     def here(self, name: str, start_s: float, end_s: float, **details: Any) -> None:
-        """Something that this thread did."""
+        """Record an event of the calling thread."""
         self.span(threading.current_thread().name, name, start_s, end_s, **details)
 
     def stepped(self, agent: str, header: Header, came_s: float) -> None:
-        """An agent's message: what it says of its waiting and stepping before `came_s`."""
+        """Record how long an agent waited and stepped before its message came at `came_s`."""
         began_s = came_s - header.stepped_s
         self.span(agent, "wait", began_s - header.waited_s, began_s)
         details = {"group": header.group, "sequence": header.sequence}
@@ -75,7 +75,7 @@ class Trace:
                 self._followed[arrival.first_lane] = keys
 
     def learned(self, segments: Sequence[Segment], at_s: float) -> None:
-        """This thread learns from `segments` at `at_s`."""
+        """Record that this thread learns from `segments` at `at_s`."""
         for segment in segments:
             key = key_of(segment.lane, segment.start)
             self._flow("f", key, threading.current_thread().name, at_s)
@@ -86,7 +86,7 @@ class Trace:
 
     def write(self, path: Path) -> None:
         """Write the file. Raises OSError if it cannot be written."""
-        kept = list(self._events)  # a thread that did not end in time may add to them
+        kept = list(self._events)  # a copy: a thread that did not end in time may still add events
         rows = {row: number for number, row in enumerate(sorted({e["tid"] for e in kept}))}
         names = [
             {"ph": "M", "name": "thread_name", "pid": 0, "tid": number, "args": {"name": row}}
@@ -100,5 +100,5 @@ class Trace:
 
 
 def key_of(lane: int, step: int) -> str:
-    """Of the observation that is a lane's `step`-th."""
+    """The key of a lane's observation number `step`."""
     return f"lane {lane} step {step}"

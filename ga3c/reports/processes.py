@@ -1,4 +1,4 @@
-"""Ends the commands of ours that another one of ours has started."""
+"""Ends ga3c commands that run in processes of their own."""
 
 import subprocess
 from typing import Any
@@ -7,7 +7,7 @@ END_S = 12.0  # longer than a clean stop takes
 
 
 def end(process: subprocess.Popen[Any]) -> None:
-    """End a command of ours, if it still runs: in order, or after a while by force."""
+    """End a command if it still runs: first by SIGTERM, then by SIGKILL."""
     if process.poll() is None:
         process.terminate()
         try:

@@ -1,0 +1,69 @@
+"""The header of a message: the first part of everything on the wire, 24 bytes."""
+
+import math
+import struct
+from enum import IntEnum
+from typing import NamedTuple
+
+PROTOCOL = 1
+MAGIC = b"GA3C"
+_HEADER = struct.Struct("<4sHHHHIff")
+
+
+class Kind(IntEnum):
+    """The kind of a message."""
+
+    HELLO = 1
+    STEP = 2
+    ACTIONS = 3
+    RETIRE = 4
+    FAILURE = 5
+
+
+class Header(NamedTuple):
+    """The first part of every message."""
+
+    kind: Kind
+    group: int = 0
+    envs: int = 0  # environments in the group
+    sequence: int = 0  # number of the group's step; actions carry that of the step they answer
+    waited_s: float = 0.0  # of an agent, since its last message: waiting for actions
+    stepped_s: float = 0.0  # of an agent, since its last message: stepping environments
+
+
+class MessageError(ValueError):
+    """A message that is refused. `reason` is a short key by which refusals are counted."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason = reason
+
+
+def encode_header(header: Header) -> bytes:
+    """The bytes of `header`."""
+    return _HEADER.pack(
+        MAGIC,
+        PROTOCOL,
+        header.kind,
+        header.group,
+        header.envs,
+        header.sequence,
+        header.waited_s,
+        header.stepped_s,
+    )
+
+
+def decode_header(part: bytes | memoryview) -> Header:
+    """The header in `part`. Raises MessageError if a field is out of range."""
+    if len(part) != _HEADER.size:
+        raise MessageError("header size", f"{len(part)} bytes, not {_HEADER.size}")
+    magic, protocol, kind, group, envs, sequence, waited_s, stepped_s = _HEADER.unpack(part)
+    if magic != MAGIC:
+        raise MessageError("magic")
+    if protocol != PROTOCOL:
+        raise MessageError("protocol", f"version {protocol}, not {PROTOCOL}")
+    if kind not in Kind._value2member_map_:
+        raise MessageError("kind", str(kind))
+    if not (0 <= waited_s < math.inf and 0 <= stepped_s < math.inf):
+        raise MessageError("times")
+    return Header(Kind(kind), group, envs, sequence, waited_s, stepped_s)

@@ -1,0 +1,111 @@
+"""Draws the pictures of a video: the game at the left, the policy's view of it at the right."""
+
+from collections import deque
+from pathlib import Path
+from typing import NamedTuple
+
+import matplotlib
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+HEIGHT, PANEL, MARGIN = 480, 340, 20  # pixels
+INK, FAINT, PAPER = (35, 38, 43), (170, 175, 180), (250, 250, 248)
+VALUE, ACTION = (31, 119, 180), (255, 127, 14)  # colours of value and actions, as in all plots
+SHOWN_VALUES = 150
+MOST_ACTIONS = 18
+
+
+class Moment(NamedTuple):
+    """One step of the game, and what the policy thinks of it."""
+
+    picture: np.ndarray  # [h, w, 3] uint8
+    score: float
+    length: int
+    value: float
+    probabilities: np.ndarray  # [actions]
+    action: int
+    finished: bool  # this is the last step of the game
+
+
+class Canvas:
+    """Draws one moment after another."""
+
+    def __init__(self, title: str, actions: list[str]) -> None:
+        fonts = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
+        self._fonts = {
+            size: ImageFont.truetype(str(fonts / "DejaVuSans.ttf"), size) for size in (13, 16, 34)
+        }
+        self._title = title
+        self._actions = actions[:MOST_ACTIONS]
+        self._values: deque[float] = deque(maxlen=SHOWN_VALUES)
+
+    def draw(self, moment: Moment) -> np.ndarray:
+        """The picture, [h, w, 3] uint8; height and width are even, as video encoders need."""
+        self._values.append(moment.value)
+        game = Image.fromarray(moment.picture)
+        height, width = moment.picture.shape[:2]
+        # The pixels of the console are wider than they are high.
+        stretched = HEIGHT * 4 // 3 if (height, width) == (210, 160) else HEIGHT * width // height
+        game = game.resize((stretched // 2 * 2, HEIGHT), Image.Resampling.BICUBIC)
+        whole = Image.new("RGB", (game.width + PANEL, HEIGHT), PAPER)
+        whole.paste(game, (0, 0))
+        self._panel(ImageDraw.Draw(whole), game.width + MARGIN, moment)
+        return np.asarray(whole)
+
+    def _panel(self, draw: ImageDraw.ImageDraw, left: int, moment: Moment) -> None:
+        right = left + PANEL - 2 * MARGIN
+        self._text(draw, (left, 14), self._title, 16)
+        self._text(draw, (left, 38), f"{moment.score:,.0f}", 34)
+        self._text(draw, (right, 58), f"step {moment.length:,}", 13, FAINT, "ra")
+        self._text(draw, (left, 96), "value of the state", 13)
+        self._text(draw, (right, 96), f"{moment.value:.2f}", 13, VALUE, "ra")
+        self._curve(draw, (left, 118, right, 208))
+        self._text(draw, (left, 226), "probability of the actions", 13)
+        top, bottom = 248, HEIGHT - 14
+        room = (bottom - top) / len(self._actions)
+        for number, name in enumerate(self._actions):
+            y = top + number * room
+            self._bar(draw, (left, y, right, y + room), name, moment, number)
+
+    def _curve(self, draw: ImageDraw.ImageDraw, box: tuple[int, int, int, int]) -> None:
+        left, top, right, bottom = box
+        draw.rectangle(box, outline=FAINT)
+        low, high = min(self._values), max(self._values)
+        scale = (bottom - top - 8) / ((high - low) or 1.0)
+        across = (right - left - 8) / max(SHOWN_VALUES - 1, 1)
+        points = [
+            (left + 4 + index * across, bottom - 4 - (value - low) * scale)
+            for index, value in enumerate(self._values)
+        ]
+        if len(points) > 1:
+            draw.line(points, fill=VALUE, width=2)
+
+    def _bar(
+        self,
+        draw: ImageDraw.ImageDraw,
+        box: tuple[float, float, float, float],
+        name: str,
+        moment: Moment,
+        number: int,
+    ) -> None:
+        left, top, right, bottom = box
+        name_width = 120
+        probability = float(moment.probabilities[number])
+        is_chosen = number == moment.action
+        middle = (top + bottom) / 2
+        self._text(draw, (left, middle), name, 13, INK if is_chosen else FAINT, "lm")
+        end = left + name_width + (right - left - name_width) * probability
+        half = min((bottom - top) * 0.36, 10)
+        colour = ACTION if is_chosen else FAINT
+        draw.rectangle((left + name_width, middle - half, end, middle + half), fill=colour)
+
+    def _text(
+        self,
+        draw: ImageDraw.ImageDraw,
+        at: tuple[float, float],
+        text: str,
+        size: int,
+        colour: tuple[int, int, int] = INK,
+        anchor: str = "la",
+    ) -> None:
+        draw.text(at, text, colour, self._fonts[size], anchor)

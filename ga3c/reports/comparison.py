@@ -1,0 +1,123 @@
+"""Evaluations of runs by protocol and game, beside the published scores of each protocol."""
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ga3c.reports import history
+from ga3c.reports.figures import published_rows
+from ga3c.reports.history import History
+
+
+class Source(NamedTuple):
+    """Published scores of a protocol, or of one that is close to it."""
+
+    heading: str
+    file: str
+    column: str
+
+
+REFERENCES = {  # the file with random and human scores, and the published scores
+    "paper": (
+        "ga3c_scores.csv",
+        [
+            Source("GA3C, 1 day", "ga3c_scores.csv", "ga3c_gpu_1_day"),
+            Source("A3C, 4 days (human starts)", "ga3c_scores.csv", "a3c_cpu_4_days"),
+        ],
+    ),
+    "nature": (
+        "atari57_random_human.csv",
+        [
+            Source("DQN, 200M frames", "fast_dqn_scores.csv", "dqn_mean"),
+            Source("fast-dqn, 200M frames", "fast_dqn_scores.csv", "fast_dqn_mean"),
+            Source("Ape-X, 22.8G frames (no-op starts)", "apex_scores.csv", "apex_dqn_noop_starts"),
+        ],
+    ),
+}
+OTHER: tuple[str, list[Source]] = ("atari57_random_human.csv", [])  # of all other protocols
+
+
+class Row(NamedTuple):
+    """The scores of one game's seeds by one protocol."""
+
+    game: str  # with the settings that differ, if there are other runs of the game
+    scores: np.ndarray  # [seeds] mean score of each run's evaluation
+    games: int  # the smallest number of games that a run was evaluated over
+    steps: int  # the smallest number of steps that a run was trained for
+    random: float | None
+    human: float | None
+    published: tuple[float | None, ...]
+
+    @property
+    def normalized(self) -> np.ndarray | None:
+        """(score - random) / (human - random) of each seed; None if these are not known."""
+        if self.random is None or self.human is None:
+            return None
+        return (self.scores - self.random) / (self.human - self.random)
+
+    def published_normalized(self, source: int) -> float:
+        """The same of a published score; nan if it is not known."""
+        score = self.published[source]
+        if score is None or self.random is None or self.human is None:
+            return float("nan")
+        return (score - self.random) / (self.human - self.random)
+
+
+class Evaluated(NamedTuple):
+    """Runs of one group that were evaluated by one protocol."""
+
+    game: str
+    entries: list[dict]  # of evaluations.jsonl, one for each seed
+
+
+class ScoreTable(NamedTuple):
+    """All games of one protocol."""
+
+    protocol: str
+    settings: str
+    sources: list[Source]
+    rows: list[Row]
+
+
+def tables(runs: Sequence[History]) -> list[ScoreTable]:
+    """A table for each protocol, from the newest evaluation of each run by that protocol."""
+    by_protocol: dict[str, dict[str, Evaluated]] = {}
+    for group in history.groups(runs):
+        for run in group.runs:
+            newest = {json.dumps(entry["protocol"]): entry for entry in run.evaluations}
+            for protocol, entry in newest.items():
+                rows = by_protocol.setdefault(protocol, {})
+                rows.setdefault(group.name, Evaluated(group.game, [])).entries.append(entry)
+    return [_table(json.loads(protocol), rows) for protocol, rows in by_protocol.items()]
+
+
+def _table(protocol: dict, groups: dict[str, Evaluated]) -> ScoreTable:
+    name = protocol.pop("name")
+    settings = ", ".join(f"{setting} {value}" for setting, value in protocol.items())
+    references, sources = REFERENCES.get(name, OTHER)
+    reference = {**_published(OTHER[0]), **_published(references)}
+    published = [(source, _published(source.file)) for source in sources]
+    rows = []
+    for group, (game, entries) in sorted(groups.items()):
+        bounds = reference.get(game, {})
+        rows.append(
+            Row(
+                group,
+                np.array([entry["mean"] for entry in entries]),
+                min(entry["episodes"] for entry in entries),
+                min(entry["steps"] for entry in entries),
+                bounds.get("random"),
+                bounds.get("human"),
+                tuple(scores.get(game, {}).get(source.column) for source, scores in published),
+            )
+        )
+    return ScoreTable(name, settings, list(sources), rows)
+
+
+def _published(file: str) -> dict[str, dict[str, float]]:
+    return {
+        row["game"]: {k: float(v) for k, v in row.items() if k != "game" and v}
+        for row in published_rows(file)
+    }
