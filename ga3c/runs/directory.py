@@ -59,8 +59,10 @@ class RunDirectory:
         self.path.mkdir(parents=True, exist_ok=True)
         self._lock = open(self.path / LOCK, "w")  # noqa: SIM115
         if not locked(self._lock):
+            self._lock.close()
             raise BlockingIOError(f"another process uses {path}")
         self._log = open(self.path / "log.txt", "a", buffering=1)  # noqa: SIM115
+        self._open: list[Any] = [self._lock, self._log]
         self._config = config
         self._trouble: set[str] = set()
 
@@ -78,6 +80,7 @@ class RunDirectory:
             self._csv.writerow(Episode._fields)
         self._metrics = open(self.path / "metrics.jsonl", "a", buffering=1)  # noqa: SIM115
         self._events = Events(self.path, steps)
+        self._open = [self._events, self._episodes, self._metrics, *self._open]
 
     def log(self, line: str) -> None:
         """Keep a line."""
@@ -107,9 +110,13 @@ class RunDirectory:
         """Keep the figures; close the files."""
         with self._forgiven():
             self._write(RESULT, result)
-        for file in (self._events, self._episodes, self._metrics, self._log, self._lock):
+        self.close()
+
+    def close(self) -> None:
+        """Close the files; another process may use the directory then. Once more does nothing."""
+        while self._open:
             with self._forgiven():
-                file.close()
+                self._open.pop(0).close()
 
     @contextlib.contextmanager
     def _forgiven(self) -> Iterator[None]:
