@@ -1,6 +1,7 @@
 """The command `ga3c`."""
 
 import atexit
+import contextlib
 import importlib
 import os
 import re
@@ -67,6 +68,7 @@ def program() -> NoReturn:
     machine, and lets signals kill it meanwhile: it is left out.
     """
     streams.open_missing()
+    _search_working_directory()
     try:
         code = main()
     except BrokenPipeError:  # nobody reads on: `ga3c train --help | head -2`
@@ -77,6 +79,17 @@ def program() -> NoReturn:
         signal.signal(number, signal.SIG_IGN)
     atexit._run_exitfuncs()
     os._exit(streams.flushed(code))
+
+
+def _search_working_directory() -> None:
+    """Find a user's own module there, as `python -m ga3c` does: games and networks of module:name.
+
+    It comes last, so that nothing in it stands in the place of what is installed.
+    """
+    with contextlib.suppress(OSError):  # it is there no more
+        here = os.getcwd()
+        if not sys.flags.safe_path and not {"", here} & set(sys.path):
+            sys.path.append(here)
 
 
 def _train(arguments: list[str]) -> int:
