@@ -30,7 +30,6 @@ def main(arguments: list[str] | None = None) -> int:
     if arguments[0] not in COMMANDS:
         known = ", ".join(COMMANDS)
         return complained(f"unknown command {arguments[0]!r}: must be one of {known}", 2)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _leave)
     try:

@@ -16,6 +16,7 @@ def choose(wanted: str | None = None) -> None:
 
     Raises ValueError if there is no such framework, or Keras has been loaded with another.
     """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # what TensorFlow says when it is loaded
     loaded = sys.modules.get("keras")
     if loaded:
         os.environ["KERAS_BACKEND"] = loaded.config.backend()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agents.environments import Spaces, spaces
+from agents.registrations import handed_over
 from ga3c import frameworks, streams
 from ga3c.command import files
 from ga3c.interrupts import Interrupts
@@ -45,6 +46,7 @@ def prepared(config: TrainConfig, known: Known | None) -> Start:
     """What is found out before a run begins. Raises ValueError if it cannot."""
     if known:
         check_resumed(config, known.config)
+    handed_over(config.environment.game)  # its agents can find it
     return Start(config, spaces(config.environment), known.path if known else new_run_path(config))
 
 

@@ -97,23 +97,33 @@ def near(name: str, known: Iterable[str]) -> str:
     return f"did you mean {' or '.join(found)}? " if found else ""
 
 
-def changed(config: C, values: Mapping[str, Any]) -> C:
-    """`config` with the settings in `values`, by their names: only the whole is checked.
+def checked(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by their names, each as it takes its value.
 
-    Raises ValueError for a name or a value that cannot be, and where settings do not fit.
+    Raises ValueError for a name or a value that cannot be.
     """
-    parts: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    found = {}
     for name, value in values.items():
         if name not in SETTINGS:
             hint = near(name, SETTINGS)
             raise ValueError(
                 f"unknown setting {name!r}: {hint}`ga3c train --help` names them all, with - for _"
             )
-        setting = SETTINGS[name]
         try:
-            parts[setting.section][name] = setting.converted(value)
+            found[name] = SETTINGS[name].converted(value)
         except ValueError as error:
             raise ValueError(f"{name} {error}") from error
+    return found
+
+
+def changed(config: C, values: Mapping[str, Any]) -> C:
+    """`config` with the settings in `values`, by their names: only the whole is checked.
+
+    Raises ValueError as `checked`, and where settings do not fit each other.
+    """
+    parts: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    for name, value in checked(values).items():
+        parts[SETTINGS[name].section][name] = value
     top = parts.pop("", {})
     made = {section: replace(getattr(config, section), **new) for section, new in parts.items()}
     return replace(config, **top, **made)

@@ -84,7 +84,7 @@ def stream(config: NetworkConfig, features: Tensor, is_picture: bool, name: str)
 
 
 def body(config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: str = "") -> Tensor:
-    """All layers of a torso but the last one; of the user's own all. Raises ValueError as `torso`."""
+    """All layers of a torso but the last one, or all of an own one. Raises as `torso`."""
     x = _scaled(config, observation, is_picture)
     if is_picture and config.center:
         x = x - keras.ops.mean(x, axis=(1, 2, 3), keepdims=True)
