@@ -73,7 +73,7 @@ def train(config: TrainConfig | None = None, /, **settings: Any) -> Run:
         signal.raise_signal(interrupts.number)
     if not outcome.kept:
         raise RunFailed(f"run {start.path}: no checkpoint of its end could be written")
-    return Run(start.path, outcome.result)
+    return Run(start.path.resolve(), outcome.result)
 
 
 def load(run: str | Path | Run, checkpoint: str | int = "newest") -> "LearnedPolicy":

@@ -43,7 +43,7 @@ class Setting(NamedTuple):
             taken, found = _taken(option, value)
             if taken:
                 return found
-        raise ValueError(f"{value!r}: must be {' or '.join(map(_rule, options))}")
+        raise ValueError(f"{value!r}: must be {' or '.join(map(_rule, reversed(options)))}")
 
 
 def _found() -> Iterable[Setting]:
