@@ -18,8 +18,6 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from agents.games import resolve
-
 SCRIPT = "__ga3c_script__"
 """The module's name that the program's script has in an agent."""
 
@@ -29,13 +27,14 @@ class NotFound(ValueError):
 
 
 def handed_over(game: str) -> str | None:
-    """The registration of `game` as one line, for `take_over`; None if agents know it themselves.
+    """The registration of `game` as one line, for `take_over`; None if agents need none.
 
-    Raises NotFound, or UnknownGame.
+    They need none for Atari games, for `module:Id-v0`, whose module they import, and for what
+    nobody has registered, which they say themselves. Raises NotFound.
     """
-    if resolve(game).is_atari or ":" in game:  # an agent imports the module
+    spec = gymnasium.registry.get(game)
+    if spec is None or _package(spec) == "ale_py":
         return None
-    spec = gymnasium.spec(game)
     try:
         return _written(spec)
     except NotFound:
