@@ -1,10 +1,15 @@
 """GA3C from Python: train an agent, and use what it has learned."""
 
+import contextlib
+import random
 import signal
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from agents.registrations import SCRIPT
 from ga3c import frameworks
@@ -61,10 +66,11 @@ def train(config: TrainConfig | None = None, /, **settings: Any) -> Run:
     wanted, known = _wanted(config, settings)
     start = prepared(wanted, known)
     interrupts = Interrupts()
-    try:
-        outcome = begin(start, interrupts)
-    finally:
-        interrupts.restore()
+    with _random_state_kept():
+        try:
+            outcome = begin(start, interrupts)
+        finally:
+            interrupts.restore()
     from ga3c.service.threads import RunFailed
 
     if outcome.stuck:
@@ -74,6 +80,17 @@ def train(config: TrainConfig | None = None, /, **settings: Any) -> Run:
     if not outcome.kept:
         raise RunFailed(f"run {start.path}: no checkpoint of its end could be written")
     return Run(start.path.resolve(), outcome.result)
+
+
+@contextlib.contextmanager
+def _random_state_kept() -> Iterator[None]:
+    """A run seeds the random numbers of the whole process: the caller's go on as if it had not."""
+    drawn, numpy_drawn = random.getstate(), np.random.get_state()
+    try:
+        yield
+    finally:
+        random.setstate(drawn)
+        np.random.set_state(numpy_drawn)
 
 
 def load(run: str | Path | Run, checkpoint: str | int = "newest") -> "LearnedPolicy":

@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -138,12 +139,24 @@ def test_a_run_of_a_config_goes_on_with_more_steps(tmp_path: Path) -> None:
     kept = json.loads((run.path / "config.json").read_text())
     assert kept["network"]["separate_value"] is False, "as in the config, not as in a preset"
     assert kept["service"]["envs_per_agent"] == 4
-    again = ga3c.train(resume=run.path, steps=300)
+    again = ga3c.train(resume=run.path, steps=run.result["steps"] + 200)
     assert again.path == run.path
-    assert again.result["steps"] >= 300
-    with pytest.raises(ValueError, match="300 steps done already"):
-        ga3c.train(resume=run.path, steps=300)
-    assert ga3c.train(resume=run.path, steps=400).result["steps"] >= 400, "nobody holds its lock"
+    made = again.result["steps"]
+    assert made >= run.result["steps"] + 200
+    with pytest.raises(ValueError, match="steps done already"):
+        ga3c.train(resume=run.path, steps=made)
+    last = ga3c.train(resume=run.path, steps=made + 100)
+    assert last.result["steps"] >= made + 100, "nobody holds the directory's lock"
+
+
+def test_the_callers_random_numbers_go_on(tmp_path: Path) -> None:
+    random.seed(5)
+    np.random.seed(5)
+    expected = random.random(), np.random.random()
+    random.seed(5)
+    np.random.seed(5)
+    ga3c.train(**SMALL, steps=50, runs_dir=tmp_path)
+    assert (random.random(), np.random.random()) == expected
 
 
 def test_it_runs_in_another_thread(tmp_path: Path) -> None:
