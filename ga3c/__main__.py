@@ -107,10 +107,11 @@ def _train(arguments: list[str]) -> int:
         raise WrongUse(str(error)) from error
     base = known.config if known else None
     try:
-        config = parsed(arguments, TrainArguments, "ga3c train", base).settings
+        asked: TrainArguments = parsed(arguments, TrainArguments, "ga3c train", base)
     except WrongUse as error:
         raise WrongUse(_with_file(str(error), file, of_file)) from error
-    if "--print-config" in arguments:
+    config = asked.settings
+    if asked.print_config:
         preset = preset_of(config.preset, config.algorithm, config.environment.game)
         print(to_toml(config, base or preset), end="")
         return 0
