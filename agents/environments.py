@@ -5,168 +5,29 @@ step) ends here: every other module sees newest frames and outcomes only.
 """
 
 import warnings
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
-import gymnasium
 import numpy as np
-from ale_py.vector_env import AtariVectorEnv
-from gymnasium.spaces import Box, Discrete, Space
-from gymnasium.vector import AutoresetMode
 
 from agents.checks import check_finite, check_kind, check_shape
-from agents.games import Game, check, fault, resolve
+from agents.config import EnvironmentConfig
+from agents.games import check, fault
 from agents.messages import OUTCOME, Step
+from agents.spaces import Spaces, UnfitSpaces, fit
+from agents.vectors import make_vector, seeds_of
 
-SCREEN = (210, 160)  # height and width of an Atari game in colour, in pixels
-SMALLEST_FLOAT_PICTURE = 20  # high and wide: what is smaller is a table of numbers
-INT_LIMIT = 2**31  # the emulator counts frames and pixels in C++ integers below this
-
-
-class UnfitSpaces(ValueError):
-    """An environment whose actions or observations this system cannot learn from."""
+__all__ = [
+    "EnvironmentConfig",
+    "Environments",
+    "FailedEnvironment",
+    "Spaces",
+    "UnfitSpaces",
+    "spaces",
+]
 
 
 class FailedEnvironment(RuntimeError):
     """An environment whose own code has raised; the message says what and where, in one line."""
-
-
-def _check(valid: bool, otherwise: str) -> None:
-    if not valid:
-        raise ValueError(otherwise)
-
-
-@dataclass(frozen=True)
-class EnvironmentConfig:
-    """What is played and how. All but `game` and `stack` concern Atari games only."""
-
-    game: str = "Pong"
-    """An Atari game by name (Pong, ms_pacman, ALE/Pong-v5) or a Gymnasium id (CartPole-v1)."""
-    action_repeat: int = 4
-    """Emulator frames for which one action is held: frames a step, whatever the id says."""
-    sticky_actions: float | None = None
-    """Probability a frame of repeating the last action; None: 0.25 for ALE/*-v5, else 0."""
-    noop_max: int = 30
-    """A game begins after fewer than this many idle emulator frames, drawn evenly."""
-    fire_on_reset: bool = True
-    """Press FIRE once where a game begins (not after a lost life), if the game has it."""
-    max_pool: bool = True
-    """Show the brighter of a step's last two emulator frames at each pixel."""
-    life_loss_terminates: bool = True
-    """A lost life ends the return that is learned; the game and its score go on."""
-    full_action_space: bool = False
-    """All 18 actions of the console, not only those that the game uses."""
-    frame_cap: int = 108_000
-    """Emulator frames after which a game is cut short (108,000 are 30 minutes)."""
-    frame_size: int = 84
-    """Height and width of a grey frame, in pixels."""
-    pixels: Literal["uint8", "float32"] = "uint8"
-    """How a frame crosses and is kept: bytes, or floats in [0, 1], four times as large."""
-    stack: int | None = None
-    """Newest observations that the model sees at once; None: 4 for [h, w] pictures, else 1."""
-
-    def __post_init__(self) -> None:
-        sticky, repeat, stack = self.sticky_actions, self.action_repeat, self.stack
-        _check(repeat >= 1, f"action_repeat {repeat} < 1: no frame would be played")
-        valid = sticky is None or 0 <= sticky < 1
-        _check(valid, f"sticky_actions {sticky} not in [0, 1): no action would ever count")
-        _check(self.noop_max >= 0, f"noop_max {self.noop_max} < 0: nothing to draw from")
-        rule = f"< action_repeat {repeat}: no whole step would fit into a game"
-        _check(self.frame_cap >= repeat, f"frame_cap {self.frame_cap} {rule}")
-        _check(self.frame_size >= 1, f"frame_size {self.frame_size} < 1: frames would be empty")
-        rule = "a frame must have fewer than 2**31 pixels, or the emulator could not count them"
-        _check(self.frame_size**2 < INT_LIMIT, f"frame_size {self.frame_size}: {rule}")
-        for name in ("frame_cap", "noop_max"):  # action_repeat is at most frame_cap
-            rule = "must be below 2**31, or the emulator could not count so many frames"
-            _check(getattr(self, name) < INT_LIMIT, f"{name} {getattr(self, name)}: {rule}")
-        _check(stack is None or stack >= 1, f"stack {stack} < 1: the model would see nothing")
-
-    @property
-    def frames_per_step(self) -> int:
-        """The action repeat of an Atari game; a step of any other environment is one frame."""
-        return self.action_repeat if resolve(self.game).is_atari else 1
-
-
-@dataclass(frozen=True)
-class Spaces:
-    """What an environment shows and how many actions it takes."""
-
-    shape: tuple[int, ...]  # of one newest observation, without the stack
-    dtype: str  # uint8 or float32
-    num_actions: int
-    stack: int  # observations that the service puts together
-
-    @property
-    def is_picture(self) -> bool:
-        """Whether an observation is [h, w] or [h, w, c]: of bytes, or of so many floats."""
-        if len(self.shape) not in (2, 3):
-            return False
-        return self.dtype == "uint8" or min(self.shape[:2]) >= SMALLEST_FLOAT_PICTURE
-
-
-def make_vector(
-    config: EnvironmentConfig, game: Game, num_envs: int, num_threads: int, rendered: bool = False
-) -> Any:
-    """Either back end: both answer alike, and spend one step on a reset after an end.
-
-    Args: rendered: with colours: an Atari game's as its frames, others' by `render`.
-    """
-    if not game.is_atari:
-        shown: dict[str, Any] = {"render_mode": "rgb_array"} if rendered else {}
-        if gymnasium.spec(game.name).entry_point is None:
-            return gymnasium.make_vec(game.name, num_envs, **shown)  # a vector of its own only
-        options = {"autoreset_mode": AutoresetMode.NEXT_STEP}
-        return gymnasium.make_vec(
-            game.name, num_envs, vectorization_mode="sync", vector_kwargs=options, **shown
-        )
-    height, width = SCREEN if rendered else (config.frame_size, config.frame_size)
-    sticky = game.sticky_actions if config.sticky_actions is None else config.sticky_actions
-    return AtariVectorEnv(
-        game.name,
-        num_envs,
-        batch_size=0,
-        num_threads=num_threads,
-        thread_affinity_offset=-1,
-        max_num_frames_per_episode=config.frame_cap,
-        repeat_action_probability=sticky,
-        full_action_space=config.full_action_space,
-        continuous=False,
-        autoreset_mode=AutoresetMode.NEXT_STEP,
-        img_height=height,
-        img_width=width,
-        grayscale=not rendered,
-        stack_num=1,
-        frameskip=config.action_repeat,
-        maxpool=config.max_pool,
-        noop_max=config.noop_max,
-        # ALE's own life options lose ends: `episodic_life` restarts the whole game, and
-        # `life_loss_info` hides a cut game where a life is lost in its last step.
-        episodic_life=False,
-        life_loss_info=False,
-        reward_clipping=False,
-        use_fire_reset=config.fire_on_reset,
-    )
-
-
-def seeds_of(game: Game, seed: int, num_envs: int, first: int = 0) -> Any:
-    """A seed for each environment, as its back end takes them: number `first` of `seed`, and on."""
-    words = np.random.SeedSequence(seed).generate_state(first + num_envs)[first:] & 0x7FFFFFFF
-    return words.astype(np.int64) if game.is_atari else words.tolist()
-
-
-def _fit(config: EnvironmentConfig, game: Game, observation: Space, action: Space) -> Spaces:
-    """The spaces of one environment of `game`. Raises UnfitSpaces."""
-    if not isinstance(action, Discrete):
-        raise UnfitSpaces(f"{config.game}: actions {action} are not Discrete: none could be drawn")
-    if not isinstance(observation, Box) or not 1 <= len(observation.shape) <= 4:
-        kind = f"{type(observation).__name__} {observation.shape}"
-        rule = "are not a Box of 1 to 4 dimensions: no network takes them"
-        raise UnfitSpaces(f"{config.game}: observations {kind} {rule}")
-    shape = observation.shape[1:] if game.is_atari else observation.shape
-    dtype = "uint8" if observation.dtype == np.uint8 else "float32"
-    found = Spaces(shape, config.pixels if game.is_atari else dtype, int(action.n), 1)
-    stack = config.stack or (4 if found.is_picture and len(shape) == 2 else 1)
-    return replace(found, stack=stack)
 
 
 def spaces(config: EnvironmentConfig) -> Spaces:
@@ -199,8 +60,10 @@ class Environments:
 
         Errors name an environment by its number, from `first_number` on.
         """
-        _check(num_envs >= 1, f"num_envs {num_envs} < 1: nothing would be played")
-        _check(num_threads >= 1, f"num_threads {num_threads} < 1: nothing would step")
+        if num_envs < 1:
+            raise ValueError(f"num_envs {num_envs} < 1: nothing would be played")
+        if num_threads < 1:
+            raise ValueError(f"num_threads {num_threads} < 1: nothing would step")
         self.num_envs = num_envs
         self._first_number = first_number
         self._game = check(config.game)
@@ -210,7 +73,7 @@ class Environments:
         except (Exception, SystemExit) as error:
             raise self._failure(error) from error
         action = self._vector.single_action_space
-        self.spaces = _fit(config, self._game, self._vector.single_observation_space, action)
+        self.spaces = fit(config, self._game, self._vector.single_observation_space, action)
         self._first_action = int(action.start)
         self._watches_lives = self._game.is_atari and config.life_loss_terminates
         self._clear()

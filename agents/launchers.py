@@ -5,9 +5,11 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from typing import NamedTuple
 
 from agents import start
+from agents.registrations import handed_over
 from agents.tails import Tails
 from agents.worker import Task
 
@@ -77,6 +79,7 @@ class LocalLauncher:
 
     def _give(self, agent: _Process, task: Task) -> None:
         assert agent.process.stdin is not None
+        task = replace(task, registration=handed_over(task.environment.game))
         self._processes[task.identity] = agent
         with contextlib.suppress(BrokenPipeError):  # it has died already: reap() says so
             agent.process.stdin.write(task.to_json().encode() + b"\n")

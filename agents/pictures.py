@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from ale_py import ALEInterface, roms
 
-from agents.environments import EnvironmentConfig, make_vector, seeds_of
+from agents.config import EnvironmentConfig
 from agents.games import Game, check, fault
+from agents.vectors import make_vector, seeds_of
 
 EMULATOR_FRAMES_PER_S = 60
 

@@ -22,6 +22,7 @@ import zmq
 from agents import messages
 from agents.environments import EnvironmentConfig, Environments
 from agents.messages import Header, Hello, Kind
+from agents.registrations import take_over
 
 POLL_MS = 1000
 LINGER_MS = 500
@@ -40,6 +41,7 @@ class Task:
     environment: EnvironmentConfig
     played: str | None = None  # file with the earlier actions of the only group: uint16 [t, n]
     played_steps: int = 0  # the first t of them are played once more
+    registration: str | None = None  # of the environment, in the form of `agents.registrations`
 
     def to_json(self) -> str:
         """The task as one line, for `from_json`."""
@@ -149,6 +151,8 @@ def main() -> int:
         with connect(context, task.endpoint, task.identity, task.token) as socket:
             try:
                 new = not groups
+                if new and task.registration:
+                    take_over(task.registration)
                 for group in range(task.groups if new else 0):
                     number = group * task.envs_per_group
                     groups.append(

@@ -1,0 +1,41 @@
+"""GA3C: many processes play, one model on one device thinks and learns.
+
+    import ga3c
+
+    run = ga3c.train(game="Pong", steps=1_000_000)
+    policy = run.load()
+
+docs/python.md shows more. The names are loaded when they are first asked for, so that the command
+and `import ga3c` are immediate.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ga3c.api import Run, load, train
+    from ga3c.service.threads import RunFailed
+    from ga3c.settings.train import TrainConfig
+
+__all__ = ["Run", "RunFailed", "TrainConfig", "load", "train"]
+
+_HOMES = {
+    "Run": "ga3c.api",
+    "RunFailed": "ga3c.service.threads",
+    "TrainConfig": "ga3c.settings.train",
+    "load": "ga3c.api",
+    "train": "ga3c.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'ga3c' has no {name!r}")
+    from ga3c import frameworks
+
+    frameworks.choose()  # before the settings, one of which is the framework
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

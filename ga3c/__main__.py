@@ -2,59 +2,23 @@
 
 import atexit
 import contextlib
-import importlib.util
-import io
+import importlib
 import os
 import re
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from ga3c import streams
-from ga3c.settings.preset_names import preset_lines
+from ga3c import frameworks, streams
+from ga3c.command.line import WrongUse, complained, done, parsed
+from ga3c.command.usage import USAGE
+from ga3c.interrupts import Interrupts
 
-USAGE = f"""usage: ga3c train [--game GAME] [--algorithm a3c|dqn] [--preset NAME] [options]
-       ga3c train --resume RUN [options]
-       ga3c runs [options]
-       ga3c evaluate RUN [--protocol paper|nature|machado] [options]
-       ga3c play RUN [options]
-       ga3c plot|table|report RUN... [options]
-       ga3c export RUN --out DIRECTORY|FILE.onnx [options]
-       ga3c scores --games GAME... --out-dir DIRECTORY [options]
-       ga3c doctor [--game GAME] [options]
-       ga3c benchmark NAME [--game GAME] [options]
-
-train       train an agent by GA3C, or go on with a run
-runs        list the runs: game, steps, score, state
-evaluate    play whole games with what a run has learned, by a named protocol
-play        a video of a game, with score, value and action probabilities
-plot        curves of runs: score, throughput, queues, lag, who waits, counts
-table       score tables of runs, beside what was published
-report      one HTML page of all that, with the video
-export      what a run has learned as a SavedModel or ONNX
-scores      train, evaluate and tabulate a list of games, whatever interrupts it
-doctor      say what limits a run on this machine and which setting to change, and try it
-benchmark   measure this machine. NAME is
-            limits      its parts alone: environments, wire, predictions, training
-            throughput  the whole service, and where every core-second goes
-            sweep       the whole service over counts, networks and minimum training batches
-            ablation    the whole service with one of its ideas after another
-            a3c         the whole service against A3C on cores alone
-            tuning      the counts tuned from 1/1/1, by our annealing and by the paper's walk
-            watching    what showing, noting and keeping a run costs
-            lanes       the machinery with thousands of environments, without emulator and model
-            replay      in-GPU replay: a train step's time by place, what adding and drawing cost
-            fast-dqn    Concurrent Training and Synchronized Execution, on and off
-            gpu-check   what a machine with a GPU makes of it all, in ten minutes
-
-Settings of train begin with those of --preset:
-{preset_lines("    ")}
-
-`--help` after any of them shows every setting, its unit and its default.
-"""
+if TYPE_CHECKING:
+    from ga3c.starting import Start
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -65,42 +29,27 @@ def main(arguments: list[str] | None = None) -> int:
         return 0 if arguments else 2
     if arguments[0] not in COMMANDS:
         known = ", ".join(COMMANDS)
-        return _complain(f"unknown command {arguments[0]!r}: must be one of {known}", 2)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+        return complained(f"unknown command {arguments[0]!r}: must be one of {known}", 2)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _leave)
     try:
-        _choose_framework(arguments)
+        from ga3c.settings.parse import given_value
+
+        try:
+            frameworks.choose(given_value(arguments, "--backend"))
+        except ValueError as error:
+            raise WrongUse(str(error)) from error
         return COMMANDS[arguments[0]](arguments[1:])
     except KeyboardInterrupt:
         return 130
     except WrongUse as error:
-        return _complain(str(error), 2)
+        return complained(str(error), 2)
     except SystemExit as stop:  # --help has been printed
         return int(stop.code or 0)
     except ModuleNotFoundError as error:
-        if error.name not in FRAMEWORKS:
+        if error.name not in frameworks.FRAMEWORKS:
             raise
-        return _complain(f"{error.name} is missing: {FRAMEWORKS[error.name]}", 2)
-
-
-FRAMEWORKS = {
-    "tensorflow": "pip install 'ga3c[cpu]' or 'ga3c[gpu]', or use another by KERAS_BACKEND=jax",
-    "jax": "pip install 'ga3c[jax]', or use another by KERAS_BACKEND=tensorflow",
-}
-
-
-def _choose_framework(arguments: list[str]) -> None:
-    """Set KERAS_BACKEND, by which Keras goes as well. Raises WrongUse."""
-    if not os.environ.get("KERAS_BACKEND"):  # the first that there is; before settings are read
-        there = (name for name in FRAMEWORKS if importlib.util.find_spec(name))
-        os.environ["KERAS_BACKEND"] = next(there, "tensorflow")
-    from ga3c.settings.parse import given_value
-
-    chosen = given_value(arguments, "--backend") or os.environ["KERAS_BACKEND"]
-    if chosen not in FRAMEWORKS:
-        raise WrongUse(f"backend {chosen}: must be {' or '.join(FRAMEWORKS)}")
-    os.environ["KERAS_BACKEND"] = chosen
+        return complained(f"{error.name} is missing: {frameworks.FRAMEWORKS[error.name]}", 2)
 
 
 def _leave(number: int, frame: Any) -> None:
@@ -118,61 +67,81 @@ def program() -> NoReturn:
     machine, and lets signals kill it meanwhile: it is left out.
     """
     streams.open_missing()
+    _search_working_directory()
     try:
         code = main()
     except BrokenPipeError:  # nobody reads on: `ga3c train --help | head -2`
         code = 0
     except OSError as error:  # such as a full disk that help is printed to
-        code = _complain(str(error), 1)
+        code = complained(str(error), 1)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     atexit._run_exitfuncs()
     os._exit(streams.flushed(code))
 
 
-class WrongUse(Exception):
-    """Arguments that cannot be followed."""
+def _search_working_directory() -> None:
+    """Find a user's own module there, as `python -m ga3c` does: games and networks of module:name.
+
+    It comes last, so that nothing in it stands in the place of what is installed.
+    """
+    with contextlib.suppress(OSError):  # it is there no more
+        here = os.getcwd()
+        if not sys.flags.safe_path and not {"", here} & set(sys.path):
+            sys.path.append(here)
 
 
 def _train(arguments: list[str]) -> int:
-    from ga3c.settings.parse import given_value
-    from ga3c.settings.train import TrainConfig
+    from ga3c.command.files import as_arguments, to_toml
+    from ga3c.settings.parse import TrainArguments, given_value, preset_of
+    from ga3c.starting import known_run, prepared, settings_in
 
-    resumed = given_value(arguments, "--resume")
-    runs_dir = given_value(arguments, "--runs-dir") or "runs"
-    run_path, base = _run_to_resume(resumed, runs_dir) if resumed else (None, None)
-    config = _parsed(arguments, TrainConfig, "ga3c train", base)
-    from agents.environments import spaces
-    from ga3c.runs.finding import check_resumed, new_run_path
-
-    try:  # before the tensor framework, which takes seconds
-        if base:
-            check_resumed(config, base)
-        found = spaces(config.environment)
-        run_path = run_path or new_run_path(config)
-    except ValueError as error:
-        raise WrongUse(str(error)) from error
-    streams.go_on_without()
-    os.environ["KERAS_BACKEND"] = config.service.backend  # a resumed run's, unless it is given
-    import ga3c.backend  # noqa: F401  first: it keeps the framework's greetings from the terminal
-    from ga3c.training import train
-
-    return _done(lambda: train(config, found, run_path))
-
-
-def _run_to_resume(run: str, runs_dir: str) -> tuple[Path, Any]:
-    """Where it is, and its settings."""
-    from ga3c.runs.finding import find_run
-    from ga3c.runs.kept_config import read_config
-
+    file = given_value(arguments, "--config")
     try:
-        path = find_run(Path(run), Path(runs_dir))
-        kept = read_config(path)
-        for note in kept.notes:
-            streams.complain(note)
-        return path, kept.config
+        of_file = settings_in(Path(file)) if file else {}
+        arguments = [*as_arguments(of_file), *arguments]
+        resumed = given_value(arguments, "--resume")
+        runs_dir = given_value(arguments, "--runs-dir") or "runs"
+        known = known_run(Path(resumed), Path(runs_dir)) if resumed else None
     except ValueError as error:
         raise WrongUse(str(error)) from error
+    base = known.config if known else None
+    try:
+        asked: TrainArguments = parsed(arguments, TrainArguments, "ga3c train", base)
+    except WrongUse as error:
+        raise WrongUse(_with_file(str(error), file, of_file)) from error
+    config = asked.settings
+    if asked.print_config:
+        preset = preset_of(config.preset, config.algorithm, config.environment.game)
+        print(to_toml(config, base or preset), end="")
+        return 0
+    try:  # before the tensor framework, which takes seconds
+        start = prepared(config, known)
+    except ValueError as error:
+        raise WrongUse(_with_file(str(error), file, of_file)) from error
+    streams.go_on_without()
+    return done(lambda: _run(start))
+
+
+def _with_file(message: str, file: str | None, settings: Iterable[str]) -> str:
+    """The message, with the file that may have the setting that it is about."""
+    words = set(re.findall(r"[a-z_]+", message.replace("-", "_")))
+    return f"config {file}: {message}" if words & set(settings) else message
+
+
+def _run(start: "Start") -> int:
+    """Run. Returns the exit code: 0, 130 after a signal, or 1."""
+    from ga3c.starting import begin
+
+    interrupts = Interrupts()
+    outcome = begin(start, interrupts)
+    interrupted = interrupts.first.is_set()
+    if outcome.stuck:
+        streams.complain(f"did not end in time: {', '.join(outcome.stuck)}")
+        os._exit(130 if interrupted else 1)  # no thread can hold this up
+    if interrupted:
+        return 130
+    return 0 if outcome.kept else 1
 
 
 MEASURED = ("limits", "throughput")  # benchmarks that are installed with the rest
@@ -215,56 +184,14 @@ def _work(module_name: str, command: str, thinks: bool, arguments: list[str]) ->
     module = importlib.import_module(module_name)
     kind = module.Config
     base = kind.defaults(arguments) if hasattr(kind, "defaults") else None
-    config = _parsed(arguments, kind, f"ga3c {command}", base)
+    config = parsed(arguments, kind, f"ga3c {command}", base)
     if command in PRINTED:
         streams.end_quietly_unread()
     else:
         streams.go_on_without()
     for number in (signal.SIGINT, signal.SIGTERM):  # from here on there are processes to end
         signal.signal(number, signal.default_int_handler)
-    return _done(lambda: module.run(config))
-
-
-def _done(work: Callable[[], int | None]) -> int:
-    """The exit code of `work`, which may fail in ways that its user should hear of in one line."""
-    from ga3c.settings.checks import WrongInput
-
-    try:
-        return work() or 0
-    except WrongInput as error:
-        raise WrongUse(str(error)) from error
-    except (RuntimeError, OSError) as error:  # a process, the service or the disk has failed
-        return _complain(str(error), 1)
-    except MemoryError as error:
-        return _complain(f"out of memory: {error}", 1)
-
-
-def _parsed(arguments: list[str], kind: type[Any], command: str, base: Any = None) -> Any:
-    """The configuration asked for. Raises WrongUse, or SystemExit after --help."""
-    from ga3c.settings.checks import check_finite
-    from ga3c.settings.parse import parse
-
-    said = io.StringIO()
-    helps = bool({"-h", "--help"} & set(arguments))
-    try:
-        with contextlib.nullcontext() if helps else contextlib.redirect_stderr(said):
-            config = parse(arguments, kind, command, base)
-        check_finite(config)
-        return config
-    except ValueError as error:
-        raise WrongUse(str(error)) from error
-    except SystemExit as stop:
-        if stop.code:
-            raise WrongUse(_one_line(said.getvalue())) from stop
-        raise
-
-
-def _one_line(box: str) -> str:
-    """What tyro says in a box, as one line: without its title."""
-    said = (line for line in box.splitlines() if not line.startswith("╭"))
-    lines = (re.sub(r"[╰╯│─━]+", " ", line).strip() for line in said)
-    text = " ".join(line for line in lines if line)
-    return re.sub(r"\s+", " ", text)
+    return done(lambda: module.run(config))
 
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
@@ -283,11 +210,6 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
 
 
 PRINTED = ("runs", "table")  # commands whose result is what they print
-
-
-def _complain(message: str, code: int) -> int:
-    streams.complain(message)
-    return code
 
 
 if __name__ == "__main__":

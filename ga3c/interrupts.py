@@ -4,6 +4,7 @@ import signal
 import threading
 import time
 from types import FrameType
+from typing import Any
 
 SAME_REQUEST_S = 0.5
 
@@ -18,18 +19,29 @@ class Interrupts:
     def __init__(self) -> None:
         self.first = threading.Event()
         self.second = threading.Event()
+        self.number = 0
+        """Of the first signal; 0 before it."""
         self._first_s = 0.0
+        self._before: dict[int, Any] = {}
 
     def listen(self) -> None:
-        """Handle the signals from now on. Called on the main thread."""
+        """Take the signals from now on. In another thread than the main one none can be taken."""
+        if threading.current_thread() is not threading.main_thread():
+            return
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            # nohup ignores SIGHUP, and that stays so.
-            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
-                signal.signal(number, self._handle)
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup
+                self._before[number] = signal.signal(number, self._handle)
+
+    def restore(self) -> None:
+        """Hand the signals back to whom they were for before."""
+        for number, handler in self._before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        self._before.clear()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if not self.first.is_set():
             self._first_s = time.monotonic()
+            self.number = number
             self.first.set()
         elif time.monotonic() > self._first_s + SAME_REQUEST_S:
             self.second.set()

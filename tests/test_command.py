@@ -358,7 +358,7 @@ sys.exit(main())
 """
 UNTIL_STUCK = """
 import ga3c.training
-ga3c.training._finished = lambda *_: "it is stuck" if stuck.is_set() else None
+ga3c.training.finished = lambda *_: "it is stuck" if stuck.is_set() else None
 """
 
 

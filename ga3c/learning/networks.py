@@ -9,16 +9,21 @@
 | parr | dense 128, dense 512 | for vectors: Parr 2018 |
 
 The last dense layer is the first of a stream: a dueling network has two of them.
+
+A torso of the user's own, `module:name`, ends with the features that it returns. In a dueling
+network they are what both streams share, and each stream begins with a dense layer of 256 units.
 """
 
 from typing import Any
 
 import keras
 
+from ga3c.learning.own import own_torso
 from ga3c.settings.learning import NetworkConfig
 
 Tensor = Any
 HIDDEN_GAIN = 2**0.5
+OWN_STREAM_UNITS = 256  # of a dueling network's streams, after a torso of the user's own
 Conv = tuple[int, int, int]  # filters, size, stride
 
 _VECTORS: dict[str, tuple[int, int, str]] = {"mlp": (64, 64, "tanh"), "parr": (128, 512, "relu")}
@@ -61,29 +66,34 @@ def torso(config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: 
     Raises:
         ValueError: if the network does not fit the observation.
     """
+    if config.is_own:
+        return body(config, observation, is_picture, prefix)
     name = prefix + ("dense" if is_picture else "dense_1")
     return stream(config, body(config, observation, is_picture, prefix), is_picture, name)
 
 
 def stream(config: NetworkConfig, features: Tensor, is_picture: bool, name: str) -> Tensor:
     """The last dense layer, on what `body` gives."""
-    if is_picture:
-        _, units = _CONVS[_name(config, is_picture)]
-        activation = "relu"
+    if config.is_own:
+        units, activation = OWN_STREAM_UNITS, "relu"
+    elif is_picture:
+        units, activation = _CONVS[_name(config, is_picture)][1], "relu"
     else:
         _, units, activation = _VECTORS[_name(config, is_picture)]
     return dense(config, features, units, HIDDEN_GAIN, activation=activation, name=name)
 
 
 def body(config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: str = "") -> Tensor:
-    """All layers of a torso but the last one. Raises ValueError as `torso`."""
-    name = _name(config, is_picture)
+    """All layers of a torso but the last one, or all of an own one. Raises as `torso`."""
     x = _scaled(config, observation, is_picture)
+    if is_picture and config.center:
+        x = x - keras.ops.mean(x, axis=(1, 2, 3), keepdims=True)
+    if config.is_own:
+        return own_torso(config.network, x, _dtype(config), f"{prefix}torso")
+    name = _name(config, is_picture)
     if not is_picture:
         units, _, activation = _VECTORS[name]
         return dense(config, x, units, HIDDEN_GAIN, activation=activation, name=f"{prefix}dense_0")
-    if config.center:
-        x = x - keras.ops.mean(x, axis=(1, 2, 3), keepdims=True)
     for layer, (filters, size, stride) in enumerate(_CONVS[name][0]):
         if config.padding == "valid" and min(x.shape[1:3]) < size:
             raise ValueError(

@@ -47,8 +47,10 @@ class RunDirectory:
         self.path.mkdir(parents=True, exist_ok=True)
         self._lock = open(self.path / LOCK, "w")  # noqa: SIM115
         if not locked(self._lock):
+            self._lock.close()
             raise BlockingIOError(f"another process uses {path}")
         self._log = open(self.path / "log.txt", "a", buffering=1)  # noqa: SIM115
+        self._open: list[Any] = [self._lock, self._log]
         self._config = config
         self._reported_errors: set[str] = set()
 
@@ -66,6 +68,7 @@ class RunDirectory:
             self._csv.writerow(Episode._fields)
         self._metrics = open(self.path / "metrics.jsonl", "a", buffering=1)  # noqa: SIM115
         self._events = Events(self.path, steps)
+        self._open = [self._events, self._episodes, self._metrics, *self._open]
 
     def log(self, line: str) -> None:
         """Write a line to the log."""
@@ -96,9 +99,13 @@ class RunDirectory:
         """Write the run's figures, and close all files."""
         with self._errors_reported():
             self._write(RESULT, result)
-        for file in (self._events, self._episodes, self._metrics, self._log, self._lock):
+        self.close()
+
+    def close(self) -> None:
+        """Close the files; another process may use the directory then. Once more does nothing."""
+        while self._open:
             with self._errors_reported():
-                file.close()
+                self._open.pop(0).close()
 
     @contextlib.contextmanager
     def _errors_reported(self) -> Iterator[None]:

@@ -1,5 +1,6 @@
 """What learning is told: returns, algorithms, network, optimizer."""
 
+import re
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -8,6 +9,7 @@ from ga3c.settings.checks import check_count, check_share, not_negative
 NetworkName = Literal[
     "auto", "small", "large-4", "large-3", "large-2", "large-1", "nature", "mlp", "parr"
 ]
+_OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # module:name
 SCHEDULE_STEPS = 10_000_000  # of a run that no number of steps ends
 LASTING_SHARE = 0.1  # of the first learning rate, which such a run learns on with
 
@@ -90,8 +92,10 @@ class DQNConfig:
 class NetworkConfig:
     """What lies between the observation and the heads."""
 
-    network: NetworkName = "auto"
-    """Torso: auto is small for pictures and mlp for vectors; parr is for vectors as well."""
+    network: str = "auto"
+    """Torso: small, large-4 to large-1 or nature for pictures, mlp or parr for vectors; auto is
+    small or mlp. Or your own, as module:name of a function of observations [n, ...] that returns
+    features [n, k]."""
     pixel_scale: Literal["unit", "symmetric"] = "unit"
     """A picture's bytes x become x / 255, in [0, 1], or as in GA3C x / 128 - 1, in [-1, 1).
     Pictures of floats in [0, 1] are taken as x / 255."""
@@ -113,14 +117,20 @@ class NetworkConfig:
     on a processor that has it (AVX512-BF16)."""
 
     def __post_init__(self) -> None:
-        if self.network not in get_args(NetworkName):
+        if not self.is_own and self.network not in get_args(NetworkName):
             raise ValueError(
-                f"network {self.network!r}: must be one of {', '.join(get_args(NetworkName))}"
+                f"network {self.network!r}: must be one of {', '.join(get_args(NetworkName))}, or "
+                "module:name of your own"
             )
         if self.value_scale <= 0:
             raise ValueError(
                 f"value_scale {self.value_scale}: must be above 0, or no value is learned"
             )
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the torso is a function of the user's, and none of ours."""
+        return _OWN.fullmatch(self.network) is not None
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """What the command line asks for: the settings of a preset, and what changes them."""
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from itertools import zip_longest
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import tyro
@@ -9,11 +10,33 @@ import tyro
 from agents.environments import EnvironmentConfig, spaces
 from agents.games import resolve
 from ga3c.settings.presets import DEFAULT, OURS, PRESETS
-from ga3c.settings.train import (
-    TrainConfig,
-)
+from ga3c.settings.train import TrainConfig
 
 C = TypeVar("C")
+
+
+@dataclass(frozen=True)
+class TrainArguments(TrainConfig):
+    """Train an agent.
+
+    The settings of --preset come first, those of --config change them, and every other argument
+    changes one more.
+    """
+
+    config: Path | None = None
+    """File of settings, .toml or .json, or the config.json of a run: [service] agents = 4."""
+    print_config: bool = False
+    """Print all settings as TOML, which --config reads, and begin no run."""
+
+    @property
+    def settings(self) -> TrainConfig:
+        """The settings of the run alone."""
+        return TrainConfig(**_values(self))
+
+
+def _values(config: TrainConfig) -> dict[str, Any]:
+    """By name: what `TrainConfig` has."""
+    return {each.name: getattr(config, each.name) for each in fields(TrainConfig)}
 
 
 def parse(arguments: list[str], kind: type[C], command: str, base: C | None = None) -> C:
@@ -27,8 +50,7 @@ def parse(arguments: list[str], kind: type[C], command: str, base: C | None = No
     """
     default: Any = tyro.MISSING_NONPROP if base is None else base
     if base is None and issubclass(kind, TrainConfig):
-        preset = _named(arguments)
-        default = kind(**{each.name: getattr(preset, each.name) for each in fields(preset)})
+        default = kind(**_values(_named(arguments)))
     wanted: Any = Annotated[kind, tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes]
     config: Any = tyro.cli(wanted, prog=command, args=arguments, default=default)
     if isinstance(config, TrainConfig) and config.preset == DEFAULT:  # named by --preset
@@ -40,10 +62,25 @@ def parse(arguments: list[str], kind: type[C], command: str, base: C | None = No
 def _named(arguments: list[str]) -> TrainConfig:
     """The preset that --preset, --algorithm and --game ask for; unknown ones are left to tyro.
 
+    Raises ValueError as `preset_of`.
+    """
+    name, algorithm, game = (
+        given_value(arguments, option) for option in ("--preset", "--algorithm", "--game")
+    )
+    try:
+        return preset_of(name, algorithm, game)
+    except ValueError:
+        if {"-h", "--help"} & set(arguments):
+            return OURS["a3c-pictures"]
+        raise
+
+
+def preset_of(name: str | None, algorithm: str | None, game: str | None) -> TrainConfig:
+    """The settings that a run begins with: of the preset called `name`, or else those that fit the
+    algorithm and what the game shows. Args: None where it is not given.
+
     Raises ValueError if they do not fit each other, or the game cannot be played.
     """
-    name = given_value(arguments, "--preset") or DEFAULT
-    algorithm = given_value(arguments, "--algorithm")
     if name in PRESETS:
         found = PRESETS[name]
         if algorithm not in (None, found.algorithm):
@@ -52,13 +89,7 @@ def _named(arguments: list[str]) -> TrainConfig:
                 "the preset is of"
             )
         return found
-    game = given_value(arguments, "--game") or EnvironmentConfig().game
-    try:
-        shown = "pictures" if shows_pictures(game) else "vectors"
-    except ValueError:
-        if not {"-h", "--help"} & set(arguments):
-            raise
-        shown = "pictures"
+    shown = "pictures" if shows_pictures(game or EnvironmentConfig().game) else "vectors"
     return OURS.get(f"{algorithm}-{shown}", OURS[f"a3c-{shown}"])
 
 
@@ -72,10 +103,11 @@ def shows_pictures(game: str) -> bool:
 
 
 def given_value(arguments: list[str], name: str) -> str | None:
-    """What the command line gives as `name`; None if it does not."""
+    """What the command line gives as `name`, the last time if several; None if nothing."""
+    found = None
     for here, following in zip_longest(arguments, arguments[1:], fillvalue=""):
         if here == name:
-            return following
+            found = following
         if here.startswith(f"{name}="):
-            return here.removeprefix(f"{name}=")
-    return None
+            found = here.removeprefix(f"{name}=")
+    return None if found == "None" else found

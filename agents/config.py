@@ -1,0 +1,64 @@
+"""What is played and how: the settings of an environment."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from agents.games import resolve
+
+INT_LIMIT = 2**31  # the emulator counts frames and pixels in C++ integers below this
+
+
+def _check(valid: bool, otherwise: str) -> None:
+    if not valid:
+        raise ValueError(otherwise)
+
+
+@dataclass(frozen=True)
+class EnvironmentConfig:
+    """What is played and how. All but `game` and `stack` concern Atari games only."""
+
+    game: str = "Pong"
+    """An Atari game by name (Pong, ms_pacman, ALE/Pong-v5) or a Gymnasium id (CartPole-v1)."""
+    action_repeat: int = 4
+    """Emulator frames for which one action is held: frames a step, whatever the id says."""
+    sticky_actions: float | None = None
+    """Probability a frame of repeating the last action; None: 0.25 for ALE/*-v5, else 0."""
+    noop_max: int = 30
+    """A game begins after fewer than this many idle emulator frames, drawn evenly."""
+    fire_on_reset: bool = True
+    """Press FIRE once where a game begins (not after a lost life), if the game has it."""
+    max_pool: bool = True
+    """Show the brighter of a step's last two emulator frames at each pixel."""
+    life_loss_terminates: bool = True
+    """A lost life ends the return that is learned; the game and its score go on."""
+    full_action_space: bool = False
+    """All 18 actions of the console, not only those that the game uses."""
+    frame_cap: int = 108_000
+    """Emulator frames after which a game is cut short (108,000 are 30 minutes)."""
+    frame_size: int = 84
+    """Height and width of a grey frame, in pixels."""
+    pixels: Literal["uint8", "float32"] = "uint8"
+    """How a frame crosses and is kept: bytes, or floats in [0, 1], four times as large."""
+    stack: int | None = None
+    """Newest observations that the model sees at once; None: 4 for [h, w] pictures, else 1."""
+
+    def __post_init__(self) -> None:
+        sticky, repeat, stack = self.sticky_actions, self.action_repeat, self.stack
+        _check(repeat >= 1, f"action_repeat {repeat} < 1: no frame would be played")
+        valid = sticky is None or 0 <= sticky < 1
+        _check(valid, f"sticky_actions {sticky} not in [0, 1): no action would ever count")
+        _check(self.noop_max >= 0, f"noop_max {self.noop_max} < 0: nothing to draw from")
+        rule = f"< action_repeat {repeat}: no whole step would fit into a game"
+        _check(self.frame_cap >= repeat, f"frame_cap {self.frame_cap} {rule}")
+        _check(self.frame_size >= 1, f"frame_size {self.frame_size} < 1: frames would be empty")
+        rule = "a frame must have fewer than 2**31 pixels, or the emulator could not count them"
+        _check(self.frame_size**2 < INT_LIMIT, f"frame_size {self.frame_size}: {rule}")
+        for name in ("frame_cap", "noop_max"):  # action_repeat is at most frame_cap
+            rule = "must be below 2**31, or the emulator could not count so many frames"
+            _check(getattr(self, name) < INT_LIMIT, f"{name} {getattr(self, name)}: {rule}")
+        _check(stack is None or stack >= 1, f"stack {stack} < 1: the model would see nothing")
+
+    @property
+    def frames_per_step(self) -> int:
+        """The action repeat of an Atari game; a step of any other environment is one frame."""
+        return self.action_repeat if resolve(self.game).is_atari else 1

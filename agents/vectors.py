@@ -1,0 +1,63 @@
+"""The two back ends that step n environments together: ALE's own C++ vector, and Gymnasium's."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from ale_py.vector_env import AtariVectorEnv
+from gymnasium.vector import AutoresetMode
+
+from agents.config import EnvironmentConfig
+from agents.games import Game
+
+SCREEN = (210, 160)  # height and width of an Atari game in colour, in pixels
+
+
+def make_vector(
+    config: EnvironmentConfig, game: Game, num_envs: int, num_threads: int, rendered: bool = False
+) -> Any:
+    """Either back end: both answer alike, and spend one step on a reset after an end.
+
+    Args: rendered: with colours: an Atari game's as its frames, others' by `render`.
+    """
+    if not game.is_atari:
+        shown: dict[str, Any] = {"render_mode": "rgb_array"} if rendered else {}
+        if gymnasium.spec(game.name).entry_point is None:
+            return gymnasium.make_vec(game.name, num_envs, **shown)  # a vector of its own only
+        options = {"autoreset_mode": AutoresetMode.NEXT_STEP}
+        return gymnasium.make_vec(
+            game.name, num_envs, vectorization_mode="sync", vector_kwargs=options, **shown
+        )
+    height, width = SCREEN if rendered else (config.frame_size, config.frame_size)
+    sticky = game.sticky_actions if config.sticky_actions is None else config.sticky_actions
+    return AtariVectorEnv(
+        game.name,
+        num_envs,
+        batch_size=0,
+        num_threads=num_threads,
+        thread_affinity_offset=-1,
+        max_num_frames_per_episode=config.frame_cap,
+        repeat_action_probability=sticky,
+        full_action_space=config.full_action_space,
+        continuous=False,
+        autoreset_mode=AutoresetMode.NEXT_STEP,
+        img_height=height,
+        img_width=width,
+        grayscale=not rendered,
+        stack_num=1,
+        frameskip=config.action_repeat,
+        maxpool=config.max_pool,
+        noop_max=config.noop_max,
+        # ALE's own life options lose ends: `episodic_life` restarts the whole game, and
+        # `life_loss_info` hides a cut game where a life is lost in its last step.
+        episodic_life=False,
+        life_loss_info=False,
+        reward_clipping=False,
+        use_fire_reset=config.fire_on_reset,
+    )
+
+
+def seeds_of(game: Game, seed: int, num_envs: int, first: int = 0) -> Any:
+    """A seed for each environment, as its back end takes them: number `first` of `seed`, and on."""
+    words = np.random.SeedSequence(seed).generate_state(first + num_envs)[first:] & 0x7FFFFFFF
+    return words.astype(np.int64) if game.is_atari else words.tolist()

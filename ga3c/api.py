@@ -1,0 +1,131 @@
+"""GA3C from Python: train an agent, and use what it has learned."""
+
+import contextlib
+import random
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from agents.registrations import SCRIPT
+from ga3c import frameworks
+from ga3c.command.names import changed, checked
+from ga3c.interrupts import Interrupts
+from ga3c.settings.parse import preset_of
+from ga3c.settings.presets import DEFAULT
+from ga3c.settings.train import TrainConfig
+from ga3c.starting import Known, begin, known_run, prepared
+
+if TYPE_CHECKING:  # it loads the framework
+    from ga3c.evaluation.learned import LearnedPolicy
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that has ended."""
+
+    path: Path
+    """Its directory."""
+    result: dict[str, Any]
+    """Its figures, as in result.json; `ended` says what ended it."""
+
+    def load(self, checkpoint: str | int = "newest") -> "LearnedPolicy":
+        """What it has learned; see `ga3c.load`."""
+        return load(self.path, checkpoint)
+
+
+def train(config: TrainConfig | None = None, /, **settings: Any) -> Run:
+    """Train an agent, as `ga3c train` does, and return when the run has ended.
+
+    Settings have the names of the command's options, with _ for -: game="Pong", steps=100_000,
+    algorithm="dqn", preset="paper", double=False, resume="runs/mine". Those that are not given
+    are the preset's, which algorithm and game choose if it is not named; with a `config`, they are
+    that one's.
+
+    In the main thread a first SIGINT (Ctrl-C), SIGTERM or SIGHUP ends the run and keeps it, as on
+    the command line; then the signal goes to whom it was for before: Ctrl-C raises
+    KeyboardInterrupt. Another thread hears no signals: give the run an end, such as `steps`.
+
+    Agents are processes of their own, which load the calling script if it defines the environment:
+    the call then belongs under `if __name__ == "__main__":`.
+
+    Raises:
+        ValueError: if a setting cannot be, or settings do not fit; nothing was started.
+        RunFailed: if the run cannot go on, or could not be kept; everything has been stopped.
+    """
+    if SCRIPT in sys.modules:
+        raise RuntimeError(
+            "ga3c.train is called while an agent loads this script: put it under `if __name__ == "
+            '"__main__":`, or every agent would train'
+        )
+    frameworks.choose()
+    wanted, known = _wanted(config, settings)
+    start = prepared(wanted, known)
+    interrupts = Interrupts()
+    with _random_state_kept():
+        try:
+            outcome = begin(start, interrupts)
+        finally:
+            interrupts.restore()
+    from ga3c.service.threads import RunFailed
+
+    if outcome.stuck:
+        raise RunFailed(f"run {start.path}: did not end in time: {', '.join(outcome.stuck)}")
+    if interrupts.number:
+        signal.raise_signal(interrupts.number)
+    if not outcome.kept:
+        raise RunFailed(f"run {start.path}: no checkpoint of its end could be written")
+    return Run(start.path.resolve(), outcome.result)
+
+
+@contextlib.contextmanager
+def _random_state_kept() -> Iterator[None]:
+    """A run seeds the random numbers of the whole process: the caller's go on as if it had not."""
+    drawn, numpy_drawn = random.getstate(), np.random.get_state()
+    try:
+        yield
+    finally:
+        random.setstate(drawn)
+        np.random.set_state(numpy_drawn)
+
+
+def load(run: str | Path | Run, checkpoint: str | int = "newest") -> "LearnedPolicy":
+    """The policy that a run has learned.
+
+    Args:
+        run: its directory, its name in runs/, or what `train` returned.
+        checkpoint: "newest", "best" (by --evaluate-every) or a checkpoint's number of steps.
+
+    Raises:
+        ValueError: if there is no such run or checkpoint.
+        RuntimeError: if no checkpoint of it is whole.
+    """
+    frameworks.choose()
+    import ga3c.backend  # noqa: F401  first: it keeps the framework's greetings from the terminal
+    from ga3c.evaluation.learned import load_policy
+
+    return load_policy(run.path if isinstance(run, Run) else Path(run), str(checkpoint))
+
+
+def _wanted(
+    config: TrainConfig | None, settings: dict[str, Any]
+) -> tuple[TrainConfig, Known | None]:
+    """The settings of the run, and the run that it goes on with, if it does."""
+    given = checked(settings)
+    if config is not None:
+        if not isinstance(config, TrainConfig):
+            raise ValueError(f"config {config!r}: must be a TrainConfig; name single settings")
+        wanted = changed(config, given)
+        resume = wanted.run.resume
+        return wanted, known_run(resume, wanted.run.runs_dir) if resume else None
+    if given.get("preset") == DEFAULT:
+        del given["preset"]
+    if resume := given.get("resume"):
+        known = known_run(resume, given.get("runs_dir", Path("runs")))
+        return changed(known.config, given), known
+    base = preset_of(*(given.get(name) for name in ("preset", "algorithm", "game")))
+    return changed(base, given), None

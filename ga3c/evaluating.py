@@ -1,0 +1,85 @@
+"""The evaluations of a run that goes on: begun when they are due, noted when they are done."""
+
+import sys
+
+from agents.environments import Spaces
+from ga3c.evaluation.chosen import BEST
+from ga3c.evaluation.evaluator import Evaluator
+from ga3c.interrupts import Interrupts
+from ga3c.keeping import READ_TIMEOUT_S, Keeper, Say
+from ga3c.runs import checkpoints
+from ga3c.runs.directory import RunDirectory
+from ga3c.runs.finding import evaluations, whole_protocol
+from ga3c.service.service import Service
+from ga3c.settings.train import TrainConfig
+
+TICK_S = 0.2
+
+
+class Evaluations:
+    """Evaluates a run's weights by --evaluate-every, and keeps the best. The main thread's."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        spaces: Spaces,
+        *,
+        service: Service,
+        directory: RunDirectory,
+        keeper: Keeper,
+        say: Say,
+    ) -> None:
+        last = max((entry["steps"] for entry in evaluations(directory.path)), default=0)
+        self._evaluator = Evaluator(config, spaces, last)
+        self._service = service
+        self._directory = directory
+        self._keeper = keeper
+        self._say = say
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an evaluation goes on."""
+        return self._evaluator.is_busy
+
+    def tend(self, steps: float) -> None:
+        """Note evaluations that are done, begin another when it is due."""
+        self._note()
+        due = self._evaluator.due(steps)
+        if due and (found := self._service.read(READ_TIMEOUT_S, experience=False)):
+            self._evaluator.begin(*found)
+
+    def end(self, interrupts: Interrupts, failed: bool, timeout_s: float) -> bool:
+        """Let evaluations that go on or are due come to their end, unless the run was cut short.
+
+        Returns False if one does not end within `timeout_s` after that.
+        """
+        while not interrupts.first.is_set() and not failed:
+            self.tend(self._service.pacing.steps)
+            if not self.is_busy:
+                break
+            self._say("ga3c: an evaluation goes on; Ctrl-C leaves it out", None)
+            while self.is_busy and not interrupts.first.wait(TICK_S):
+                pass
+        ended = self._evaluator.stop(timeout_s)
+        self._note()
+        return ended
+
+    def _note(self) -> None:
+        """Keep the best weights and the scores of evaluations that are done; say what failed."""
+        for failure in self._evaluator.take_failures():
+            self._service.metrics.add(evaluations_failed=1)
+            self._directory.log(failure)
+            reason = failure.splitlines()[-1]
+            self._say(f"ga3c: an evaluation failed; log.txt has where: {reason}", sys.stderr)
+        best = self._directory.path / BEST
+        for entry, arrays, state in self._evaluator.take():
+            kept, _ = checkpoints.newest(best)
+            before = kept.state["evaluation"] if kept else None
+            if (
+                before is None
+                or whole_protocol(before["protocol"]) != entry["protocol"]
+                or entry["mean"] > before["mean"]
+            ):
+                self._keeper.keep_best(best, arrays, {**state, "evaluation": entry})
+            self._directory.evaluation(entry)
+            self._say(f"ga3c: evaluated: {entry['mean']:.2f} after {entry['steps']:,} steps", None)

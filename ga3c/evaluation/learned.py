@@ -1,0 +1,154 @@
+"""What a run has learned, to be used from Python: actions, values, and environments to act in."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from agents.environments import EnvironmentConfig, Environments
+from agents.messages import Step
+from ga3c.evaluation.chosen import LearnedConfig, load, policy_of
+from ga3c.evaluation.games import choose
+from ga3c.evaluation.policy import Policy, Stacks
+from ga3c.evaluation.protocols import Protocol
+from ga3c.settings.checks import check_seed
+from ga3c.settings.machine import CORES
+from ga3c.settings.train import TrainConfig
+
+
+class Transition(NamedTuple):
+    """What a step of n environments has led to."""
+
+    observations: np.ndarray  # [n, ...], as `LearnedPolicy.act` takes them
+    rewards: np.ndarray  # [n] float32, not clipped
+    terminated: np.ndarray  # [n] bool, where the game has ended
+    truncated: np.ndarray  # [n] bool, where it was cut short
+
+
+class StackedEnvironments:
+    """n environments that step together and show what the network sees. For one thread.
+
+    Where a game has ended, the next step begins another: its action counts for nothing, its reward
+    is 0. A lost life is no end.
+    """
+
+    def __init__(self, config: EnvironmentConfig, n: int, seed: int) -> None:
+        """Raises ValueError if n or the seed is none, or the game cannot be made."""
+        check_seed(seed)
+        config = replace(config, life_loss_terminates=False)
+        self._environments = Environments(config, n, CORES)
+        self._stacks = Stacks(self._environments.spaces, n)
+        self._seed: int | None = seed
+        self.num_envs = n
+        self.num_actions = self._environments.spaces.num_actions
+
+    def reset(self) -> np.ndarray:
+        """Begin a game everywhere: the seed's the first time, and others later.
+
+        Returns observations [n, ...].
+        """
+        seed, self._seed = self._seed, None
+        return self._seen(self._environments.reset(seed))
+
+    def step(self, actions: ArrayLike) -> Transition:
+        """Take `actions`, whole numbers [n] from 0 on. Raises ValueError if one cannot be taken."""
+        taken = np.asarray(actions)
+        if taken.shape != (self.num_envs,) or taken.dtype.kind not in "iu":
+            raise ValueError(
+                f"actions of shape {taken.shape} and type {taken.dtype}: must be whole numbers, "
+                f"one for each of {self.num_envs} environments"
+            )
+        step = self._environments.step(taken.astype(np.int32))
+        outcomes = step.outcomes
+        return Transition(
+            self._seen(step),
+            outcomes["reward"].copy(),
+            outcomes["terminated"].astype(np.bool_),
+            outcomes["truncated"].astype(np.bool_),
+        )
+
+    def close(self) -> None:
+        """Free the environments."""
+        self._environments.close()
+
+    def __enter__(self) -> "StackedEnvironments":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _seen(self, step: Step) -> np.ndarray:
+        return self._stacks.push(step.frames, step.outcomes["first"] == 1)
+
+
+class LearnedPolicy:
+    """The policy that a run's checkpoint holds. For one thread.
+
+    Observations are arrays [n, ...], n at least 1: for pictures [n, height, width, stack]. Each
+    method raises ValueError for others.
+    """
+
+    def __init__(self, config: TrainConfig, policy: Policy, path: Path, steps: int) -> None:
+        self.config = config
+        """Settings of the run."""
+        self.path = path
+        """The run's directory."""
+        self.steps = steps
+        """Environment steps that it had learned from."""
+        self._policy = policy
+        self._random = np.random.default_rng()
+
+    def act(
+        self, observations: ArrayLike, greedy: bool = False, seed: int | None = None
+    ) -> np.ndarray:
+        """Actions int32 [n]: drawn from the policy, or the likeliest ones.
+
+        What dqn has learned is greedy always.
+
+        Args: seed: of this call's draws; None draws others each time.
+        """
+        probabilities = self.probabilities(observations)
+        random = self._random if seed is None else np.random.default_rng(seed)
+        protocol = Protocol("greedy" if greedy else "sample")
+        return choose(protocol, probabilities, random.random((len(probabilities), 2)))
+
+    def probabilities(self, observations: ArrayLike) -> np.ndarray:
+        """Of each action, float32 [n, actions]."""
+        return self._policy.judge(self._taken(observations))[0]
+
+    def value(self, observations: ArrayLike) -> np.ndarray:
+        """What the run expects from here: the discounted sum of its rewards, float32 [n]."""
+        return self._policy.judge(self._taken(observations))[1]
+
+    def make_environments(self, n: int, seed: int = 0) -> StackedEnvironments:
+        """n environments as those that the run was trained in, to be closed after use."""
+        return StackedEnvironments(self.config.environment, n, seed)
+
+    def _taken(self, observations: ArrayLike) -> np.ndarray:
+        """Observations as the network takes them. Raises ValueError."""
+        found = np.asarray(observations)
+        shape, dtype = tuple(self._policy.model.input_shape[1:]), self._policy.spaces.dtype
+        if found.shape[1:] != shape or not len(found):
+            raise ValueError(
+                f"observations of shape {found.shape}: must be (n, {', '.join(map(str, shape))}), "
+                "n at least 1, as the run was trained"
+            )
+        if not np.can_cast(found.dtype, dtype, "same_kind"):
+            raise ValueError(
+                f"observations of type {found.dtype}: must be {dtype}, as the run was trained"
+            )
+        return found.astype(dtype, copy=False)
+
+
+def load_policy(run: Path, checkpoint: str) -> LearnedPolicy:
+    """The policy of a run's checkpoint. Raises ValueError or RuntimeError as `chosen.load`."""
+    config, path, found = load(LearnedConfig(run, checkpoint=checkpoint))
+    return LearnedPolicy(config, policy_of(config, found), path, int(found.state["steps"]))

@@ -1,0 +1,108 @@
+"""What a run keeps of itself while it goes on: its checkpoints, and the best weights."""
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from ga3c.interrupts import Interrupts
+from ga3c.runs import checkpoints
+from ga3c.runs.checkpoints import Checkpoints
+from ga3c.runs.directory import RunDirectory
+from ga3c.service.service import Service
+from ga3c.settings.run import CheckpointConfig
+
+READ_TIMEOUT_S = 1.0  # for an update that will not end
+WRITING_S = 5.0  # between two lines about a checkpoint that is being written
+
+Say = Callable[[str, IO[str] | None], None]
+
+
+class Keeper:
+    """Writes checkpoints when they are due, and says why if one cannot be written.
+
+    Owned by the main thread.
+    """
+
+    def __init__(
+        self,
+        keep: CheckpointConfig,
+        service: Service,
+        directory: RunDirectory,
+        *,
+        interrupts: Interrupts,
+        say: Say,
+    ) -> None:
+        self._service = service
+        self._directory = directory
+        self._interrupts = interrupts
+        self._say = say
+        self._checkpoints = Checkpoints(
+            directory.path / "checkpoints",
+            keep.keep_checkpoints,
+            keep.checkpoint_every_s,
+            keep.checkpoint_every_steps,
+            keep.milestone_steps,
+        )
+
+    def begin(self) -> None:
+        """Checkpoints are due from this moment of the run on."""
+        self._checkpoints.begin(self._service.tally.seconds, self._service.pacing.steps)
+
+    def keep_if_due(self, steps: float) -> None:
+        """Write a checkpoint if it is time for one."""
+        if self._checkpoints.due(self._service.tally.seconds, steps):
+            self.keep()
+
+    def keep(self) -> bool:
+        """Write a checkpoint. Returns False, and says why, if that cannot be."""
+        tally = self._service.tally
+        seconds = tally.seconds
+
+        def write() -> None:
+            found = self._service.read(READ_TIMEOUT_S)
+            self._directory.episodes(tally.take_episodes())  # up to those steps
+            if found is None:
+                raise checkpoints.NotWritten("an update did not end")
+            self._checkpoints.save(seconds, *found, self._writing())
+
+        if self._write(write):
+            return True
+        self._checkpoints.postpone(seconds)
+        return False
+
+    def keep_best(
+        self, best: Path, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]
+    ) -> None:
+        """Write the weights with the best evaluation so far into the folder `best`."""
+        self._write(partial(checkpoints.write_best, best, arrays, state))
+
+    def _writing(self) -> checkpoints.Progress:
+        """Tells how far a large checkpoint is, and gives it up at a second signal."""
+        interrupts, heard = self._interrupts, self._interrupts.first.is_set()
+        said_s = time.monotonic()
+
+        def progress(done: int, total: int) -> None:
+            nonlocal heard, said_s
+            if interrupts.second.is_set():
+                raise checkpoints.NotWritten("a second signal came; the one before it is kept")
+            now_s = time.monotonic()
+            if (interrupts.first.is_set() and not heard) or now_s > said_s + WRITING_S:
+                heard, said_s = interrupts.first.is_set(), now_s
+                hint = "; Ctrl-C again leaves it out" if heard else ""
+                part = f"{done / total:.0%} of {total / 2e9:.2f} GB"
+                self._say(f"ga3c: writing a checkpoint: {part}{hint}", None)
+
+        return progress
+
+    def _write(self, write: Callable[[], object]) -> bool:
+        try:
+            write()
+        except (OSError, checkpoints.NotWritten) as error:
+            self._say(f"ga3c: no checkpoint: {error}", sys.stderr)
+            return False
+        return True

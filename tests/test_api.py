@@ -1,0 +1,447 @@
+"""GA3C from Python: the command's settings, runs that leave nothing, and policies that act."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import psutil
+import pytest
+
+import ga3c
+from ga3c import backend
+from ga3c.api import _wanted
+from ga3c.settings.parse import TrainArguments, parse
+from ga3c.settings.service import ServiceConfig
+from tests.commands import BEGIN_S, ROOT, STOP_S, Command, assert_nothing_is_left
+from tests.leaks import descriptors
+from tests.tiny import Corridor
+
+GAME = "tests.tiny:Corridor-v0"
+SMALL: dict[str, Any] = {
+    "game": GAME,
+    "agents": 1,
+    "max_agents": 1,
+    "envs_per_agent": 4,
+    "scheduler": "off",
+    "training_batch_min": 20,
+}
+
+
+def test_importing_it_loads_no_framework() -> None:
+    program = "import sys, ga3c; ga3c.TrainConfig, ga3c.train; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stdout.split())
+    assert "ga3c.settings.train" in loaded
+    assert not {"keras", "tensorflow", "jax"} & loaded
+
+
+def test_what_it_does_not_have_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="'ga3c' has no 'trian'"):
+        _ = ga3c.trian  # type: ignore[attr-defined]
+    assert {"train", "load", "TrainConfig"} <= set(dir(ga3c))
+
+
+@pytest.mark.parametrize(
+    ("settings", "arguments"),
+    [
+        ({}, []),
+        ({"game": "CartPole-v1"}, ["--game", "CartPole-v1"]),
+        ({"game": GAME, "algorithm": "dqn"}, ["--game", GAME, "--algorithm", "dqn"]),
+        ({"preset": "default", "game": GAME}, ["--preset", "default", "--game", GAME]),
+        (
+            {"preset": "paper", "steps": np.int64(7), "seconds": 3, "runs_dir": "here"},
+            ["--preset", "paper", "--steps", "7", "--seconds", "3", "--runs-dir", "here"],
+        ),
+        (
+            {"algorithm": "dqn", "double": False, "learning_rate_end": None},
+            ["--algorithm", "dqn", "--no-double", "--learning-rate-end", "None"],
+        ),
+    ],
+)
+def test_settings_are_those_of_the_command(settings: dict[str, Any], arguments: list[str]) -> None:
+    wanted, known = _wanted(None, settings)
+    assert wanted == parse(arguments, TrainArguments, "test").settings
+    assert known is None
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "unknown setting": ({"agnets": 2}, "'agnets': did you mean agents"),
+    "wrong type": ({"agents": "two"}, "agents 'two': must be a whole number"),
+    "a number with a point": ({"steps": 1e6}, "steps 1000000.0: must be a whole number"),
+    "unknown choice": ({"algorithm": "ppo"}, "algorithm 'ppo': must be one of a3c, dqn"),
+    "unknown preset": ({"preset": "fastest"}, "preset 'fastest': must be one of"),
+    "settings that do not fit": ({"agents": 3, "max_agents": 2}, "agents 3"),
+    "preset of another algorithm": ({"preset": "paper", "algorithm": "dqn"}, "algorithm dqn"),
+    "misspelt game": ({"game": "Pogn"}, "unknown game 'Pogn'.*Pong"),
+    "no run": ({"resume": "nowhere"}, "run nowhere"),
+    "network": ({"network": "tests.own_nets:of_rank_3"}, "must be .n, k."),
+    "too little replay": (
+        {"algorithm": "dqn", "replay_steps": 2000, "replay_min_steps": 3000},
+        "3000 > ",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", WRONG)
+def test_what_cannot_be_is_one_sentence_and_starts_nothing(fault: str, tmp_path: Path) -> None:
+    settings, words = WRONG[fault]
+    with pytest.raises(ValueError, match=words) as error:
+        ga3c.train(**{"runs_dir": tmp_path / "runs", "steps": 50, **SMALL, **settings})
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "runs").exists()
+    assert psutil.Process().children() == []
+
+
+def test_a_config_must_be_one() -> None:
+    with pytest.raises(ValueError, match="must be a TrainConfig"):
+        ga3c.train("Pong")  # type: ignore[arg-type]
+
+
+def test_another_framework_than_kerass_is_refused() -> None:
+    other = "jax" if backend.FRAMEWORK == "tensorflow" else "tensorflow"
+    with pytest.raises(ValueError, match=f"backend {other}: Keras has been loaded with"):
+        ga3c.train(**SMALL, backend=other, steps=50)
+
+
+def test_runs_leave_nothing_but_their_directories(tmp_path: Path) -> None:
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    ga3c.train(**SMALL, steps=100, runs_dir=tmp_path, name="first")  # it loads what stays loaded
+    threads, open_before = set(threading.enumerate()), descriptors()
+    run = ga3c.train(**SMALL, steps=400, runs_dir=tmp_path, name="second")
+    assert set(threading.enumerate()) <= threads
+    assert psutil.Process().children() == []
+    assert not {each for each in descriptors() - open_before if str(tmp_path) in each[1]}
+    assert len(descriptors() - open_before) <= len(open_before - descriptors())
+    assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)] == handlers
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["first", "latest", "second"]
+    assert run.path == tmp_path / "second"
+    assert run.result == json.loads((run.path / "result.json").read_text())
+    assert run.result["ended"] == "400 steps done"
+    assert run.result["steps"] >= 400
+
+
+def test_a_run_of_a_config_goes_on_with_more_steps(tmp_path: Path) -> None:
+    service = ServiceConfig(agents=1, max_agents=1, envs_per_agent=4, training_batch_min=20)
+    config = ga3c.TrainConfig(service=service)
+    given = {"scheduler": "off", "runs_dir": tmp_path, "name": "mine"}
+    run = ga3c.train(config, game=GAME, steps=100, **given)
+    kept = json.loads((run.path / "config.json").read_text())
+    assert kept["network"]["separate_value"] is False, "as in the config, not as in a preset"
+    assert kept["service"]["envs_per_agent"] == 4
+    again = ga3c.train(resume=run.path, steps=run.result["steps"] + 200)
+    assert again.path == run.path
+    made = again.result["steps"]
+    assert made >= run.result["steps"] + 200
+    with pytest.raises(ValueError, match="steps done already"):
+        ga3c.train(resume=run.path, steps=made)
+    last = ga3c.train(resume=run.path, steps=made + 100)
+    assert last.result["steps"] >= made + 100, "nobody holds the directory's lock"
+
+
+def test_the_callers_random_numbers_go_on(tmp_path: Path) -> None:
+    random.seed(5)
+    np.random.seed(5)
+    expected = random.random(), np.random.random()
+    random.seed(5)
+    np.random.seed(5)
+    ga3c.train(**SMALL, steps=50, runs_dir=tmp_path)
+    assert (random.random(), np.random.random()) == expected
+
+
+def test_it_runs_in_another_thread(tmp_path: Path) -> None:
+    runs: list[ga3c.Run] = []
+    given = {**SMALL, "steps": 100, "runs_dir": tmp_path}
+    thread = threading.Thread(target=lambda: runs.append(ga3c.train(**given)))
+    thread.start()
+    thread.join(BEGIN_S)
+    assert runs[0].result["ended"] == "100 steps done"
+
+
+def test_a_run_that_fails_raises_and_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ga3c.RunFailed, match="the corridor has fallen in"):
+        ga3c.train(**{**SMALL, "game": "tests.tiny:Fallen-v0"}, runs_dir=tmp_path, name="mine")
+    assert psutil.Process().children() == []
+    assert json.loads((tmp_path / "mine" / "result.json").read_text())["ended"] == "failed"
+
+
+ENDLESS = """
+import signal, ga3c
+try:
+    ga3c.train(**{settings!r}, runs_dir={runs!r}, name="mine", progress_every_s=0.5)
+except KeyboardInterrupt:
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    print("interrupted, and goes on")
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, -15)])
+def test_a_signal_ends_the_run_and_is_then_the_programs_own(
+    command: Callable[..., Command], tmp_path: Path, number: int, code: int
+) -> None:
+    runs = tmp_path / "runs"
+    run = command(program=ENDLESS.format(settings=SMALL, runs=str(runs)))
+    run.until_steps_are_made()
+    run.process.send_signal(number)
+    assert run.wait(STOP_S) == code, run.err
+    assert_nothing_is_left(run)
+    assert json.loads((runs / "mine" / "result.json").read_text())["ended"] == "interrupted"
+    assert ("interrupted, and goes on" in run.out) == (number == signal.SIGINT)
+
+
+STUCK = """
+import threading, ga3c, ga3c.training
+from ga3c.learning.model import Model
+
+stuck, trace = threading.Event(), Model._trace
+
+def learn(*_):
+    stuck.set()
+    threading.Event().wait()
+
+def trace_and_break(self):
+    trace(self)
+    self._learn = learn
+
+Model._trace = trace_and_break
+ga3c.training.finished = lambda *_: "it is stuck" if stuck.is_set() else None
+try:
+    ga3c.train(**{settings!r}, runs_dir={runs!r})
+except ga3c.RunFailed as error:
+    print("the program goes on:", error)
+"""
+
+
+@pytest.mark.slow
+def test_a_thread_that_never_returns_does_not_end_the_program(
+    command: Callable[..., Command], tmp_path: Path
+) -> None:
+    program = STUCK.format(settings=SMALL, runs=str(tmp_path / "runs"))
+    run = command(program=program)
+    assert run.wait(BEGIN_S) == 0, run.err
+    assert "the program goes on:" in run.out
+    assert "did not end in time: trainers" in run.out
+
+
+# Policies
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> ga3c.Run:
+    """The corridor, learned."""
+    runs = tmp_path_factory.mktemp("runs")
+    given = {"score": 0.9, "seconds": 60, "seed": 1, "envs_per_agent": 16}
+    return ga3c.train(**{**SMALL, **given}, runs_dir=runs, name="corridor")
+
+
+def test_a_policy_plays_what_it_has_learned(trained: ga3c.Run) -> None:
+    policy = trained.load()
+    assert policy.steps == trained.result["steps"]
+    assert policy.path == trained.path
+    assert policy.config.environment.game == GAME
+    rewards = []
+    with policy.make_environments(4, seed=3) as environments:
+        assert (environments.num_envs, environments.num_actions) == (4, 2)
+        observations = environments.reset()
+        assert observations.shape == (4, 7)
+        for _ in range(30):
+            actions = policy.act(observations, greedy=True)
+            step = environments.step(actions)
+            assert not (step.terminated & step.truncated).any()
+            rewards += step.rewards[step.terminated].tolist()
+            observations = step.observations
+    assert rewards
+    assert set(rewards) == {1.0}, "the right end each time"
+
+
+def test_actions_values_and_probabilities_have_shapes_and_types(trained: ga3c.Run) -> None:
+    policy = trained.load()
+    observations = np.eye(7)[1:6]  # float64, as users have them
+    probabilities, values = policy.probabilities(observations), policy.value(observations)
+    assert (probabilities.shape, probabilities.dtype) == ((5, 2), np.float32)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-5)
+    assert (values.shape, values.dtype) == ((5,), np.float32)
+    actions = policy.act(observations)
+    assert (actions.shape, actions.dtype) == ((5,), np.int32)
+    greedy = policy.act(observations, greedy=True)
+    np.testing.assert_array_equal(greedy, probabilities.argmax(axis=1))
+
+
+def test_a_seed_repeats_the_draws_of_a_policy(trained: ga3c.Run) -> None:
+    policy = trained.load()
+    observations = np.zeros((200, 7), np.float32)  # it never was there, so it is not sure
+    first, again, other = (policy.act(observations, seed=seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+    assert (policy.act(observations) != policy.act(observations)).any()
+
+
+def test_equal_seeds_make_equal_environments_and_a_reset_others(tmp_path: Path) -> None:
+    run = ga3c.train(**{**SMALL, "game": "tests.tiny:Catch-v0"}, steps=50, runs_dir=tmp_path)
+    policy = run.load()
+    seen = []
+    for seed in (1, 1, 2):
+        with policy.make_environments(3, seed) as environments:
+            seen.append(environments.reset())
+            other = environments.reset()
+    assert seen[0].shape == (3, 20, 20, 4), "pictures are stacked"
+    np.testing.assert_array_equal(seen[0], seen[1])
+    assert (seen[0] != seen[2]).any()
+    assert (other != seen[2]).any()
+    with pytest.raises(ValueError, match="type float64: must be uint8"):
+        policy.act(seen[0] / 255)
+
+
+@pytest.mark.parametrize(
+    ("observations", "words"),
+    [
+        (np.zeros((2, 3), np.float32), r"shape \(2, 3\): must be \(n, 7\)"),
+        (np.zeros(7, np.float32), r"shape \(7,\)"),
+        (np.zeros((0, 7), np.float32), "at least 1"),
+        (np.zeros((1, 7), np.complex64), "type complex64: must be float32"),
+    ],
+)
+def test_other_observations_are_refused(
+    trained: ga3c.Run, observations: np.ndarray, words: str
+) -> None:
+    policy = trained.load()
+    for use in (policy.act, policy.value, policy.probabilities):
+        with pytest.raises(ValueError, match=words):
+            use(observations)
+
+
+@pytest.mark.parametrize("actions", [[0], [0.0, 1.0], [0, 2], [0, -1]])
+def test_actions_that_cannot_be_taken_are_refused(trained: ga3c.Run, actions: list) -> None:
+    with trained.load().make_environments(2) as environments:
+        environments.reset()
+        with pytest.raises(ValueError, match="actions"):
+            environments.step(actions)
+
+
+def test_a_checkpoint_is_chosen_by_its_steps(trained: ga3c.Run) -> None:
+    first = ga3c.load(str(trained.path), 0)
+    assert first.steps == 0
+    assert ga3c.load(trained).steps > 0
+    with pytest.raises(ValueError, match="checkpoint 3: the run has newest"):
+        trained.load(3)
+    with pytest.raises(ValueError, match="run nowhere"):
+        ga3c.load("nowhere")
+
+
+# Environments that the program has registered
+
+
+SCRIPT = """
+import sys
+import gymnasium, ga3c
+from tests.tiny import Corridor
+
+class Mine(Corridor):
+    def __init__(self, bonus):
+        super().__init__()
+        self.bonus = bonus
+
+    def step(self, action):
+        observation, reward, *rest = super().step(action)
+        return observation, reward + self.bonus["each"], *rest
+
+gymnasium.register("Mine-v0", {entry}, max_episode_steps=20, kwargs={{"bonus": {{"each": 2.0}}}})
+{guard}
+    run = ga3c.train(game="Mine-v0", **{settings!r}, steps=500, runs_dir="runs")
+    assert run.result["score_mean_100"] >= 1.0
+    print("done", run.load().probabilities([[0.0] * 7]).shape)
+"""
+GUARD = 'if __name__ == "__main__":'
+SETTINGS = {name: value for name, value in SMALL.items() if name != "game"}
+
+
+def run_script(directory: Path, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    (directory / "mine.py").write_text(text)
+    return subprocess.run(
+        [sys.executable, *(arguments or ["mine.py"])],
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=BEGIN_S,
+    )
+
+
+@pytest.mark.parametrize("entry", ["Mine", '"__main__:Mine"', "lambda bonus: Mine(bonus)"])
+def test_agents_know_what_a_script_registers(tmp_path: Path, entry: str) -> None:
+    done = run_script(tmp_path, SCRIPT.format(entry=entry, guard=GUARD, settings=SETTINGS))
+    if entry.startswith("lambda"):
+        assert done.returncode == 1
+        assert "environment Mine-v0: agents" in done.stderr
+        assert "put it into a module" in done.stderr
+        assert not (tmp_path / "runs").exists()
+    else:
+        assert done.returncode == 0, done.stderr
+        assert "done (1, 2)" in done.stdout
+
+
+def test_agents_know_what_a_module_that_is_run_registers(tmp_path: Path) -> None:
+    text = SCRIPT.format(entry="Mine", guard=GUARD, settings=SETTINGS)
+    done = run_script(tmp_path, text, "-m", "mine")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_script_without_its_guard_is_told_so(tmp_path: Path) -> None:
+    done = run_script(tmp_path, SCRIPT.format(entry="Mine", guard="if True:", settings=SETTINGS))
+    assert done.returncode == 1
+    assert 'put it under `if __name__ == "__main__":`' in done.stderr
+
+
+def test_what_a_notebook_defines_is_refused(tmp_path: Path) -> None:
+    text = SCRIPT.format(entry="Mine", guard=GUARD, settings=SETTINGS)
+    done = run_script(tmp_path, text, "-c", text)
+    assert done.returncode == 1
+    assert "defined in a notebook" in done.stderr.splitlines()[-1]
+    assert not (tmp_path / "runs").exists()
+
+
+class Furnished(Corridor):
+    """Takes whatever it is registered with."""
+
+    def __init__(self, **furniture: Any) -> None:
+        super().__init__()
+
+
+@pytest.mark.parametrize(
+    ("entry", "kwargs", "words"),
+    [
+        (lambda: Corridor(), {}, "put it into a module"),
+        (Furnished, {"carpet": np.zeros(2)}, "not JSON serializable"),
+        (Furnished, {"doors": {1: 2.0}}, "keys must be text"),
+    ],
+)
+def test_what_agents_cannot_be_told_is_refused(
+    entry: Any, kwargs: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    gymnasium.register("Untold-v0", entry, kwargs=kwargs)
+    try:
+        with pytest.raises(ValueError, match=words):
+            ga3c.train(**{**SMALL, "game": "Untold-v0"}, steps=50, runs_dir=tmp_path / "runs")
+    finally:
+        gymnasium.registry.pop("Untold-v0")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_what_tests_register_by_hand_reaches_the_agents(tmp_path: Path) -> None:
+    gymnasium.register("ByHand-v0", Corridor, max_episode_steps=5)
+    try:
+        run = ga3c.train(**{**SMALL, "game": "ByHand-v0"}, steps=200, runs_dir=tmp_path)
+    finally:
+        gymnasium.registry.pop("ByHand-v0")
+    rows = (run.path / "episodes.csv").read_text().splitlines()[1:]
+    assert max(int(row.split(",")[3]) for row in rows) == 5, "its own limit of steps"

@@ -1,0 +1,76 @@
+"""The examples of the documentation run as they stand, but for their numbers of steps."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.commands import PATIENCE, ROOT
+
+PAGE = ROOT / "docs" / "python.md"
+LIMIT_S = 100.0
+INSTEAD = {  # so that the examples take seconds
+    '"Pong"': '"tests.tiny:Catch-v0"',
+    "ga3c.train(config, ": 'ga3c.train(config, game="tests.tiny:Catch-v0", ',
+    "steps=5_000_000": "steps=300",
+    "steps=100_000": "steps=1_200",
+    "steps=200_000": "steps=2_500",
+    "range(500)": "range(20)",
+}
+LIGHT = "agents=1, max_agents=1, "  # in every call that trains, but where a run goes on
+
+
+def examples() -> tuple[dict[str, str], list[str]]:
+    """Blocks that begin with a file's name, by it; and all others in their order."""
+    text = PAGE.read_text()
+    for original, shorter in INSTEAD.items():
+        assert original in text, f"{PAGE.name} has no {original} any more"
+        text = text.replace(original, shorter)
+    text = re.sub(r"(ga3c\.train\(\s*)((?:config, )?)(game=)", rf"\1\2{LIGHT}\3", text)
+    files: dict[str, str] = {}
+    others = []
+    for block in re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        if named := re.match(r"# (\w+\.py)\n", block):
+            files[named[1]] = block
+        else:
+            others.append(block)
+    return files, others
+
+
+def run(directory: Path, script: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, script],
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S * PATIENCE,
+    )
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    """A directory with the files of the page, and `page.py`, which has all other examples."""
+    files, others = examples()
+    for name, text in {**files, "page.py": "\n\n".join(others)}.items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_the_examples_run_one_after_another(written: Path) -> None:
+    done = run(written, "page.py")
+    assert done.returncode == 0, done.stderr
+    assert "300 steps done" in done.stdout
+    assert "CartPole-v1, seed 1, in runs/cartpole-single" in done.stdout
+    assert "Guess-v0" in done.stdout
+    assert not list(written.glob("ga3c-*"))
+
+
+def test_the_script_with_an_environment_of_its_own_runs(written: Path) -> None:
+    done = run(written, "script.py")
+    assert done.returncode == 0, done.stderr
+    assert "Backwards-v0" in done.stdout
+    assert "1200 steps done" in done.stdout

@@ -1,0 +1,166 @@
+"""A torso of the user's own: it learns, is kept and read again, and each fault is one line."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from ga3c import backend
+from ga3c.learning.a3c import A3C
+from ga3c.learning.dqn import DQN
+from ga3c.settings.learning import A3CConfig, DQNConfig, NetworkConfig
+from tests.commands import BEGIN_S, CORRIDOR, ROOT, Command, ended
+
+OWN = "tests.own_nets:torso"
+
+
+def build(algorithm: A3C | DQN, network: str = OWN, **settings: object) -> keras.Model:
+    config = NetworkConfig(network, **settings)  # type: ignore[arg-type]
+    return algorithm.network(config, (7,), "float32", False)
+
+
+def kernels(network: keras.Model) -> list[tuple[int, ...]]:
+    return sorted(tuple(w.shape) for w in network.weights if w.path.endswith("kernel"))
+
+
+def paths(network: keras.Model) -> list[str]:
+    return [weight.path for weight in network.weights]
+
+
+def test_a3c_puts_its_heads_on_the_features() -> None:
+    network = build(A3C(A3CConfig(), 2))
+    assert kernels(network) == [(7, 24), (16, 1), (16, 2), (24, 16)]
+
+
+def test_the_value_can_have_a_torso_of_its_own() -> None:
+    network = build(A3C(A3CConfig(), 2), separate_value=True)
+    assert kernels(network) == [(7, 24), (7, 24), (16, 1), (16, 2), (24, 16), (24, 16)]
+    assert len(set(paths(network))) == len(network.weights)
+
+
+def test_dqn_takes_it_with_and_without_streams() -> None:
+    assert kernels(build(DQN(DQNConfig(), 3, 1.0, 100))) == [(7, 24), (16, 3), (24, 16)]
+    dueling = build(DQN(DQNConfig(dueling=True), 3, 1.0, 100))
+    streams = [(16, 256), (16, 256), (24, 16), (256, 1), (256, 3)]
+    assert kernels(dueling) == [(7, 24), *streams]
+
+
+def test_weights_have_the_same_names_each_time() -> None:
+    """So a checkpoint can be read, however many networks its process has made before."""
+    algorithm = A3C(A3CConfig(), 2)
+    first, second = build(algorithm), build(algorithm)
+    assert paths(first) == paths(second)
+
+
+def test_it_sees_what_the_built_in_ones_see() -> None:
+    """Pictures in [0, 1], without their mean."""
+    network = A3C(A3CConfig(), 2).network(
+        NetworkConfig("tests.own_nets:as_seen"), (20, 20, 1), "uint8", True
+    )
+    picture = np.zeros((1, 20, 20, 1), np.uint8)
+    picture[0, 0, 0] = 255
+    before = keras.Model(network.inputs[0], network.get_layer("policy").input)
+    seen = np.asarray(before(picture))
+    np.testing.assert_allclose(seen.max(), 1 - 1 / 400, rtol=1e-5)
+    np.testing.assert_allclose(seen.mean(), 0.0, atol=1e-6)
+
+
+def test_its_layers_have_the_configured_precision() -> None:
+    torso = build(A3C(A3CConfig(), 2), precision="bfloat16").get_layer("torso")
+    assert torso.get_layer("last").compute_dtype == "bfloat16"
+    assert torso.get_layer("last").variable_dtype == "float32"
+    assert keras.config.dtype_policy().name == "float32"
+
+
+WRONG = {
+    "nowhere:torso": ["module nowhere cannot be imported", "No module named"],
+    "tests.own_nets:torzo": ["own_nets.py has no torzo"],
+    "tests.own_nets:UNITS": ["UNITS is no function but int"],
+    "tests.own_nets:raising": ["RuntimeError: the network has a hole", "own_nets.py, line"],
+    "tests.own_nets:of_rank_3": ["shape (None, 1, 7)", "must be [n, k]"],
+    "tests.own_nets:a_number": ["returned int", "Keras tensor"],
+}
+
+
+@pytest.mark.parametrize("network", WRONG)
+def test_a_fault_is_named_with_the_network(network: str) -> None:
+    with pytest.raises(ValueError, match=f"^network {network}") as error:
+        build(A3C(A3CConfig(), 2), network)
+    assert all(word in str(error.value) for word in WRONG[network]), error.value
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("network", ["tests.own_nets:", ":torso", "a b:c", "smal"])
+def test_what_is_no_name_of_a_network_is_refused(network: str) -> None:
+    with pytest.raises(ValueError, match=r"must be one of auto, small.*module:name"):
+        NetworkConfig(network)
+
+
+def test_a_run_that_cannot_build_its_network_begins_nothing(
+    command: Callable[..., Command],
+) -> None:
+    run = command(*CORRIDOR, "--network", "tests.own_nets:of_rank_3")
+    assert run.wait(BEGIN_S) == 2
+    assert len(run.err.splitlines()) == 1, run.err
+    assert "must be [n, k]" in run.err
+    assert not run.runs.exists()
+
+
+def test_a_run_with_it_is_evaluated_exported_and_goes_on(
+    command: Callable[..., Command], tmp_path: Path
+) -> None:
+    run = command(*CORRIDOR, "--network", OWN, "--steps", "1500", "--name", "mine", "--seed", "1")
+    assert run.wait(BEGIN_S) == 0, run.err
+    path = run.runs / "mine"
+    assert json.loads((path / "config.json").read_text())["network"]["network"] == OWN
+    again = command("train", "--resume", str(path), "--steps", "3000")
+    assert again.wait(BEGIN_S) == 0, again.err
+    assert "goes on from" in again.out
+    evaluated = ended("evaluate", str(path), "--episodes", "3")
+    assert evaluated.returncode == 0, evaluated.stderr
+    if backend.FRAMEWORK == "tensorflow":
+        exported = ended("export", str(path), "--out", str(tmp_path / "model.onnx"))
+        assert exported.returncode == 0, exported.stderr
+
+
+def test_a_dueling_network_with_it_learns(command: Callable[..., Command]) -> None:
+    settings = ["--algorithm", "dqn", "--dueling", "--steps", "2500", "--evaluate-every", "1000"]
+    run = command(*CORRIDOR, *settings, "--network", OWN, "--json", "--evaluate-episodes", "2")
+    assert run.wait(BEGIN_S) == 0, run.err
+    assert json.loads(run.out.splitlines()[-1])["updates"] > 0
+
+
+def run_in(folder: Path, arguments: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        arguments,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=BEGIN_S,
+    )
+
+
+def test_the_installed_command_searches_the_working_directory(tmp_path: Path) -> None:
+    """It is a script in another folder, whose own folder Python searches."""
+    script = tmp_path / "bin" / "ga3c"
+    script.parent.mkdir()
+    script.write_text("from ga3c.__main__ import program\nprogram()\n")
+    here = tmp_path / "here"
+    here.mkdir()
+    shutil.copy(ROOT / "tests" / "tiny.py", here / "my_games.py")
+    given = ["train", "--game", "my_games:Corridor-v0", "--network", "my_nets:torso"]
+    arguments = [sys.executable, str(script), *given, "--steps", "50", "--runs-dir", "runs"]
+    done = run_in(here, arguments)
+    assert done.returncode == 2
+    assert "network my_nets:torso: module my_nets cannot be imported" in done.stderr
+    shutil.copy(ROOT / "tests" / "own_nets.py", here / "my_nets.py")
+    done = run_in(here, arguments)
+    assert done.returncode == 0, done.stderr
