@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agents.environments import Spaces
-from ga3c.interrupts import Interrupts
 from ga3c.measuring.parts import prepare
 from ga3c.measuring.reporting import BenchmarkConfig, keep, spread
 from ga3c.reports.console import show
@@ -23,7 +22,8 @@ from ga3c.service.wiring import build_service
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.run import CheckpointConfig
 from ga3c.settings.train import TrainConfig
-from ga3c.training import TICK_S, Run
+from ga3c.training.interrupts import Interrupts
+from ga3c.training.run import TICK_S, Run
 
 DEFAULT_WINDOW_S = 10.0
 STOP_TIMEOUT_S = 8.0

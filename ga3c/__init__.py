@@ -31,7 +31,7 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'ga3c' has no {name!r}")
-    from ga3c import frameworks
+    from ga3c.command import frameworks
 
     frameworks.choose()  # before the settings, one of which is the framework
     return getattr(importlib.import_module(_HOMES[name]), name)

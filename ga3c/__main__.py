@@ -12,13 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ga3c import frameworks, streams
+from ga3c.command import frameworks, streams
 from ga3c.command.line import WrongUse, complained, done, parsed
 from ga3c.command.usage import USAGE
-from ga3c.interrupts import Interrupts
+from ga3c.training.interrupts import Interrupts
 
 if TYPE_CHECKING:
-    from ga3c.starting import Start
+    from ga3c.training.starting import Start
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -94,7 +94,7 @@ def _search_working_directory() -> None:
 def _train(arguments: list[str]) -> int:
     from ga3c.command.files import as_arguments, to_toml
     from ga3c.settings.parse import TrainArguments, given_value, preset_of
-    from ga3c.starting import known_run, prepared, settings_in
+    from ga3c.training.starting import known_run, prepared, settings_in
 
     file = given_value(arguments, "--config")
     try:
@@ -131,7 +131,7 @@ def _with_file(message: str, file: str | None, settings: Iterable[str]) -> str:
 
 def _run(start: "Start") -> int:
     """Run. Returns the exit code: 0, 130 after a signal, or 1."""
-    from ga3c.starting import begin
+    from ga3c.training.starting import begin
 
     interrupts = Interrupts()
     outcome = begin(start, interrupts)

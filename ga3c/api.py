@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agents.registrations import SCRIPT
-from ga3c import frameworks
+from ga3c.command import frameworks
 from ga3c.command.names import changed, checked
-from ga3c.interrupts import Interrupts
 from ga3c.settings.parse import preset_of
 from ga3c.settings.presets import DEFAULT
 from ga3c.settings.train import TrainConfig
-from ga3c.starting import Known, begin, known_run, prepared
+from ga3c.training.interrupts import Interrupts
+from ga3c.training.starting import Known, begin, known_run, prepared
 
 if TYPE_CHECKING:  # it loads the framework
     from ga3c.evaluation.learned import LearnedPolicy

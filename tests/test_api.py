@@ -200,7 +200,7 @@ def test_a_signal_ends_the_run_and_is_then_the_programs_own(
 
 
 STUCK = """
-import threading, ga3c, ga3c.training
+import threading, ga3c, ga3c.training.run
 from ga3c.learning.model import Model
 
 stuck, trace = threading.Event(), Model._trace
@@ -214,7 +214,7 @@ def trace_and_break(self):
     self._learn = learn
 
 Model._trace = trace_and_break
-ga3c.training.finished = lambda *_: "it is stuck" if stuck.is_set() else None
+ga3c.training.run.finished = lambda *_: "it is stuck" if stuck.is_set() else None
 try:
     ga3c.train(**{settings!r}, runs_dir={runs!r})
 except ga3c.RunFailed as error:

@@ -357,8 +357,8 @@ from ga3c.__main__ import main
 sys.exit(main())
 """
 UNTIL_STUCK = """
-import ga3c.training
-ga3c.training.finished = lambda *_: "it is stuck" if stuck.is_set() else None
+import ga3c.training.run
+ga3c.training.run.finished = lambda *_: "it is stuck" if stuck.is_set() else None
 """
 
 

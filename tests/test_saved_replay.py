@@ -11,7 +11,6 @@ import pytest
 
 from agents.environments import EnvironmentConfig, spaces
 from ga3c import backend
-from ga3c.interrupts import SAME_REQUEST_S
 from ga3c.runs import checkpoints
 from ga3c.runs.checkpoints import Checkpoint
 from ga3c.service.wiring import build_service
@@ -21,6 +20,7 @@ from ga3c.settings.run import RunConfig
 from ga3c.settings.scheduler import SchedulerConfig
 from ga3c.settings.service import ServiceConfig
 from ga3c.settings.train import TrainConfig
+from ga3c.training.interrupts import SAME_REQUEST_S
 from tests.commands import STOP_S, Command, assert_nothing_is_left, ended, wait_for
 
 LEDGER = "tests.tiny:Ledger-v0"

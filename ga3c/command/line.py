@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from ga3c import streams
+from ga3c.command import streams
 
 
 class WrongUse(Exception):

@@ -9,12 +9,12 @@ from typing import IO, Any
 
 import numpy as np
 
-from ga3c.interrupts import Interrupts
 from ga3c.runs import checkpoints
 from ga3c.runs.checkpoints import Checkpoints
 from ga3c.runs.directory import RunDirectory
 from ga3c.service.service import Service
 from ga3c.settings.run import CheckpointConfig
+from ga3c.training.interrupts import Interrupts
 
 READ_TIMEOUT_S = 1.0  # for an update that will not end
 WRITING_S = 5.0  # between two lines about a checkpoint that is being written

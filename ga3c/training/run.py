@@ -7,10 +7,6 @@ from typing import IO
 
 from agents.environments import Spaces
 from ga3c import backend
-from ga3c.evaluating import TICK_S, Evaluations
-from ga3c.interrupts import Interrupts
-from ga3c.keeping import Keeper
-from ga3c.results import INTERRUPTED, Outcome, figures, finished
 from ga3c.runs import checkpoints, dashboard
 from ga3c.runs.directory import RunDirectory
 from ga3c.runs.kept_config import load_config
@@ -23,7 +19,11 @@ from ga3c.service.wiring import build_service
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.presets import described
 from ga3c.settings.train import TrainConfig
-from ga3c.tuning import build_scheduler, words
+from ga3c.training.evaluating import TICK_S, Evaluations
+from ga3c.training.interrupts import Interrupts
+from ga3c.training.keeping import Keeper
+from ga3c.training.results import INTERRUPTED, Outcome, figures, finished
+from ga3c.training.tuning import build_scheduler, words
 
 STOP_TIMEOUT_S = 8.0
 

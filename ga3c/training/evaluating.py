@@ -5,13 +5,13 @@ import sys
 from agents.environments import Spaces
 from ga3c.evaluation.chosen import BEST
 from ga3c.evaluation.evaluator import Evaluator
-from ga3c.interrupts import Interrupts
-from ga3c.keeping import READ_TIMEOUT_S, Keeper, Say
 from ga3c.runs import checkpoints
 from ga3c.runs.directory import RunDirectory
 from ga3c.runs.finding import evaluations, whole_protocol
 from ga3c.service.service import Service
 from ga3c.settings.train import TrainConfig
+from ga3c.training.interrupts import Interrupts
+from ga3c.training.keeping import READ_TIMEOUT_S, Keeper, Say
 
 TICK_S = 0.2
 

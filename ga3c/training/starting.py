@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agents.environments import Spaces, spaces
 from agents.registrations import handed_over
-from ga3c import frameworks, streams
-from ga3c.command import files
-from ga3c.interrupts import Interrupts
+from ga3c.command import files, frameworks, streams
 from ga3c.runs.finding import check_resumed, find_run, new_run_path
 from ga3c.runs.kept_config import CONFIG, read_config
 from ga3c.settings.train import TrainConfig
+from ga3c.training.interrupts import Interrupts
 
 if TYPE_CHECKING:  # it loads the framework
-    from ga3c.results import Outcome
+    from ga3c.training.results import Outcome
 
 
 class Known(NamedTuple):
@@ -57,7 +56,7 @@ def begin(start: Start, interrupts: Interrupts) -> "Outcome":
     """
     frameworks.choose(start.config.service.backend)
     import ga3c.backend  # noqa: F401  first: it keeps the framework's greetings from the terminal
-    from ga3c.training import train
+    from ga3c.training.run import train
 
     interrupts.listen()  # until here there is nothing to keep or to end
     return train(start.config, start.spaces, start.path, interrupts)
