@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from agents import start
 from agents.registrations import handed_over
@@ -30,6 +30,31 @@ class _Process(NamedTuple):
 
     process: subprocess.Popen[bytes]
     output: int  # the read end of the pipe that it writes to
+
+
+class Launcher(Protocol):
+    """Starts, stops and watches agents somewhere. Owned by one thread."""
+
+    def pid(self, identity: str) -> int:
+        """The process id of a running agent."""
+
+    def start(self, task: Task) -> None:
+        """Start an agent."""
+
+    def start_again(self, identity: str, task: Task) -> None:
+        """Let an agent that has retired take up another task: its environments are there."""
+
+    def end(self, identity: str) -> None:
+        """End an agent; `reap` reports it."""
+
+    def kill(self, identity: str) -> None:
+        """End an agent that does not answer; `reap` reports it."""
+
+    def reap(self) -> list[Exit]:
+        """The agents that have ended since the last call."""
+
+    def stop(self, timeout_s: float) -> None:
+        """End all agents, after `timeout_s` by force. No agent can be started any more."""
 
 
 class LocalLauncher:

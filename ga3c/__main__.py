@@ -112,7 +112,9 @@ def _train(arguments: list[str]) -> int:
         raise WrongUse(_with_file(str(error), file, of_file)) from error
     config = asked.settings
     if asked.print_config:
-        preset = preset_of(config.preset, config.algorithm, config.environment.game)
+        preset = preset_of(
+            config.preset, config.algorithm, config.environment.game, config.learns_from
+        )
         print(to_toml(config, base or preset), end="")
         return 0
     try:  # before the tensor framework, which takes seconds

@@ -127,5 +127,5 @@ def _wanted(
     if resume := given.get("resume"):
         known = known_run(resume, given.get("runs_dir", Path("runs")))
         return changed(known.config, given), known
-    base = preset_of(*(given.get(name) for name in ("preset", "algorithm", "game")))
+    base = preset_of(*(given.get(name) for name in ("preset", "algorithm", "game", "learns_from")))
     return changed(base, given), None

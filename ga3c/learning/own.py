@@ -1,4 +1,4 @@
-"""A torso of the user's own, given as `module:name`."""
+"""Parts of the user's own, given as `module:name`: a torso of the network, an algorithm."""
 
 import importlib
 from collections.abc import Callable, Iterator
@@ -8,8 +8,22 @@ from typing import Any
 import keras
 
 from agents.games import fault
+from ga3c.learning.algorithm import Algorithm
+from ga3c.settings.learning import LearningConfig
 
 Tensor = Any
+ASKED = (
+    "columns",
+    "has_target",
+    "noise",
+    "network",
+    "act",
+    "policy_and_value",
+    "loss",
+    "rates",
+    "exploration",
+)
+"""What `Algorithm` has."""
 
 
 def own_torso(network: str, x: Tensor, precision: str, name: str) -> Tensor:
@@ -50,23 +64,53 @@ def own_torso(network: str, x: Tensor, precision: str, name: str) -> Tensor:
     return model(x)
 
 
-def _function(network: str) -> Callable[[Tensor], Tensor]:
-    module, _, name = network.partition(":")
+def own_part(setting: str, given: str) -> Any:
+    """What `given`, a module:name, stands for. Args: setting: whose value it is, for errors.
+
+    Raises ValueError if there is no such module, it cannot be imported, or it has no such name.
+    """
+    module, _, name = given.partition(":")
     try:
-        found = importlib.import_module(module)
-    except Exception as error:
+        imported = importlib.import_module(module)
+    except Exception as error:  # it is anybody's code
         raise ValueError(
-            f"network {network}: module {module} cannot be imported: {fault(error)}"
+            f"{setting} {given}: module {module} cannot be imported: {fault(error)}"
         ) from error
-    function = getattr(found, name, None)
-    if function is None:
-        raise ValueError(f"network {network}: {found.__file__} has no {name}")
+    part = getattr(imported, name, None)
+    if part is None:
+        raise ValueError(f"{setting} {given}: {imported.__file__} has no {name}")
+    return part
+
+
+def own_algorithm(given: str, num_actions: int, learning: LearningConfig) -> Algorithm:
+    """An instance of the user's class `given`, a module:name (docs/extending.md).
+
+    Raises ValueError if there is no such class, it cannot be made, or it lacks what the model asks.
+    """
+    part = own_part("algorithm", given)
+    try:
+        algorithm: Algorithm = part(num_actions, learning)
+    except Exception as error:  # it is anybody's code
+        raise ValueError(f"algorithm {given} cannot be made: {fault(error)}") from error
+    lacking = [name for name in ASKED if not hasattr(algorithm, name)]
+    if lacking:
+        raise ValueError(
+            f"algorithm {given} lacks {', '.join(lacking)}: ga3c.learning.algorithm.Algorithm says "
+            "what an algorithm has"
+        )
+    return algorithm
+
+
+def _function(network: str) -> Callable[[Tensor], Tensor]:
+    function = own_part("network", network)
     if not callable(function):
+        name = network.partition(":")[2]
         raise ValueError(
             f"network {network}: {name} is no function but {type(function).__name__}: it must take "
             "observations and return features"
         )
-    return function
+    found: Callable[[Tensor], Tensor] = function
+    return found
 
 
 @contextmanager

@@ -48,6 +48,7 @@ SINCE_FORMAT_1 = {
     "dqn.dueling_gradient_scale",
     "dqn.loss_reduction",
 }
+SINCE_FORMAT_2 = {"learns_from"}
 
 
 class KeptConfig(NamedTuple):
@@ -106,6 +107,8 @@ def _notes(
             unknown
         )
     missing = known - given
+    if number < 3:
+        missing -= SINCE_FORMAT_2
     if number == 1:
         missing = {key for key in missing - SINCE_FORMAT_1 if key.partition(".")[0] in values}
     if missing:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from agents.environments import EnvironmentConfig
-from agents.launchers import Exit, LocalLauncher
+from agents.launchers import Exit, Launcher
 from agents.worker import Task
 from ga3c.runs.metrics import Metrics
 from ga3c.service.threads import RunFailed
@@ -104,6 +104,7 @@ class Agents:
         frontend: Frontend,
         token: str,
         metrics: Metrics,
+        launcher: Launcher,
         updates: Callable[[], int],
     ) -> None:
         """Args:
@@ -121,7 +122,7 @@ class Agents:
         self._frontend = frontend
         self._token = token
         self._metrics = metrics
-        self._launcher = LocalLauncher()
+        self._launcher = launcher
         self._identities: dict[int, str] = {}
         self._retired: list[str] = []  # they rest, or soon will
         self._killed: dict[str, str] = {}  # by us, and why

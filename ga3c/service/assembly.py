@@ -19,6 +19,7 @@ from ga3c.learning.a3c import A3C
 from ga3c.learning.algorithm import Algorithm
 from ga3c.learning.dqn import DQN
 from ga3c.learning.model import Model
+from ga3c.learning.own import own_algorithm
 from ga3c.service.feeds import Feed, ReplayFeed, SegmentFeed
 from ga3c.settings.train import TrainConfig
 from ga3c.wire.queues import BatchQueue
@@ -33,8 +34,10 @@ ALGORITHMS: dict[str, Callable[[TrainConfig, int], Algorithm]] = {
 
 
 def build_algorithm(config: TrainConfig, num_actions: int) -> Algorithm:
-    """What is learned."""
-    return ALGORITHMS[config.algorithm](config, num_actions)
+    """What is learned. Raises ValueError if an algorithm of the user's own cannot be made."""
+    if config.algorithm in ALGORITHMS:
+        return ALGORITHMS[config.algorithm](config, num_actions)
+    return own_algorithm(config.algorithm, num_actions, config.learning)
 
 
 def build_pacing(config: TrainConfig) -> ReplayPacing:

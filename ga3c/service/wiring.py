@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from agents import messages
 from agents.environments import Spaces
+from agents.launchers import LocalLauncher
 from ga3c.experience.book import Book, Segment
 from ga3c.experience.memory import DEVICE, HOST
 from ga3c.experience.pacing import Pacing
@@ -110,6 +111,7 @@ def _parts(config: TrainConfig, spaces: Spaces, model: Model, book: Book, pacing
         frontend=frontend,
         token=token,
         metrics=metrics,
+        launcher=LocalLauncher(),
         updates=lambda: model.updates,
     )
 

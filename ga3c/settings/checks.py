@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,16 @@ from typing import Any
 MAX_INTRA_OP_THREADS = 1024  # TensorFlow aborts or hangs at tens of thousands
 
 
+_OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
 class WrongInput(ValueError):
     """What the user asked for cannot be done; the message says why in one line."""
+
+
+def is_own(name: str) -> bool:
+    """Whether it is module:name, a part of the user's own."""
+    return _OWN.fullmatch(name) is not None
 
 
 def not_negative(config: object, *names: str) -> None:

@@ -1,15 +1,13 @@
 """What learning is told: returns, algorithms, network, optimizer."""
 
-import re
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from ga3c.settings.checks import check_count, check_share, not_negative
+from ga3c.settings.checks import check_count, check_share, is_own, not_negative
 
 NetworkName = Literal[
     "auto", "small", "large-4", "large-3", "large-2", "large-1", "nature", "mlp", "parr"
 ]
-_OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # module:name
 SCHEDULE_STEPS = 10_000_000  # of a run that no number of steps ends
 LASTING_SHARE = 0.1  # of the first learning rate, which such a run learns on with
 
@@ -130,7 +128,7 @@ class NetworkConfig:
     @property
     def is_own(self) -> bool:
         """Whether the torso is a function of the user's, and none of ours."""
-        return _OWN.fullmatch(self.network) is not None
+        return is_own(self.network)
 
 
 @dataclass(frozen=True)

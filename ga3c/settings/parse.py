@@ -64,20 +64,21 @@ def _named(arguments: list[str]) -> TrainConfig:
 
     Raises ValueError as `preset_of`.
     """
-    name, algorithm, game = (
-        given_value(arguments, option) for option in ("--preset", "--algorithm", "--game")
-    )
+    options = ("--preset", "--algorithm", "--game", "--learns-from")
     try:
-        return preset_of(name, algorithm, game)
+        return preset_of(*(given_value(arguments, option) for option in options))
     except ValueError:
         if {"-h", "--help"} & set(arguments):
             return OURS["a3c-pictures"]
         raise
 
 
-def preset_of(name: str | None, algorithm: str | None, game: str | None) -> TrainConfig:
+def preset_of(
+    name: str | None, algorithm: str | None, game: str | None, learns_from: Any = None
+) -> TrainConfig:
     """The settings that a run begins with: of the preset called `name`, or else those that fit the
-    algorithm and what the game shows. Args: None where it is not given.
+    algorithm and what the game shows. An algorithm of the user's own has the settings of ours that
+    learns from the same. Args: None where it is not given.
 
     Raises ValueError if they do not fit each other, or the game cannot be played.
     """
@@ -90,7 +91,10 @@ def preset_of(name: str | None, algorithm: str | None, game: str | None) -> Trai
             )
         return found
     shown = "pictures" if shows_pictures(game or EnvironmentConfig().game) else "vectors"
-    return OURS.get(f"{algorithm}-{shown}", OURS[f"a3c-{shown}"])
+    if algorithm is None or f"{algorithm}-{shown}" in OURS:
+        return OURS[f"{algorithm or 'a3c'}-{shown}"]
+    like = "dqn" if learns_from == "replay" else "a3c"
+    return replace(OURS[f"{like}-{shown}"], algorithm=algorithm, learns_from=learns_from)
 
 
 def shows_pictures(game: str) -> bool:

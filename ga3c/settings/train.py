@@ -1,7 +1,7 @@
 """Every setting of a run: checked once, here, and handed on in parts."""
 
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import tyro
 
@@ -9,6 +9,7 @@ from agents.environments import EnvironmentConfig
 from ga3c.settings.checks import (
     check_finite,
     check_slack,
+    is_own,
 )
 from ga3c.settings.learning import (
     A3CConfig,
@@ -17,25 +18,21 @@ from ga3c.settings.learning import (
     NetworkConfig,
     OptimizerConfig,
 )
-from ga3c.settings.preset_names import preset_lines
+from ga3c.settings.preset_names import PRESETS, preset_lines
 from ga3c.settings.replay import PacingConfig, ReplayConfig
 from ga3c.settings.run import CheckpointConfig, EvaluationConfig, RunConfig
 from ga3c.settings.scheduler import SchedulerConfig
 from ga3c.settings.service import ServiceConfig
 
-AlgorithmName = Literal["a3c", "dqn"]
-PresetName = Literal[
-    "default",
-    "a3c-pictures",
-    "a3c-vectors",
-    "dqn-pictures",
-    "dqn-vectors",
-    "paper",
-    "dqn",
-    "dueling",
-    "in-gpu-replay",
-    "fast-dqn",
-]
+LearnsFrom = Literal["segments", "replay"]
+FAMILIES = get_args(LearnsFrom)
+LEARNS_FROM: dict[str, LearnsFrom] = {"a3c": "segments", "dqn": "replay"}
+"""Every algorithm of ours: whether it learns from segments in the order they were played, each
+once, or from transitions that are drawn from a replay."""
+if TYPE_CHECKING:
+    PresetName = str
+else:
+    PresetName = Literal[tuple(PRESETS)]
 PRESET_HELP = f"Settings to begin with, ours or as published:\n{preset_lines()}\n"
 
 
@@ -46,8 +43,12 @@ class TrainConfig:
     The settings of --preset come first; every other argument changes one of them.
     """
 
-    algorithm: AlgorithmName = "a3c"
-    """a3c learns from what is played, in order; dqn from a replay of it."""
+    algorithm: str = "a3c"
+    """a3c learns from what is played, in order; dqn from a replay of it. Or your own, as
+    module:name of a class (docs/extending.md)."""
+    learns_from: LearnsFrom | None = None
+    """What an algorithm of your own learns from: segments, in the order they were played, or a
+    replay. None for ours, which know it."""
     preset: Annotated[
         PresetName,
         tyro.conf.arg(help=PRESET_HELP),
@@ -67,6 +68,19 @@ class TrainConfig:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
 
     def __post_init__(self) -> None:
+        if self.algorithm not in LEARNS_FROM and not is_own(self.algorithm):
+            raise ValueError(
+                f"algorithm {self.algorithm!r}: must be {' or '.join(LEARNS_FROM)}, or module:name "
+                "of your own"
+            )
+        known = LEARNS_FROM.get(self.algorithm)
+        if known is None and self.learns_from is None:
+            raise ValueError(
+                f"algorithm {self.algorithm} of your own: --learns-from {' or '.join(FAMILIES)} "
+                "must say what it learns from"
+            )
+        if known and self.learns_from not in (None, known):
+            raise ValueError(f"algorithm {self.algorithm}: learns from {known}")
         check_finite(self)
         if self.service.lockstep:
             _check_lockstep(self)
@@ -80,7 +94,7 @@ class TrainConfig:
     @property
     def learns_from_replay(self) -> bool:
         """Whether transitions are drawn, and not trained once in the order they were played."""
-        return self.algorithm != "a3c"
+        return LEARNS_FROM.get(self.algorithm, self.learns_from) == "replay"
 
     @property
     def scheduled_optimizer(self) -> OptimizerConfig:

@@ -1,0 +1,122 @@
+"""`docs/extending.md`: each part of one's own that it shows is used, in a folder outside the tree."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ga3c.service.assembly import ALGORITHMS
+from ga3c.settings.train import LEARNS_FROM
+from tests.commands import PATIENCE, ROOT
+
+PAGE = (ROOT / "docs" / "extending.md").read_text()
+FILES = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", PAGE, re.DOTALL))
+COMMANDS = [
+    line.split()[1:]
+    for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
+    for line in block.splitlines()
+]
+FEW = ["--steps", "1500", "--agents", "1", "--max-agents", "1", "--envs-per-agent", "8"]
+SMALL_REPLAY = ["--replay-steps", "2000", "--replay-min-steps", "500", "--update-size", "50"]
+LIMIT_S = 60.0
+
+
+def ga3c(directory: Path, *arguments: str, code: int = 0, tree: Path = ROOT) -> str:
+    """What the command says. It must end with `code`."""
+    done = subprocess.run(
+        [sys.executable, "-m", "ga3c", *arguments],
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": str(tree)},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S * PATIENCE,
+    )
+    assert done.returncode == code, done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A folder with the files of the page."""
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_each_part_takes_less_than_40_lines() -> None:
+    assert set(FILES) == {"my_games.py", "my_nets.py", "my_algorithm.py"}
+    assert all(len(text.splitlines()) < 40 for text in FILES.values())
+
+
+def few(command: list[str]) -> list[str]:
+    """A command of the page, with fewer steps."""
+    replay = SMALL_REPLAY if "dqn" in command else []
+    return [*command[: command.index("--steps")], *FEW, *replay, "--name", "mine"]
+
+
+@pytest.mark.parametrize("command", COMMANDS[1:-1], ids=" ".join)
+def test_the_pages_commands_train(command: list[str], own: Path) -> None:
+    assert "1500 steps done" in ga3c(own, *few(command))
+
+
+def test_what_an_algorithm_of_ones_own_learned_is_gone_on_with_and_evaluated(own: Path) -> None:
+    assert "my_algorithm:Reinforce" in COMMANDS[-1]
+    ga3c(own, *few(COMMANDS[-1]))
+    assert "goes on from" in ga3c(own, "train", "--resume", "mine", "--steps", "3000")
+    assert "over 2 games" in ga3c(own, "evaluate", "runs/mine", "--episodes", "2")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["--algorithm", "sarsa"], "algorithm 'sarsa': must be a3c or dqn, or module:name"),
+        (["--algorithm", "my_algorithm:Reinforce"], "--learns-from segments or replay must say"),
+        (["--algorithm", "dqn", "--learns-from", "segments"], "algorithm dqn: learns from replay"),
+        (["--algorithm", "gone:A", "--learns-from", "replay"], "module gone cannot be imported"),
+        (["--algorithm", "my_nets:A", "--learns-from", "replay"], "my_nets.py has no A"),
+        (["--algorithm", "fractions:Fraction", "--learns-from", "segments"], "cannot be made"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
+def test_an_algorithm_that_cannot_be_is_one_line(given: list[str], words: str, own: Path) -> None:
+    said = ga3c(own, "train", "--game", "my_games:Maze-v0", *given, *SMALL_REPLAY, code=2)
+    assert words in said
+    assert len(said.splitlines()) == 1
+
+
+def changed(text: str, hunk: str) -> str:
+    """`text` after one hunk of a patch, which must fit in exactly one place."""
+    lines = hunk.splitlines()
+    old = "\n".join(line[1:] for line in lines if line[:1] in ("-", " "))
+    new = "\n".join(line[1:] for line in lines if line[:1] in ("+", " "))
+    assert text.count(old) == 1, old
+    return text.replace(old, new)
+
+
+def test_an_algorithm_of_ours_is_four_places(own: Path, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    for package in ("agents", "ga3c"):
+        shutil.copytree(
+            ROOT / package, tree / package, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    (tree / "ga3c" / "learning" / "reinforce.py").write_text(FILES["my_algorithm.py"])
+    (patch,) = re.findall(r"```diff\n(.*?)```", PAGE, re.DOTALL)
+    parts = re.findall(r"--- a/(\S+)\n\+\+\+ b/\S+\n(.*?)(?=--- a/|\Z)", patch, re.DOTALL)
+    for name, hunks in parts:
+        file = tree / name
+        for hunk in filter(None, re.split(r"^@@\n", hunks, flags=re.MULTILINE)):
+            file.write_text(changed(file.read_text(), hunk.rstrip("\n")))
+    places = [Path(name).parent.name for name, _ in parts]
+    assert places == ["settings", "service", "settings", "settings"]
+    given = ["--game", "my_games:Maze-v0", "--preset", "reinforce", *FEW]
+    said = ga3c(own, "train", *given, tree=tree)
+    assert "REINFORCE with a baseline" in said
+    assert "1500 steps done" in said
+
+
+def test_no_place_of_an_algorithm_can_be_forgotten_in_silence() -> None:
+    assert set(ALGORITHMS) == set(LEARNS_FROM)
