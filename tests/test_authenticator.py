@@ -10,7 +10,7 @@ import pytest
 import zmq
 
 from agents.worker import connect
-from ga3c.wire.frontend import name_of, new_identity
+from ga3c.wire.peers import name_of, new_identity
 from tests.damage import ENVS, HELLO, NUM_ACTIONS
 from tests.test_frontend import LIMIT_S, UNHEARD_MS, Agent, Rig, endpoint_of, lanes_of, wait_until
 
@@ -83,7 +83,7 @@ def test_a_peer_without_the_token_sends_and_receives_nothing(
 ) -> None:
     rig = Rig(endpoint_of(transport, tmp_path))
     try:
-        rig.frontend.expect("agent", lanes_of(0))
+        rig.frontend.peers.expect("agent", lanes_of(0))
         stranger = Agent(rig.context, "agent", password)
         rig.agents.append(stranger)
         stranger.socket.connect(rig.frontend.endpoint)
@@ -100,7 +100,7 @@ def test_a_peer_without_the_token_sends_and_receives_nothing(
 
 
 def test_an_agents_own_connection_is_accepted(rig: Rig) -> None:
-    rig.frontend.expect("agent", lanes_of(0))
+    rig.frontend.peers.expect("agent", lanes_of(0))
     agent = Agent(rig.context, "unused")
     agent.socket = connect(rig.context, rig.frontend.endpoint, "agent", HELLO.token)
     agent.hello()
@@ -131,8 +131,8 @@ def test_no_identity_follows_from_another() -> None:
 def test_the_authenticator_answers_many_at_once(rig: Rig) -> None:
     agents = [Agent(rig.context, f"agent-{index}") for index in range(50)]
     for index, agent in enumerate(agents):
-        rig.frontend.expect(f"agent-{index}", lanes_of(index % 4))
+        rig.frontend.peers.expect(f"agent-{index}", lanes_of(index % 4))
         agent.socket.connect(rig.frontend.endpoint)
         agent.hello()
-    wait_until(lambda: len(rig.frontend._peers) == 50)
+    wait_until(lambda: len(rig.frontend.peers) == 50)
     rig.agents += agents

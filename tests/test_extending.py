@@ -1,4 +1,4 @@
-"""`docs/extending.md`: each part of one's own that it shows is used, in a folder outside the tree."""
+"""`docs/extending.md`: each part of one's own that it shows is used, in a folder elsewhere."""
 
 import os
 import re

@@ -18,8 +18,9 @@ from agents import messages
 from agents.environments import Spaces
 from agents.messages import Header, Hello, Kind, Step
 from ga3c.runs.metrics import Metrics
-from ga3c.wire.frontend import Frontend, Reply, Request
+from ga3c.wire.frontend import Frontend
 from ga3c.wire.queues import BatchQueue, Closed
+from ga3c.wire.requests import Reply, Request
 from tests import leaks
 from tests.damage import (
     ENVS,
@@ -144,7 +145,7 @@ class Rig:
 
     def welcome(self, identity: str, index: int = 0) -> Agent:
         """An agent that is expected and has said hello."""
-        self.frontend.expect(identity, lanes_of(index))
+        self.frontend.peers.expect(identity, lanes_of(index))
         agent = self.agent(identity)
         agent.hello()
         return agent
@@ -270,7 +271,7 @@ def test_the_endpoint_is_one_that_agents_can_connect_to(tmp_path: Path) -> None:
 def test_a_wrong_hello_is_counted_and_its_steps_are_not_heard(
     rig: Rig, hello: Hello, reason: str
 ) -> None:
-    rig.frontend.expect("agent", lanes_of(0))
+    rig.frontend.peers.expect("agent", lanes_of(0))
     agent = rig.agent("agent")
     agent.hello(hello)
     agent.step()
@@ -290,7 +291,7 @@ def test_a_wrong_hello_is_counted_and_its_steps_are_not_heard(
 def test_an_unexpected_identity_is_not_heard_whatever_it_knows(
     rig: Rig, identity: str | bytes, reason: str
 ) -> None:
-    rig.frontend.expect("agent-1", lanes_of(0))
+    rig.frontend.peers.expect("agent-1", lanes_of(0))
     stranger = rig.agent(identity)
     stranger.hello()
     wait_until(lambda: rig.rejected(reason) == 1)
@@ -300,7 +301,7 @@ def test_an_unexpected_identity_is_not_heard_whatever_it_knows(
 
 
 def test_a_step_before_the_hello_is_not_heard(rig: Rig) -> None:
-    rig.frontend.expect("agent", lanes_of(0))
+    rig.frontend.peers.expect("agent", lanes_of(0))
     rig.agent("agent").step()
     wait_until(lambda: rig.rejected("no hello") == 1)
     assert rig.requests.size == 0
@@ -386,7 +387,7 @@ def test_a_good_agent_is_served_while_others_send_damaged_messages(any_rig: Rig)
         any_rig.agent(b"\x80 no text"),
         any_rig.welcome("vandal", 1),  # it may speak, and some of what it says may be taken
     ]
-    any_rig.frontend.expect("no hello yet", lanes_of(2))
+    any_rig.frontend.peers.expect("no hello yet", lanes_of(2))
     vandals.append(any_rig.agent("no hello yet"))
     good = any_rig.welcome("good")
     with predictor(any_rig):
@@ -426,7 +427,7 @@ def test_a_reply_to_an_agent_that_has_gone_does_not_matter(any_rig: Rig) -> None
     gone.socket.close(linger=0)
     for _ in range(3):  # the last two answer what has been answered
         any_rig.answer(request)
-    any_rig.frontend.forget("gone")
+    any_rig.frontend.peers.forget("gone")
     any_rig.answer(request)
     here.step()
     any_rig.answer(any_rig.take(), [3, 1, 2])
@@ -439,7 +440,7 @@ def test_a_successors_step_waits_until_the_old_request_is_answered(rig: Rig) -> 
     old.step()
     request = rig.take()
     old.socket.close(linger=0)
-    rig.frontend.forget("old")
+    rig.frontend.peers.forget("old")
     successor = rig.welcome("successor")
     step = successor.step(step=make_step(seed=5))
     successor.step(group=1)
@@ -469,7 +470,7 @@ def test_lanes_are_never_with_two_predictors_through_many_successions(rig: Rig) 
         assert rig.requests.size == 0
         agent.socket.close(linger=0)
         if generation < 4:
-            rig.frontend.forget(f"agent.{generation}")
+            rig.frontend.peers.forget(f"agent.{generation}")
     assert held is not None
     rig.answer(held)
     assert rig.take().identity == "agent.4"
@@ -514,9 +515,9 @@ def test_a_retired_agent_is_known_until_it_says_that_it_rests(rig: Rig) -> None:
     assert agent.receive().kind == Kind.RETIRE
     agent.step(sequence=1)  # it was on its way
     wait_until(lambda: rig.frontend.silent(0.0) == ["agent"])
-    assert rig.frontend.knows("agent")
+    assert rig.frontend.peers.knows("agent")
     agent.send(whole_messages()["retire"])
-    wait_until(lambda: not rig.frontend.knows("agent"))
+    wait_until(lambda: not rig.frontend.peers.knows("agent"))
     assert rig.frontend.silent(0.0) == []
     assert rig.all_rejected() == rig.requests.size == 0
 
@@ -526,13 +527,13 @@ def test_a_forgotten_agent_is_heard_no_longer(rig: Rig) -> None:
     agent.step()
     rig.answer(rig.take())
     agent.receive()
-    assert rig.frontend.forget("agent") == ""
+    assert rig.frontend.peers.forget("agent") == ""
     agent.step(sequence=1)
     wait_until(lambda: rig.rejected("no hello") == 1)
     agent.hello()
     wait_until(lambda: rig.rejected("stranger") == 1)
     assert rig.requests.size == 0
-    assert rig.frontend.forget("agent") == rig.frontend.forget("nobody") == ""
+    assert rig.frontend.peers.forget("agent") == rig.frontend.peers.forget("nobody") == ""
 
 
 def test_last_words_are_given_once_to_whoever_forgets_the_agent(rig: Rig) -> None:
@@ -541,14 +542,14 @@ def test_last_words_are_given_once_to_whoever_forgets_the_agent(rig: Rig) -> Non
     agent.send(messages.encode_failure("Traceback: last \u2620"))
     agent.step()
     rig.take()
-    assert rig.frontend.forget("agent") == "Traceback: last \u2620"
-    assert rig.frontend.forget("agent") == ""
+    assert rig.frontend.peers.forget("agent") == "Traceback: last \u2620"
+    assert rig.frontend.peers.forget("agent") == ""
 
 
 def test_a_strangers_last_words_are_not_heard(rig: Rig) -> None:
     rig.agent("stranger").send(messages.encode_failure("lies"))
     wait_until(lambda: rig.rejected("no hello") == 1)
-    assert rig.frontend.forget("stranger") == ""
+    assert rig.frontend.peers.forget("stranger") == ""
 
 
 def test_the_agents_times_are_summed(rig: Rig) -> None:
@@ -573,7 +574,7 @@ def test_silent_names_only_agents_that_owe_a_step(rig: Rig) -> None:
     owing.receive()
     wait_until(lambda: rig.frontend.silent(0.0) == ["owing"])
     assert rig.frontend.silent(3600.0) == [], "it has not owed it for so long"
-    rig.frontend.forget("owing")
+    rig.frontend.peers.forget("owing")
     assert rig.frontend.silent(0.0) == []
 
 
@@ -585,14 +586,14 @@ def test_silent_names_an_agent_that_said_hello_and_no_more(rig: Rig) -> None:
 def test_silent_does_not_name_an_agent_whose_step_is_parked(rig: Rig) -> None:
     rig.welcome("old").step()
     rig.take()
-    rig.frontend.forget("old")
+    rig.frontend.peers.forget("old")
     rig.welcome("successor").step()
     wait_until(lambda: rig.metrics.snapshot()["messages"] == 2)
     assert rig.frontend.silent(0.0) == []
 
 
 def test_silent_names_an_agent_that_never_said_hello(rig: Rig) -> None:
-    rig.frontend.expect("hangs while it starts", lanes_of(0))
+    rig.frontend.peers.expect("hangs while it starts", lanes_of(0))
     time.sleep(0.01)
     assert rig.frontend.silent(0.0) == ["hangs while it starts"]
 

@@ -19,8 +19,9 @@ from agents.environments import EnvironmentConfig, Environments, spaces
 from agents.launchers import LOG_TAIL_BYTES, Exit, LocalLauncher
 from agents.worker import Task
 from ga3c.runs.metrics import Metrics
-from ga3c.wire.frontend import Frontend, Reply, Request
+from ga3c.wire.frontend import Frontend
 from ga3c.wire.queues import BatchQueue
+from ga3c.wire.requests import Reply, Request
 from tests import leaks
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -95,7 +96,7 @@ class Rig:
 
     def start(self, identity: str, index: int = 0) -> int:
         """Start an agent in place `index`; returns its process id."""
-        self.frontend.expect(identity, LANES + index * GROUPS * ENVS)
+        self.frontend.peers.expect(identity, LANES + index * GROUPS * ENVS)
         self.launcher.start(self.task(identity))
         return self.launcher.pid(identity)
 
@@ -149,7 +150,7 @@ def test_an_agent_plays_both_its_groups_in_order_until_it_rests(
                 assert request.lanes.tolist() == [2 * group, 2 * group + 1]
                 assert (request.step.outcomes["first"] == (request.sequence == 0)).all()
         rig.frontend.retire("agent-0.0")
-        wait_until(lambda: not rig.frontend.knows("agent-0.0"))
+        wait_until(lambda: not rig.frontend.peers.knows("agent-0.0"))
         launcher.end("agent-0.0")
         assert reaped(launcher).identity == "agent-0.0"
         assert len(launcher) == 0
@@ -179,7 +180,7 @@ def test_an_agents_environments_follow_from_its_seed(rig: Rig) -> None:
     first = {request.group: request.step.frames for request in rig.play(GROUPS)}
     rig.launcher.kill("one")
     assert reaped(rig.launcher).identity == "one"
-    rig.frontend.forget("one")
+    rig.frontend.peers.forget("one")
     rig.start("two", 1)  # of the same seed, in another place
     again: dict[int, np.ndarray] = {}
     while len(again) < GROUPS:
@@ -202,7 +203,7 @@ def test_a_killed_agent_is_reported_once_with_its_signal_and_the_others_play_on(
     assert (ended.identity, ended.code) == ("victim", -signal.SIGKILL)
     assert rig.launcher.reap() == []
     assert len(rig.launcher) == 1
-    rig.frontend.forget("victim")
+    rig.frontend.peers.forget("victim")
     played = rig.play(12)
     assert sum(request.identity == "survivor" for request in played) >= 12 - GROUPS
 
@@ -212,7 +213,7 @@ def test_an_agents_last_words_reach_the_frontend_and_its_log(rig: Rig) -> None:
     request = rig.take()
     rig.answer(request, action=1000)
     assert "action range" in reaped(rig.launcher).log
-    wait_until(lambda: "action range" in rig.frontend.forget("agent"))
+    wait_until(lambda: "action range" in rig.frontend.peers.forget("agent"))
 
 
 def test_an_agent_that_fails_at_its_start_is_reported_with_its_traceback(
@@ -244,11 +245,11 @@ def test_an_agent_that_rests_plays_again_with_new_games(
         pid = rig.start("before")
         begun = [request.step.frames for request in rig.play(6) if not request.sequence]
         rig.frontend.retire("before")
-        wait_until(lambda: not rig.frontend.knows("before"))
+        wait_until(lambda: not rig.frontend.peers.knows("before"))
         assert launcher.reap() == []
         while rig.requests.size:
             rig.take()
-        rig.frontend.expect("after", LANES)
+        rig.frontend.peers.expect("after", LANES)
         launcher.start_again("before", rig.task("after"))  # of the same seed
         assert launcher.pid("after") == pid
         assert len(launcher) == 1
@@ -269,7 +270,7 @@ def test_an_agent_that_died_as_it_rested_is_reported_under_its_new_name(rig: Rig
     pid = rig.start("before")
     rig.play(2)
     rig.frontend.retire("before")
-    wait_until(lambda: not rig.frontend.knows("before"))
+    wait_until(lambda: not rig.frontend.peers.knows("before"))
     os.kill(pid, signal.SIGKILL)
     rig.launcher.start_again("before", rig.task("after"))
     ended = reaped(rig.launcher)
@@ -282,7 +283,7 @@ def test_an_agent_ends_by_the_end_of_its_input(rig: Rig, plays: bool) -> None:
     rig.play(2)
     if not plays:
         rig.frontend.retire("agent")
-        wait_until(lambda: not rig.frontend.knows("agent"))
+        wait_until(lambda: not rig.frontend.peers.knows("agent"))
     rig.launcher.end("agent")
     ended = reaped(rig.launcher)
     assert (ended.identity, ended.code, ended.log) == ("agent", 1, "")

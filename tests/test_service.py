@@ -180,7 +180,7 @@ def rests(service: Service, number: int) -> Callable[[], bool]:
     """Whether so many agents do, and have said so."""
     return lambda: (
         len(service.agents.pids()) == service.counts.agents + number
-        and not any(map(service._frontend.knows, service.agents._retired))
+        and not any(map(service._frontend.peers.knows, service.agents._retired))
     )
 
 

@@ -20,8 +20,9 @@ from ga3c.service.assembly import small_model
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.machine import CORES
 from ga3c.settings.train import TrainConfig
-from ga3c.wire.frontend import Frontend, Reply, Request
+from ga3c.wire.frontend import Frontend
 from ga3c.wire.queues import BatchQueue, Closed
+from ga3c.wire.requests import Reply, Request
 
 
 def environment_only(config: EnvironmentConfig, agents: int, envs: int, seconds: float) -> float:
@@ -81,10 +82,10 @@ def wire_only(found: Spaces, agents: int, envs: int, seconds: float) -> float:
                 for index in range(agents):
                     identity = f"sender-{index}"
                     lanes = np.arange(index * envs, (index + 1) * envs, dtype=np.int32)
-                    frontend.expect(identity, lanes[None])
+                    frontend.peers.expect(identity, lanes[None])
                     given = (frontend.endpoint, identity, token, found, envs)
                     processes.enter_context(running(context.Process(target=send_steps, args=given)))
-                _wait(lambda: all(frontend.has_played(f"sender-{i}") for i in range(agents)))
+                _wait(lambda: all(frontend.peers.has_played(f"sender-{i}") for i in range(agents)))
                 start = metrics.snapshot()
                 time.sleep(seconds)
                 return Window(start, metrics.snapshot()).rate("messages")

@@ -16,7 +16,8 @@ from agents.worker import Task
 from ga3c.runs.metrics import Metrics
 from ga3c.service.threads import RunFailed
 from ga3c.settings.service import ServiceConfig
-from ga3c.wire.frontend import Frontend, name_of, new_identity
+from ga3c.wire.frontend import Frontend
+from ga3c.wire.peers import name_of, new_identity
 
 MAX_EARLY_DEATHS = 3  # in one place in a row, each before its agent's first step
 MAX_FAILURES = 5  # in one place in a row, each of an agent that was not healthy
@@ -143,7 +144,7 @@ class Agents:
     @property
     def begun(self) -> int:
         """How many agents have made a step."""
-        return sum(self._frontend.has_played(name) for name in self._identities.values())
+        return sum(self._frontend.peers.has_played(name) for name in self._identities.values())
 
     def pids(self) -> list[int]:
         """Process ids of the agents: of those that play, then of those that rest."""
@@ -172,7 +173,7 @@ class Agents:
         timeout_s = self._service.agent_timeout_s
         for identity in self._frontend.silent(timeout_s):
             self._kill(identity, f"it owed a step for {timeout_s:g} s (agent_timeout_s)")
-        for identity, fault in self._frontend.faults().items():
+        for identity, fault in self._frontend.peers.faults().items():
             self._kill(identity, f"its message was refused: {fault}")
         events = [self._bury(ended) for ended in self._launcher.reap()]
         for index in [i for i, due_s in self._due_s.items() if due_s <= time.monotonic()]:
@@ -190,8 +191,8 @@ class Agents:
         why = self._killed.pop(identity, "")
         silent_s = self._service.agent_timeout_s if why else 0.0
         from_outside = not why and ended.code in OUTSIDE
-        death = Death(self._frontend.has_played(identity), from_outside, silent_s)
-        words = self._frontend.forget(identity) or f"{ended.log}\n{why}".strip()
+        death = Death(self._frontend.peers.has_played(identity), from_outside, silent_s)
+        words = self._frontend.peers.forget(identity) or f"{ended.log}\n{why}".strip()
         if identity in self._identities.values():
             return self._replace(ended, words, death)
         if identity in self._retired:
@@ -229,7 +230,7 @@ class Agents:
         lanes = np.arange(index * per_agent, (index + 1) * per_agent, dtype=np.int32)
         file, played = self._played
         patience_s = played * per_agent / SLOWEST_STEPS_PER_S
-        self._frontend.expect(identity, lanes.reshape(groups, -1), played, patience_s)
+        self._frontend.peers.expect(identity, lanes.reshape(groups, -1), played, patience_s)
         self._identities[index] = identity
         self._deaths.began(index, self._updates())
         task = Task(
@@ -243,7 +244,7 @@ class Agents:
             str(file) if file else None,
             played,
         )
-        rests = next((name for name in self._retired if not self._frontend.knows(name)), None)
+        rests = next((name for name in self._retired if not self._frontend.peers.knows(name)), None)
         if rests is None:
             self._launcher.start(task)
         else:

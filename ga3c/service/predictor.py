@@ -14,8 +14,9 @@ from ga3c.runs.tally import Tally
 from ga3c.service.action_log import ActionLog
 from ga3c.service.threads import Gate
 from ga3c.service.trace import MOMENT_S, Arrival, Trace
-from ga3c.wire.frontend import Frontend, Reply, Request
+from ga3c.wire.frontend import Frontend
 from ga3c.wire.queues import BatchQueue, Closed
+from ga3c.wire.requests import Reply, Request
 
 WAIT_S = 0.2
 

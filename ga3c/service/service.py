@@ -30,8 +30,9 @@ from ga3c.service.trace import Trace
 from ga3c.settings.machine import CORES, cpu_s_of_others
 from ga3c.settings.scheduler import Counts
 from ga3c.settings.service import ServiceConfig
-from ga3c.wire.frontend import Frontend, Request
+from ga3c.wire.frontend import Frontend
 from ga3c.wire.queues import BatchQueue
+from ga3c.wire.requests import Request
 
 AGENTS_END_S = 2.0  # an agent that lives so long after the end of its input is frozen
 Body = Callable[[threading.Event], Callable[[], None]]

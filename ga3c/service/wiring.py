@@ -32,8 +32,10 @@ from ga3c.service.threads import Gate
 from ga3c.service.trace import Trace
 from ga3c.service.trainer import Trainer
 from ga3c.settings.train import TrainConfig
-from ga3c.wire.frontend import Frontend, Request, endpoint_in
+from ga3c.wire.frontend import Frontend
 from ga3c.wire.queues import BatchQueue
+from ga3c.wire.requests import Request
+from ga3c.wire.sockets import endpoint_in
 
 
 def build_service(

@@ -1,92 +1,28 @@
 """The only thread that owns sockets: checks every message, queues requests, sends actions."""
 
-import contextlib
 import logging
-import math
-import os
-import secrets
 import threading
 import time
 import traceback
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import zmq
 
 from agents import messages
 from agents.environments import Spaces
-from agents.messages import OUTCOME, Hello, Kind, MessageError, Step
+from agents.messages import Hello, Kind, MessageError
 from ga3c.runs.metrics import Metrics
 from ga3c.wire.authenticator import Authenticator
+from ga3c.wire.peers import Peer, Peers, name_of
 from ga3c.wire.queues import BatchQueue, Closed
+from ga3c.wire.requests import Reply, Request
+from ga3c.wire.sockets import Waker, bound_router
 
-MAX_SOCKET_PATH = 107
 POLL_MS = 100
 MESSAGES_A_TURN = 64
-LEAST_PART_LIMIT_BYTES = 1 << 20  # so that parts of a wrong size are counted, not cut off
-SPARE_MESSAGES = 64  # of a peer in libzmq's queue, beyond one for each of its groups
 log = logging.getLogger(__name__)
-
-
-def endpoint_in(directory: Path, transport: str) -> str:
-    """Where a frontend binds: a socket in `directory`, or a port of this machine.
-
-    Raises ValueError if the socket's path would be too long.
-    """
-    if transport == "tcp":
-        return "tcp://127.0.0.1:*"
-    path = directory / "agents"
-    if len(str(path)) > MAX_SOCKET_PATH:
-        raise ValueError(
-            f"socket path {path} has {len(str(path))} characters > {MAX_SOCKET_PATH}: agents "
-            "could not connect; set TMPDIR to a shorter path, or --transport tcp"
-        )
-    return f"ipc://{path}"
-
-
-def new_identity(name: str) -> str:
-    """An identity on the wire that nobody can guess, for an agent with this readable name."""
-    return f"{name}#{secrets.token_hex(8)}"
-
-
-def name_of(identity: str) -> str:
-    """The readable name of the agent with this identity."""
-    return identity.partition("#")[0]
-
-
-class Request(NamedTuple):
-    """A group's step, which awaits its actions."""
-
-    identity: str
-    group: int
-    sequence: int
-    lanes: np.ndarray  # [n] int32
-    step: Step
-    came_s: float
-
-    @property
-    def agent(self) -> str:
-        """The agent's readable name."""
-        return name_of(self.identity)
-
-
-class Reply(NamedTuple):
-    """The actions for a request."""
-
-    request: Request
-    actions: np.ndarray  # [n] int32
-
-
-@dataclass
-class _Peer:
-    """An agent that has said hello."""
-
-    lanes: np.ndarray  # [groups, n] int32
-    sequences: list[int] = field(default_factory=list)  # next expected of each group
 
 
 class Frontend:
@@ -119,24 +55,16 @@ class Frontend:
         self._dtype = np.dtype(spaces.dtype)
         self._requests = requests
         self._metrics = metrics
-        self._expected: dict[str, _Peer] = {}
-        self._retired: set[str] = set()
-        self._heard_s: dict[str, float] = {}
-        self._peers: dict[str, _Peer] = {}
+        self.peers = Peers(self._hello)
+        """Who may speak, and what has been heard of whom."""
         self._unanswered: dict[int, Request] = {}  # by first lane
         self._parked: dict[int, Request] = {}  # by first lane
-        self._failures: dict[str, str] = {}
-        self._faults: dict[str, str] = {}
         self._outbox: deque[Reply | str] = deque()  # replies, and identities to retire
-        self._lock = threading.Lock()
-        """Of _expected, _retired, _heard_s, _peers, _failures and _faults."""
         self.failure = ""  # the traceback of what ended the thread
-        self._woken_fd, self._wake_fd = os.pipe()
-        os.set_blocking(self._woken_fd, False)
-        os.set_blocking(self._wake_fd, False)
+        self._waker = Waker()
         self._context = zmq.Context()
         self._authenticator = Authenticator(self._context, token)
-        self._socket = self._bind(endpoint)
+        self._socket = bound_router(self._context, endpoint, self._hello)
         self.endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
         self._stop = threading.Event()
         self._stopped = False
@@ -154,13 +82,12 @@ class Frontend:
         if self._thread.ident is None:  # never started: the socket is still the caller's
             self._close()
         else:
-            self._wake()
+            self._waker.wake()
             self._thread.join(timeout_s)
             if self._thread.is_alive():
                 return False
         self._stopped = True
-        os.close(self._wake_fd)
-        os.close(self._woken_fd)
+        self._waker.close()
         return True
 
     @property
@@ -168,108 +95,37 @@ class Frontend:
         """Whether the thread runs."""
         return self._thread.is_alive()
 
-    def expect(
-        self, identity: str, lanes: np.ndarray, played: int = 0, patience_s: float = 0.0
-    ) -> None:
-        """Let an agent of this identity speak for `lanes` int32 [groups, n].
-
-        Args:
-            played: the steps that each group plays once more by itself, before its first message.
-            patience_s: how long that may take.
-        """
-        with self._lock:
-            self._expected[identity] = _Peer(lanes, [played] * len(lanes))
-            self._heard_s[identity] = time.monotonic() + patience_s
-
-    def forget(self, identity: str) -> str:
-        """The agent has ended: hear it no longer. Returns its last words, if it had any."""
-        with self._lock:
-            self._expected.pop(identity, None)
-            self._retired.discard(identity)
-            self._heard_s.pop(identity, None)
-            self._peers.pop(identity, None)
-            self._faults.pop(identity, None)
-            return self._failures.pop(identity, "")
-
-    def faults(self) -> dict[str, str]:
-        """Agents that have sent what was refused, and why their first such message was."""
-        with self._lock:
-            return dict(self._faults)
-
-    def knows(self, identity: str) -> bool:
-        """Whether it is to be heard, or has not yet said that it rests."""
-        with self._lock:
-            return identity in self._expected
-
     @property
     def unanswered(self) -> int:
         """Observations that await their actions, approximately: the frontend's thread goes on."""
         return sum(len(request.lanes) for request in list(self._unanswered.values()))
 
-    def has_played(self, identity: str) -> bool:
-        """Whether the agent has made a step, not only shown what a reset gave."""
-        with self._lock:
-            peer = self._peers.get(identity)
-            return peer is not None and max(peer.sequences) > 1
-
     def reply(self, replies: list[Reply]) -> None:
         """Send actions; for predictors."""
         self._outbox.extend(replies)
-        self._wake()
+        self._waker.wake()
 
     def retire(self, identity: str) -> None:
         """Tell an agent to rest, now or when it says hello: forgotten when it says that it does."""
-        with self._lock:
-            self._retired.add(identity)
+        self.peers.retire(identity)
         self._outbox.append(identity)
-        self._wake()
+        self._waker.wake()
 
     def silent(self, longer_than_s: float) -> list[str]:
         """Agents that owe a hello, a step or their rest and have not been heard for so long."""
-        limit_s = time.monotonic() - longer_than_s
-        owed = [*list(self._unanswered.values()), *list(self._parked.values())]
-        waiting = {request.identity for request in owed}
-        with self._lock:
-            return [
-                identity
-                for identity, heard_s in self._heard_s.items()
-                if heard_s < limit_s and (identity in self._retired or identity not in waiting)
-            ]
-
-    def _bind(self, endpoint: str) -> zmq.Socket:
-        hello = self._hello
-        frame_bytes = math.prod(hello.shape) * self._dtype.itemsize
-        step_bytes = hello.envs_per_group * max(frame_bytes, OUTCOME.itemsize)
-        socket = self._context.socket(zmq.ROUTER)
-        Authenticator.guard(socket)
-        for option, value in (
-            (zmq.ROUTER_MANDATORY, 1),
-            (zmq.ROUTER_HANDOVER, 0),
-            (zmq.LINGER, 0),
-            (zmq.MAXMSGSIZE, max(step_bytes, LEAST_PART_LIMIT_BYTES)),
-            (zmq.RCVHWM, hello.groups + SPARE_MESSAGES),
-            (zmq.SNDHWM, 0),  # never more than one answer for each request
-        ):
-            socket.setsockopt(option, value)
-        socket.bind(endpoint)
-        return socket
-
-    def _wake(self) -> None:
-        if self._stopped:
-            return
-        with contextlib.suppress(BlockingIOError):  # full of wake-ups: one more changes nothing
-            os.write(self._wake_fd, b"w")
+        waiting = [*list(self._unanswered.values()), *list(self._parked.values())]
+        return self.peers.silent(longer_than_s, {request.identity for request in waiting})
 
     def _serve(self) -> None:
         poller = zmq.Poller()
         poller.register(self._socket, zmq.POLLIN)
         poller.register(self._authenticator.socket, zmq.POLLIN)
-        poller.register(self._woken_fd, zmq.POLLIN)
+        poller.register(self._waker.fd, zmq.POLLIN)
         try:
             while not self._stop.is_set():
                 ready = dict(poller.poll(POLL_MS))
-                if self._woken_fd in ready:
-                    os.read(self._woken_fd, 4096)
+                if self._waker.fd in ready:
+                    self._waker.drain()
                 if self._authenticator.socket in ready:
                     self._authenticator.answer()
                 self._send_all()
@@ -304,10 +160,7 @@ class Frontend:
         """Count a message that is dropped; one from an agent of this run is that agent's fault."""
         log.debug("dropped a message: %s", error)
         self._metrics.reject(error.reason)
-        identity = sender.decode("ascii", errors="replace")
-        with self._lock:
-            if identity in self._expected:
-                self._faults.setdefault(identity, str(error))
+        self.peers.refuse(sender.decode("ascii", errors="replace"), str(error))
 
     def _receive(self, parts: list[bytes]) -> None:
         if len(parts) < 2:
@@ -317,41 +170,26 @@ class Frontend:
         except UnicodeDecodeError as error:
             raise MessageError("identity") from error
         header = messages.decode_header(parts[1])
-        if identity in self._retired:
+        if self.peers.is_retired(identity):
             if header.kind == Kind.HELLO:
                 self._send_retire(identity)
             elif header.kind == Kind.RETIRE:
-                self.forget(identity)
+                self.peers.forget(identity)
             return
         if header.kind == Kind.HELLO:
-            self._welcome(identity, messages.decode_hello(parts[1:]))
+            self.peers.welcome(identity, messages.decode_hello(parts[1:]))
             return
-        peer = self._peers.get(identity)
+        peer = self.peers.welcomed(identity)
         if peer is None:
             raise MessageError("no hello", identity)
         if header.kind == Kind.FAILURE:
-            with self._lock:
-                self._failures[identity] = messages.decode_failure(parts[1:])
+            self.peers.failed(identity, messages.decode_failure(parts[1:]))
         elif header.kind == Kind.STEP:
             self._step(identity, peer, header, parts[1:])
         else:
             raise MessageError("kind", header.kind.name)
 
-    def _welcome(self, identity: str, hello: Hello) -> None:
-        with self._lock:
-            peer = self._expected.get(identity)
-            if peer is None or hello.token != self._hello.token:
-                raise MessageError("stranger", identity)
-            if hello != self._hello:
-                given, wanted = (replace(each, token="") for each in (hello, self._hello))
-                raise MessageError("hello fields", f"{given}, not {wanted}")
-            if identity in self._peers:
-                raise MessageError("second hello", identity)
-            self._peers[identity] = peer
-
-    def _step(
-        self, identity: str, peer: _Peer, header: messages.Header, parts: list[bytes]
-    ) -> None:
+    def _step(self, identity: str, peer: Peer, header: messages.Header, parts: list[bytes]) -> None:
         hello = self._hello
         if header.group >= hello.groups or header.envs != hello.envs_per_group:
             raise MessageError("counts", f"group {header.group}, {header.envs} environments")
@@ -363,7 +201,7 @@ class Frontend:
             raise MessageError("sequence", "a step before the answer to the last one")
         step = messages.decode_step(parts, hello.shape, self._dtype)
         peer.sequences[header.group] += 1
-        self._heard(identity)
+        self.peers.heard(identity)
         self._metrics.add(
             agents_waiting_s=header.waited_s, agents_busy_s=header.stepped_s, messages=1
         )
@@ -375,11 +213,6 @@ class Frontend:
             self._parked[int(lanes[0])] = request
         else:
             self._queue(request)
-
-    def _heard(self, identity: str) -> None:
-        with self._lock:
-            if identity in self._heard_s:
-                self._heard_s[identity] = time.monotonic()
 
     def _queue(self, request: Request) -> None:
         """Queue a request. The queue has room for every lane's one request: it cannot block."""
@@ -394,8 +227,8 @@ class Frontend:
                 continue
             request = entry.request
             self._unanswered.pop(int(request.lanes[0]), None)
-            if request.identity in self._peers:
-                self._heard(request.identity)
+            if self.peers.welcomed(request.identity):
+                self.peers.heard(request.identity)
                 self._send(
                     request.identity,
                     messages.encode_actions(request.group, request.sequence, entry.actions),

@@ -1,0 +1,147 @@
+"""Which agents may speak, for which lanes, and what has been heard of each."""
+
+import secrets
+import threading
+import time
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from agents.messages import Hello, MessageError
+
+
+def new_identity(name: str) -> str:
+    """An identity on the wire that nobody can guess, for an agent with this readable name."""
+    return f"{name}#{secrets.token_hex(8)}"
+
+
+def name_of(identity: str) -> str:
+    """The readable name of the agent with this identity."""
+    return identity.partition("#")[0]
+
+
+@dataclass
+class Peer:
+    """An agent that may speak."""
+
+    lanes: np.ndarray  # [groups, n] int32
+    sequences: list[int] = field(default_factory=list)  # next expected of each group
+
+
+class Peers:
+    """The agents of a run, by identity. Safe from every thread.
+
+    The main thread says whom to expect, to retire and to forget; the frontend's thread says what
+    it has heard. The sequences of a peer are the frontend's thread's alone.
+    """
+
+    def __init__(self, hello: Hello) -> None:
+        """`hello`: what every agent of this run must say first."""
+        self._hello = hello
+        self._lock = threading.Lock()
+        """Guards all that follows."""
+        self._expected: dict[str, Peer] = {}
+        self._welcomed: dict[str, Peer] = {}
+        self._retired: set[str] = set()
+        self._heard_s: dict[str, float] = {}
+        self._failures: dict[str, str] = {}
+        self._faults: dict[str, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._welcomed)
+
+    def expect(
+        self, identity: str, lanes: np.ndarray, played: int = 0, patience_s: float = 0.0
+    ) -> None:
+        """Let an agent of this identity speak for `lanes` int32 [groups, n].
+
+        Args:
+            played: the steps that each group plays once more by itself, before its first message.
+            patience_s: how long that may take.
+        """
+        with self._lock:
+            self._expected[identity] = Peer(lanes, [played] * len(lanes))
+            self._heard_s[identity] = time.monotonic() + patience_s
+
+    def forget(self, identity: str) -> str:
+        """The agent has ended: hear it no longer. Returns its last words, if it had any."""
+        with self._lock:
+            self._expected.pop(identity, None)
+            self._retired.discard(identity)
+            self._heard_s.pop(identity, None)
+            self._welcomed.pop(identity, None)
+            self._faults.pop(identity, None)
+            return self._failures.pop(identity, "")
+
+    def welcome(self, identity: str, hello: Hello) -> None:
+        """An agent has said hello. Raises MessageError if it may not speak."""
+        with self._lock:
+            peer = self._expected.get(identity)
+            if peer is None or hello.token != self._hello.token:
+                raise MessageError("stranger", identity)
+            if hello != self._hello:
+                given, wanted = (replace(each, token="") for each in (hello, self._hello))
+                raise MessageError("hello fields", f"{given}, not {wanted}")
+            if identity in self._welcomed:
+                raise MessageError("second hello", identity)
+            self._welcomed[identity] = peer
+
+    def welcomed(self, identity: str) -> Peer | None:
+        """The agent, if it has said hello."""
+        with self._lock:
+            return self._welcomed.get(identity)
+
+    def knows(self, identity: str) -> bool:
+        """Whether it is to be heard, or has not yet said that it rests."""
+        with self._lock:
+            return identity in self._expected
+
+    def has_played(self, identity: str) -> bool:
+        """Whether the agent has made a step, not only shown what a reset gave."""
+        peer = self.welcomed(identity)
+        return peer is not None and max(peer.sequences) > 1
+
+    def retire(self, identity: str) -> None:
+        """The agent is to rest: it is forgotten when it says that it does."""
+        with self._lock:
+            self._retired.add(identity)
+
+    def is_retired(self, identity: str) -> bool:
+        """Whether it was told to rest, or will be when it says hello."""
+        with self._lock:
+            return identity in self._retired
+
+    def heard(self, identity: str) -> None:
+        """A message has come from it, or gone to it."""
+        with self._lock:
+            if identity in self._heard_s:
+                self._heard_s[identity] = time.monotonic()
+
+    def silent(self, longer_than_s: float, waiting: set[str]) -> list[str]:
+        """Agents that owe a hello, a step or their rest and have not been heard for so long.
+
+        Args: waiting: those that owe no step, as theirs await an answer.
+        """
+        limit_s = time.monotonic() - longer_than_s
+        with self._lock:
+            return [
+                identity
+                for identity, heard_s in self._heard_s.items()
+                if heard_s < limit_s and (identity in self._retired or identity not in waiting)
+            ]
+
+    def failed(self, identity: str, words: str) -> None:
+        """The agent has said why it ends."""
+        with self._lock:
+            self._failures[identity] = words
+
+    def refuse(self, identity: str, reason: str) -> None:
+        """A message was refused; if an agent of this run has sent it, that is a fault of its."""
+        with self._lock:
+            if identity in self._expected:
+                self._faults.setdefault(identity, reason)
+
+    def faults(self) -> dict[str, str]:
+        """Agents that have sent what was refused, and why their first such message was."""
+        with self._lock:
+            return dict(self._faults)

@@ -1,0 +1,78 @@
+"""The frontend's socket, and how other threads wake the one that serves it."""
+
+import contextlib
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import zmq
+
+from agents.messages import OUTCOME, Hello
+from ga3c.wire.authenticator import Authenticator
+
+MAX_SOCKET_PATH = 107
+LEAST_PART_LIMIT_BYTES = 1 << 20  # so that parts of a wrong size are counted, not cut off
+SPARE_MESSAGES = 64  # of a peer in libzmq's queue, beyond one for each of its groups
+
+
+def endpoint_in(directory: Path, transport: str) -> str:
+    """Where a frontend binds: a socket in `directory`, or a port of this machine.
+
+    Raises ValueError if the socket's path would be too long.
+    """
+    if transport == "tcp":
+        return "tcp://127.0.0.1:*"
+    path = directory / "agents"
+    if len(str(path)) > MAX_SOCKET_PATH:
+        raise ValueError(
+            f"socket path {path} has {len(str(path))} characters > {MAX_SOCKET_PATH}: agents "
+            "could not connect; set TMPDIR to a shorter path, or --transport tcp"
+        )
+    return f"ipc://{path}"
+
+
+def bound_router(context: zmq.Context, endpoint: str, hello: Hello) -> zmq.Socket:
+    """A ROUTER socket that takes messages of at most the size of a group's step."""
+    frame_bytes = math.prod(hello.shape) * np.dtype(hello.dtype).itemsize
+    step_bytes = hello.envs_per_group * max(frame_bytes, OUTCOME.itemsize)
+    socket = context.socket(zmq.ROUTER)
+    Authenticator.guard(socket)
+    for option, value in (
+        (zmq.ROUTER_MANDATORY, 1),
+        (zmq.ROUTER_HANDOVER, 0),
+        (zmq.LINGER, 0),
+        (zmq.MAXMSGSIZE, max(step_bytes, LEAST_PART_LIMIT_BYTES)),
+        (zmq.RCVHWM, hello.groups + SPARE_MESSAGES),
+        (zmq.SNDHWM, 0),  # never more than one answer for each request
+    ):
+        socket.setsockopt(option, value)
+    socket.bind(endpoint)
+    return socket
+
+
+class Waker:
+    """A pipe that a poller watches: any thread writes to it, the poller's thread reads it."""
+
+    def __init__(self) -> None:
+        self.fd, self._write_fd = os.pipe()
+        os.set_blocking(self.fd, False)
+        os.set_blocking(self._write_fd, False)
+        self._closed = False
+
+    def wake(self) -> None:
+        """Wake the poller's thread."""
+        if self._closed:
+            return
+        with contextlib.suppress(BlockingIOError):  # full of wake-ups: one more changes nothing
+            os.write(self._write_fd, b"w")
+
+    def drain(self) -> None:
+        """Forget the wake-ups so far."""
+        os.read(self.fd, 4096)
+
+    def close(self) -> None:
+        """Close both ends, after the poller's thread has ended."""
+        self._closed = True
+        os.close(self._write_fd)
+        os.close(self.fd)
