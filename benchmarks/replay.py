@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,29 +23,22 @@ import numpy as np
 import psutil
 
 from agents.environments import Spaces
+from benchmarks.replay_alone import LANES, Alone
 from benchmarks.replay_shown import DRAWN, PLACES, TREE_ROWS, picture, tables
 from ga3c import backend
 from ga3c.backend import Column
 from ga3c.experience.batches import Transitions
 from ga3c.experience.memory import DEVICE, HOST, free_bytes
 from ga3c.experience.priorities import Priorities
-from ga3c.experience.replay import Replay
 from ga3c.experience.ring import RingShape
-from ga3c.experience.window import ReplayBook
 from ga3c.measuring.reporting import BenchmarkConfig, keep, spread
-from ga3c.service.assembly import build_algorithm, build_model, build_source
 from ga3c.settings.checks import WrongInput, check_threads
-from ga3c.settings.presets import PRESETS
-from ga3c.settings.service import ServiceConfig
-from ga3c.settings.train import TrainConfig
 
 FLOATS = Spaces((27,), "float32", 9, 1)
 PICTURES = Spaces((84, 84), "uint8", 6, 4)
 SMALL = Spaces((4,), "float32", 2, 1)
-LANES = 50
 SMALLEST = 1000  # steps of a replay: each lane has some to draw
 WARM_UP = 5  # calls
-CHUNK = 20_000  # steps that are written at once to fill a replay
 COLUMNS: dict[str, Column] = {"action": ((), "int32"), "priority": ((), "float32")}
 
 
@@ -84,90 +77,6 @@ class Config:
         check_threads(self.intra_op_threads)
 
 
-class Alone:
-    """A model with a replay that is full, without a service."""
-
-    def __init__(
-        self, spaces: Spaces, steps: int, batch: int, on_device: bool, draws: str = "uniform"
-    ) -> None:
-        config = _configured(spaces, steps, batch, draws)
-        window, n_step = config.replay_window, config.replay.n_step
-        self.book = ReplayBook(
-            lanes=LANES, window=window, reserve=CHUNK // LANES, n_step=n_step, stack=spaces.stack
-        )
-        algorithm = build_algorithm(config, spaces.num_actions)
-        memory = DEVICE if on_device else HOST
-        source = build_source(config, spaces, algorithm, self.book, memory)
-        assert isinstance(source, Replay)
-        self._replay, self._ring = source, source.experience.ring
-        self.model = build_model(config, spaces, algorithm, source)
-        self._names = ("frame", "age", "reward", "discount", "first", "action")
-        self._write = self._writer(on_device)
-        self._fill(window)
-
-    def _writer(self, on_device: bool) -> Callable[..., Any]:
-        experience, names = self.model.experience, self._names
-
-        def write(rows: Any, *values: Any) -> None:
-            experience.write(rows, dict(zip(names, values, strict=True)))
-
-        if not on_device:
-            return write
-        columns = {**self._ring.columns(), "action": ((), "int32")}
-        parts = [((None, *columns[name][0]), columns[name][1]) for name in names]
-        return backend.compiled(write, [((None,), "int32"), *parts])
-
-    def _fill(self, window: int) -> None:
-        size = CHUNK // LANES
-        self.block(size * LANES)
-        for _ in range(-(-window // size)):
-            self.add(CHUNK)
-
-    def block(self, steps: int) -> None:
-        """Make so many steps that `add` will write: real ones, as zeros might not be stored."""
-        random = np.random.default_rng(0)
-        shape, dtype = self._ring.columns()["frame"]
-        values = random.integers(0, 255, (steps, *shape)).astype(dtype)
-        ones = np.ones(steps, np.float32)
-        ages = np.full(steps, self._ring.stack - 1, np.int32)
-        actions = np.zeros(steps, np.int32)
-        self._values = (values, ages, ones, ones, 0 * ones, actions)
-
-    def add(self, steps: int) -> None:
-        """Write the block's first `steps`, spread over all lanes, and let them be drawn."""
-        lanes = np.arange(LANES, dtype=np.int32)
-        slots = [self.book.advance(lanes, lanes < 0, 0)[0] for _ in range(steps // LANES)]
-        rows = self._ring.rows(lanes, np.concatenate(slots).reshape(-1, LANES)).ravel()
-        count = len(rows)
-        self._write(rows.astype(np.int32), *(value[:count] for value in self._values))
-        self.book.complete(lanes)
-        self._replay.flush()
-
-    def train(self) -> None:
-        """One update."""
-        self.model.learn(progress=0.0)
-
-
-def _configured(spaces: Spaces, steps: int, batch: int, draws: Any) -> TrainConfig:
-    """Parr's settings; for pictures the small network."""
-    config = PRESETS["in-gpu-replay"]
-    config = replace(
-        config,
-        service=ServiceConfig(agents=1, max_agents=1, envs_per_agent=LANES, groups=1),
-        replay=replace(
-            config.replay,
-            batch_size=batch,
-            replay_steps=steps,
-            replay_min_steps=min(config.replay.replay_min_steps, steps),
-            update_size=1,
-            replay_draws=draws,
-        ),
-    )
-    if spaces.is_picture:
-        return replace(config, network=replace(config.network, network="small"))
-    return config
-
-
 def run(config: Config) -> None:
     """Measure, print, keep. Raises WrongInput if memory does not suffice."""
     has_gpu, lacking = _alone(_place, config)
@@ -178,7 +87,7 @@ def run(config: Config) -> None:
         "vectors": _train_steps(config, FLOATS, config.vector_steps),
         "pictures": _train_steps(config, PICTURES, config.picture_steps),
         "adding": _alone(_adding, config),
-        "parts": [row for size in config.sizes for row in _alone(_parts, config, size)],
+        "parts": [_alone(_part, config, size, at) for size in config.sizes for at in PLACES],
         "trees": _alone(_trees, config),
     }
     tables(result, config.vector_steps, config.picture_steps)
@@ -265,10 +174,6 @@ def _adding(config: Config) -> list[dict[str, Any]]:
     return rows
 
 
-def _parts(config: Config, size: int) -> list[dict[str, Any]]:
-    return [_part(config, size, place) for place in PLACES]
-
-
 def _trees(config: Config) -> list[dict[str, Any]]:
     return [_tree(config, fanout, place) for fanout in config.fanouts for place in PLACES]
 
@@ -280,14 +185,18 @@ def _part(config: Config, size: int, place: str) -> dict[str, Any]:
     alone = Alone(SMALL, size, DRAWN, place == "device", "prioritised")
     grown = process.memory_info().rss - before
     replay: Any = alone.model.source
-    draw: Any = replay.draw
+
+    def draw_of(exponent: Any) -> Any:
+        return replay.draw({"importance_exponent": exponent})
+
+    draw: Any = draw_of
 
     def learned(rows: Any, errors: Any) -> None:
         replay.learned(Transitions(rows, *[None] * 7), errors)
 
     update: Any = learned
     if place == "device":
-        draw = backend.compiled(draw, [((), "float32")])
+        draw = backend.compiled(draw_of, [((), "float32")])
         update = backend.compiled(learned, [((None,), "int32"), ((None,), "float32")])
     rows = np.asarray(draw(np.float32(0.4)).rows)
     errors = np.random.default_rng(0).random(len(rows)).astype(np.float32)
@@ -330,8 +239,7 @@ def _seconds(work: Callable[[], Any], seconds: float) -> float:
     """Of one call: the median of all that fit."""
     for _ in range(WARM_UP):
         work()
-    times: list[float] = []
-    until_s = time.perf_counter() + seconds
+    times, until_s = list[float](), time.perf_counter() + seconds
     while time.perf_counter() < until_s or len(times) < WARM_UP:
         started_s = time.perf_counter()
         work()

@@ -67,11 +67,42 @@ def test_the_product_needs_no_benchmarks() -> None:
             assert not [n for n in imported(module) if n.split(".")[0] == "benchmarks"], module
 
 
-@pytest.mark.parametrize("place", ["backend", "experience", "learning"])
-def test_parts_do_not_read_the_whole_configuration(place: str) -> None:
-    for module in MODULES:
-        if folder(module) == place:
-            assert "TrainConfig" not in MODULES[module].read_text(), module
+MAY_READ_ALL_SETTINGS = {
+    "settings": "where it is",
+    "command": "what a person types",
+    "training": "a run from its start to its result",
+    "runs": "what is kept of a run, its settings among it",
+    "evaluation": "commands on a run",
+    "reports": "commands on runs",
+    "measuring": "commands that make runs",
+    "": "the command and the Python API",
+}
+"""Folders whose modules may import `TrainConfig`, and why; all others are handed their parts."""
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_parts_do_not_read_the_whole_configuration(module: str) -> None:
+    if folder(module) not in MAY_READ_ALL_SETTINGS and module not in ASSEMBLED:
+        assert "ga3c.settings.train" not in set(imported(module)) | set(
+            name.rpartition(".")[0] for name in imported(module)
+        )
+
+
+ASSEMBLED = ("ga3c.service.assembly", "ga3c.service.wiring")
+
+
+def test_no_file_is_longer_than_250_lines() -> None:
+    for place in ("ga3c", "agents", "benchmarks"):
+        for file in (ROOT / place).rglob("*.py"):
+            assert len(file.read_text().splitlines()) <= 250, file
+
+
+CORE = ("settings", "backend", "experience", "learning", "wire", "service")
+
+
+def test_the_core_has_at_most_6000_lines() -> None:
+    files = [file for place in CORE for file in (ROOT / "ga3c" / place).glob("*.py")]
+    assert sum(len(file.read_text().splitlines()) for file in files) <= 6000
 
 
 def test_the_assembly_alone_asks_which_algorithm_is_chosen() -> None:

@@ -31,6 +31,23 @@ class Arrivals(NamedTuple):
     exploration: np.ndarray | None = None  # [n] float32, of the algorithm; None: 0
 
 
+def step_record(index: Tensor, outcomes: Tensor, frames: Tensor) -> dict[str, Tensor]:
+    """The columns of n steps' records that do not depend on the algorithm.
+
+    Args:
+        index: [n, 3] int32, lane, slot and age.
+        outcomes: [n, 3] float32, as in `Arrivals`.
+        frames: [n, pixels].
+    """
+    return {
+        "frame": frames,
+        "age": index[:, 2],
+        "reward": outcomes[:, 0],
+        "discount": outcomes[:, 1],
+        "first": outcomes[:, 2],
+    }
+
+
 @dataclass(frozen=True)
 class RingShape:
     """How large the ring is and what one observation looks like."""

@@ -13,21 +13,14 @@ import numpy as np
 
 from ga3c import backend
 from ga3c.experience.batches import Source
-from ga3c.experience.ring import Arrivals
+from ga3c.experience.ring import Arrivals, step_record
 from ga3c.learning import weights
 from ga3c.learning.algorithm import Algorithm
-from ga3c.learning.optimizers import (
-    build_optimizer,
-    clipped,
-    global_norm,
-    learning_rate,
-    prepare,
-)
+from ga3c.learning.optimizers import build_optimizer, clipped, global_norm, prepare
+from ga3c.learning.rates import STEP_SIZE, Rates
 from ga3c.settings.learning import NetworkConfig, OptimizerConfig
 
 FINITE = "is_finite"  # among the figures of an update: 1, or 0 if it was left out
-Rates = Mapping[str, Any]
-"""The rates of an update by name: `learning_rate`, the algorithm's and the source's."""
 
 
 class Learned(NamedTuple):
@@ -41,8 +34,7 @@ class Learned(NamedTuple):
 class Model:
     """Networks, optimizer, a source of batches, and the traced functions.
 
-    Raises:
-        ValueError: if the network does not fit the observations.
+    Raises ValueError if the network does not fit the observations.
     """
 
     def __init__(
@@ -57,9 +49,7 @@ class Model:
         acts_on_target: bool = False,
     ) -> None:
         """Args:
-        source: the experience, and what learning draws from it.
         is_picture: what the observations are, if not vectors.
-        seed: of the actions.
         acts_on_target: actions are chosen with the target's weights.
         """
         self._algorithm = algorithm
@@ -68,8 +58,7 @@ class Model:
         self._acts = 0
         self._updates = 0
         self.refused_in_a_row = 0
-        """Updates left out since the last one that was made: their loss or gradient was not
-        finite."""
+        """Updates left out, as they were not finite, since the last one that was made."""
         self._counting = threading.Lock()  # guards _acts
         self.source = source
         self.experience = source.experience
@@ -83,9 +72,7 @@ class Model:
         self._optimizer = build_optimizer(optimizer)
         prepare(self._optimizer, self.network.trainable_variables, optimizer.rms_start)
         weights.keyed(self._parts)
-        self._rate_names = _unlike(
-            ["learning_rate", *algorithm.rates(0.0), *source.rates(0.0)], "rates"
-        )
+        self._rates = Rates(self._optimizer_config, algorithm, source)
         self._trace()
 
     @property
@@ -117,7 +104,7 @@ class Model:
             index[count:, 0] = ring.lanes  # beyond the ring: nothing is written there
             return np.asarray(self._act(index, outcomes, frames, exploration, seed))[:count]
         rows = ring.rows(arrivals.lanes, arrivals.slots)
-        self.experience.write(rows, _record(index, arrivals.outcomes, frames))
+        self.experience.write(rows, step_record(index, arrivals.outcomes, frames))
         decision = self.decide(self.experience.stacks(*index.T), exploration, seed)
         self.experience.write(rows, decision)
         return decision["action"]
@@ -134,20 +121,20 @@ class Model:
 
         Args: progress: of the schedules, 0 at the start and 1 at the end.
         """
-        rates = self._rates(progress)
+        rates = self._rates.at(progress)
         with self.source.lock:
             if self.experience.on_device:
-                return self._learned(self._learn(self._vector(rates), *inputs))
+                return self._learned(self._learn(self._rates.vector(rates), *inputs))
             batch = self.source.draw(rates, *inputs)
-            figures, errors = self._learn(self._vector(rates), *batch)
+            figures, errors = self._learn(self._rates.vector(rates), *batch)
             self.source.learned(batch, np.asarray(errors))
             return self._learned(figures)
 
     def update(self, batch: Sequence[np.ndarray], progress: float) -> Learned:
         """One update from a batch in RAM, where experience is in RAM too."""
-        rates = self._rates(progress)
+        rates = self._rates.at(progress)
         with self.source.lock:
-            figures, _ = self._learn(self._vector(rates), *batch)
+            figures, _ = self._learn(self._rates.vector(rates), *batch)
             return self._learned(figures)
 
     def copy_target(self) -> None:
@@ -161,21 +148,6 @@ class Model:
         self._updates += is_finite
         self.refused_in_a_row = 0 if is_finite else self.refused_in_a_row + 1
         return Learned(self._updates, means, is_finite)
-
-    def _rates(self, progress: float) -> dict[str, np.float32]:
-        rates = {
-            "learning_rate": learning_rate(self._optimizer_config, progress),
-            **self._algorithm.rates(progress),
-            **self.source.rates(progress),
-        }
-        return {name: np.float32(rate) for name, rate in rates.items()}
-
-    def _vector(self, rates: Mapping[str, np.float32]) -> np.ndarray:
-        """As traced functions take them: float32 [names]."""
-        return np.array([rates[name] for name in self._rate_names], np.float32)
-
-    def _by_name(self, rates: backend.Tensor) -> Rates:
-        return {name: rates[index] for index, name in enumerate(self._rate_names)}
 
     def read(self, timeout_s: float = -1.0) -> dict[str, np.ndarray]:
         """All that was learned, from between two updates: what `restore` takes.
@@ -205,7 +177,7 @@ class Model:
     def _trace(self) -> None:
         ring = self.experience.ring
         shape, dtype = ring.columns()["frame"]
-        frame, rates = ((None, *shape), dtype), ((len(self._rate_names),), "float32")
+        frame, rates = ((None, *shape), dtype), ((len(self._rates),), "float32")
         seed, exploration = ((2,), "int32"), ((None,), "float32")
         if self.experience.on_device:
             arrivals = [((None, 3), "int32"), ((None, 3), "float32"), frame]
@@ -224,7 +196,7 @@ class Model:
         experience = self.experience
         lanes, slots, ages = index[:, 0], index[:, 1], index[:, 2]
         rows = experience.ring.rows(lanes, slots)
-        experience.write(rows, _record(index, outcomes, frames))
+        experience.write(rows, step_record(index, outcomes, frames))
         decision = self._decide(experience.stacks(lanes, slots, ages), exploration, seed)
         experience.write(rows, decision)
         return decision["action"]
@@ -241,7 +213,7 @@ class Model:
     def _learn_on_device(
         self, rates: backend.Tensor, *inputs: backend.Tensor
     ) -> dict[str, backend.Tensor]:
-        batch = self.source.draw(self._by_name(rates), *inputs)
+        batch = self.source.draw(self._rates.named(rates), *inputs)
         figures, errors = self._update(rates, *batch)
         self.source.learned(batch, errors)
         return figures
@@ -253,14 +225,14 @@ class Model:
 
         Weights and optimizer stay as they are if the loss or the gradient's norm is not finite.
         """
-        batch, named = self.source.batch(*parts), self._by_name(rates)
+        batch, named = self.source.batch(*parts), self._rates.named(rates)
         variables = self.network.trainable_variables
         loss, (figures, errors), gradients = backend.value_and_gradients(
             lambda: self._algorithm.loss(self.network, self.target, batch, named), variables
         )
         norm = global_norm(gradients)
         gradients = clipped(gradients, norm, self._optimizer_config.clip_norm)
-        self._optimizer.learning_rate.assign(named["learning_rate"])
+        self._optimizer.learning_rate.assign(named[STEP_SIZE])
         is_finite = keras.ops.isfinite(loss) & keras.ops.isfinite(norm)
         backend.when(is_finite, lambda: self._optimizer.apply(gradients, variables))
         own = {"loss": loss, "gradient_norm": norm, FINITE: keras.ops.cast(is_finite, "int32")}
@@ -272,24 +244,7 @@ class Model:
             to.assign(weight)
 
 
-def _unlike(names: list[str], what: str) -> list[str]:
-    """`names`, if no two are the same; else one would stand for both: ValueError."""
-    if len(set(names)) < len(names):
-        raise ValueError(f"{what} {', '.join(names)}: two have the same name, and one value")
-    return names
-
-
 def _filled(rows: np.ndarray, size: int) -> np.ndarray:
     """With zeros up to `size` rows."""
     more = size - len(rows)
     return np.concatenate([rows, np.zeros((more, *rows.shape[1:]), rows.dtype)]) if more else rows
-
-
-def _record(index: Any, outcomes: Any, frames: Any) -> dict[str, Any]:
-    return {
-        "frame": frames,
-        "age": index[:, 2],
-        "reward": outcomes[:, 0],
-        "discount": outcomes[:, 1],
-        "first": outcomes[:, 2],
-    }

@@ -19,9 +19,9 @@ from ga3c.settings.scheduler import Counts
 from ga3c.settings.train import TrainConfig
 
 LEGEND = (
-    "[time, episodes, last score] [RScore: mean of the last 100, steps] "
-    "[PPS: predictions/s, TPS: trained samples/s] [queued predictions, training samples, "
-    "lag in updates] [NT trainers, NP predictors, NA agents]"
+    "[time, episodes, last score] [RScore: mean of the last 100, steps] [PPS: predictions/s, "
+    "TPS: trained samples/s] [queued predictions, training samples, lag in updates] "
+    "[NT trainers, NP predictors, NA agents]"
 )
 ROLES = ("agents", "predictors", "trainers")
 EVENTS = 6  # event lines in the live view
@@ -223,7 +223,8 @@ class LiveView:
 def curve(values: Sequence[float], width: int, height: int) -> list[str]:
     """`values` as lines of block characters, with a scale at the left."""
     stride = max(math.ceil(len(values) / width), 1)
-    means = [sum(part) / len(part) for part in _parts(values, stride)]
+    parts = (values[start : start + stride] for start in range(0, len(values), stride))
+    means = [sum(part) / len(part) for part in parts]
     low, high = min(means), max(means)
     eighths = [(value - low) / ((high - low) or 1.0) * height * 8 for value in means]
     lines = []
@@ -232,10 +233,6 @@ def curve(values: Sequence[float], width: int, height: int) -> list[str]:
         scale = _number(high) if row == height - 1 else _number(low) if row == 0 else ""
         lines.append(f"{scale:>8} {''.join(cells)}")
     return lines
-
-
-def _parts(values: Sequence[float], stride: int) -> list[Sequence[float]]:
-    return [values[start : start + stride] for start in range(0, len(values), stride)]
 
 
 def _clock(seconds: float | None) -> str:

@@ -1,0 +1,104 @@
+"""A model with a replay that is full, without a service: what `ga3c benchmark replay` measures."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from agents.environments import Spaces
+from ga3c import backend
+from ga3c.experience.memory import DEVICE, HOST
+from ga3c.experience.replay import Replay
+from ga3c.experience.window import ReplayBook
+from ga3c.service.assembly import build_algorithm, build_model, build_source
+from ga3c.settings.presets import PRESETS
+from ga3c.settings.service import ServiceConfig
+from ga3c.settings.train import TrainConfig
+
+LANES = 50
+CHUNK = 20_000  # steps that are written at once to fill a replay
+
+
+class Alone:
+    """A model with a replay that is full, without a service."""
+
+    def __init__(
+        self, spaces: Spaces, steps: int, batch: int, on_device: bool, draws: str = "uniform"
+    ) -> None:
+        config = _configured(spaces, steps, batch, draws)
+        window, n_step = config.replay_window, config.replay.n_step
+        self.book = ReplayBook(
+            lanes=LANES, window=window, reserve=CHUNK // LANES, n_step=n_step, stack=spaces.stack
+        )
+        algorithm = build_algorithm(config, spaces.num_actions)
+        memory = DEVICE if on_device else HOST
+        source = build_source(config, spaces, algorithm, self.book, memory)
+        assert isinstance(source, Replay)
+        self._replay, self._ring = source, source.experience.ring
+        self.model = build_model(config, spaces, algorithm, source)
+        self._names = ("frame", "age", "reward", "discount", "first", "action")
+        self._write = self._writer(on_device)
+        self._fill(window)
+
+    def _writer(self, on_device: bool) -> Callable[..., Any]:
+        experience, names = self.model.experience, self._names
+
+        def write(rows: Any, *values: Any) -> None:
+            experience.write(rows, dict(zip(names, values, strict=True)))
+
+        if not on_device:
+            return write
+        columns = {**self._ring.columns(), "action": ((), "int32")}
+        parts = [((None, *columns[name][0]), columns[name][1]) for name in names]
+        return backend.compiled(write, [((None,), "int32"), *parts])
+
+    def _fill(self, window: int) -> None:
+        size = CHUNK // LANES
+        self.block(size * LANES)
+        for _ in range(-(-window // size)):
+            self.add(CHUNK)
+
+    def block(self, steps: int) -> None:
+        """Make so many steps that `add` will write: real ones, as zeros might not be stored."""
+        random = np.random.default_rng(0)
+        shape, dtype = self._ring.columns()["frame"]
+        values = random.integers(0, 255, (steps, *shape)).astype(dtype)
+        ones = np.ones(steps, np.float32)
+        ages = np.full(steps, self._ring.stack - 1, np.int32)
+        actions = np.zeros(steps, np.int32)
+        self._values = (values, ages, ones, ones, 0 * ones, actions)
+
+    def add(self, steps: int) -> None:
+        """Write the block's first `steps`, spread over all lanes, and let them be drawn."""
+        lanes = np.arange(LANES, dtype=np.int32)
+        slots = [self.book.advance(lanes, lanes < 0, 0)[0] for _ in range(steps // LANES)]
+        rows = self._ring.rows(lanes, np.concatenate(slots).reshape(-1, LANES)).ravel()
+        count = len(rows)
+        self._write(rows.astype(np.int32), *(value[:count] for value in self._values))
+        self.book.complete(lanes)
+        self._replay.flush()
+
+    def train(self) -> None:
+        """One update."""
+        self.model.learn(progress=0.0)
+
+
+def _configured(spaces: Spaces, steps: int, batch: int, draws: Any) -> TrainConfig:
+    """Parr's settings; for pictures the small network."""
+    config = PRESETS["in-gpu-replay"]
+    config = replace(
+        config,
+        service=ServiceConfig(agents=1, max_agents=1, envs_per_agent=LANES, groups=1),
+        replay=replace(
+            config.replay,
+            batch_size=batch,
+            replay_steps=steps,
+            replay_min_steps=min(config.replay.replay_min_steps, steps),
+            update_size=1,
+            replay_draws=draws,
+        ),
+    )
+    if spaces.is_picture:
+        return replace(config, network=replace(config.network, network="small"))
+    return config
