@@ -100,9 +100,23 @@ def test_no_file_is_longer_than_250_lines() -> None:
 CORE = ("settings", "backend", "experience", "learning", "wire", "service")
 
 
-def test_the_core_has_at_most_6000_lines() -> None:
+def lines_of_code(file: Path) -> int:
+    """Lines but those that are blank, a comment or in a docstring."""
+    text = file.read_text()
+    documented: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            documented |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    lines = enumerate(text.splitlines(), 1)
+    return sum(
+        bool(line.strip()) and not line.strip().startswith("#") and number not in documented
+        for number, line in lines
+    )
+
+
+def test_the_core_has_at_most_6000_lines_of_code() -> None:
     files = [file for place in CORE for file in (ROOT / "ga3c" / place).glob("*.py")]
-    assert sum(len(file.read_text().splitlines()) for file in files) <= 6000
+    assert 4000 < sum(map(lines_of_code, files)) <= 6000
 
 
 def test_the_assembly_alone_asks_which_algorithm_is_chosen() -> None:

@@ -108,10 +108,7 @@ class Agents:
         launcher: Launcher,
         updates: Callable[[], int],
     ) -> None:
-        """Args:
-        may_rest: False ends an agent that is no longer wanted, to free its memory.
-        updates: how many the run has made.
-        """
+        """Args: may_rest: False ends an agent that is no longer wanted, to free its memory."""
         self.started = 0
         """Agents so far: each has seeds of its own."""
         self._played: tuple[Path | None, int] = (None, 0)
