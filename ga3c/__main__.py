@@ -33,9 +33,10 @@ def main(arguments: list[str] | None = None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _leave)
     try:
-        from ga3c.settings.parse import given_value
-
         try:
+            frameworks.choose()  # before the settings are read, one of which is the framework
+            from ga3c.settings.parse import given_value
+
             frameworks.choose(given_value(arguments, "--backend"))
         except ValueError as error:
             raise WrongUse(str(error)) from error

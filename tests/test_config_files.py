@@ -100,7 +100,7 @@ def test_a_run_of_a_file_has_its_settings(command: Callable[..., Command], tmp_p
     assert tomllib.loads(of_run.stdout)["service"]["envs_per_agent"] == 4
     again = ended("train", "--config", str(run.runs / "mine" / "config.json"))
     assert again.returncode == 2
-    assert "is there already" in again.stderr
+    assert "exists already" in again.stderr
 
 
 WRONG = {  # a file's name and text, arguments, and words that must be in the line

@@ -14,6 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from ga3c.runs.dashboard import curve, figures, line
 from ga3c.runs.metrics import Metrics, Window
+from ga3c.runs.tally import Tally
 from ga3c.settings.presets import PRESETS
 from tests.commands import CORRIDOR, ROOT
 
@@ -101,10 +102,11 @@ def test_a_replays_line_tells_its_steps_and_epsilon_instead_of_lag(tmp_path: Pat
     metrics.add(steps=100)
     metrics.set(replay_steps=12_345.0, epsilon=0.25)
     window = Window(before, metrics.snapshot())
-    values = figures(window, metrics, config.service.counts, 3, 0)
+    tally = Tally(lambda: 5.0)
+    values = figures(window, metrics, tally, config.service.counts, 3, 0)
     assert "[PQ 3 Replay 12,345 Epsilon 0.25]" in line(values)
     metrics = Metrics(lambda: 5.0)
-    assert "Lag 0.0]" in line(figures(window, metrics, config.service.counts, 3, 0))
+    assert "Lag 0.0]" in line(figures(window, metrics, tally, config.service.counts, 3, 0))
 
 
 @pytest.mark.parametrize("count", [1, 5, 60, 61, 1000])

@@ -8,7 +8,7 @@ import pytest
 from agents.environments import Spaces
 from ga3c.evaluation.policy import Policy, Stacks
 from ga3c.experience.ring import Arrivals
-from ga3c.service.service import Service
+from ga3c.service.wiring import build_service
 from ga3c.settings.presets import PRESETS
 from ga3c.settings.replay import ReplayConfig
 
@@ -56,7 +56,7 @@ def test_the_policy_judges_as_the_service_acts(kind: str, algorithm: str) -> Non
     spaces = SPACES[kind]
     shown = "pictures" if spaces.is_picture else "vectors"
     config = replace(PRESETS[f"{algorithm}-{shown}"], replay=SMALL)
-    service = Service(config, spaces)
+    service = build_service(config, spaces)
     try:
         model, lanes = service.model, 4
         policy = Policy(config, spaces)

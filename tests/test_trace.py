@@ -61,7 +61,7 @@ def test_only_the_newest_events_are_kept(tmp_path: Path, monkeypatch: pytest.Mon
     kept = trace.Trace()
     for step in range(100):
         kept.stepped("agent-0", Header(Kind.STEP, 0, 4, step, 0.1, 0.1), float(step))
-        kept.learned([Segment(0, step)], float(step))
+        kept.learned([Segment(0, step, 1)], float(step))
     kept.write(tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert [event["ph"] for event in events].count("M") == 2

@@ -22,7 +22,7 @@ the size of a row in this type. With int32 and rows of 84x84 bytes that overflow
 Also, arithmetic on int32 tensors would run on the host.
 """
 
-NOISE = ("WARNING: All log messages before absl", "oneDNN custom operations", "cpu_feature_guard")
+NOISE = ("WARNING: All log messages before absl", "oneDNN custom", "cpu_feature_guard", "To enable")
 
 
 @contextlib.contextmanager
