@@ -5,6 +5,7 @@ import json
 import shutil
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 
@@ -61,6 +62,7 @@ def test_every_setting_of_a_protocol_is_named() -> None:
 
 
 def policy_for(environment: EnvironmentConfig) -> Policy:
+    keras.utils.set_random_seed(0)  # of the first weights
     return Policy(TrainConfig(environment=environment), spaces(environment))
 
 
