@@ -1,5 +1,7 @@
 """The command `ga3c` in a process of its own, and what it leaves behind."""
 
+import contextlib
+import io
 import os
 import signal
 import subprocess
@@ -130,3 +132,30 @@ def ended(*arguments: str, timeout_s: float = 100.0) -> subprocess.CompletedProc
         text=True,
         timeout=timeout_s * PATIENCE,
     )
+
+
+def refused(*arguments: str, code: int = 2) -> str:
+    """The one line that the command says when it refuses, with `code`, to do any work.
+
+    It runs in this process, which knows the tensor framework already: hundreds of refusals would
+    else take the suite several minutes. `test_command` refuses in processes of their own.
+    """
+    from ga3c.__main__ import main
+
+    said, environment, directory = io.StringIO(), dict(os.environ), os.getcwd()
+    handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        os.chdir(ROOT)
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
+            returned = main(list(arguments))
+    finally:
+        os.chdir(directory)
+        os.environ.clear()
+        os.environ.update(environment)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert returned == code, said.getvalue()
+    *before, line = said.getvalue().splitlines()
+    assert code == 1 or not before, said.getvalue()
+    assert "Traceback" not in said.getvalue()
+    return line

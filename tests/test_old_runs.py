@@ -1,0 +1,68 @@
+"""Runs that were made before the folders were put in order go on, are evaluated and reported."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ga3c.runs import checkpoints
+from ga3c.runs.kept_config import read_config
+from tests.commands import ROOT, ended
+
+OLD = ROOT / "tests" / "old_runs"
+NAMES = pytest.mark.parametrize("name", ["a3c", "dqn"])
+
+
+@pytest.fixture
+def run(name: str, tmp_path: Path) -> Path:
+    return shutil.copytree(OLD / name, tmp_path / name)
+
+
+@NAMES
+def test_its_settings_are_read_whole(run: Path) -> None:
+    """Those that have moved since are where they belong, and nothing is taken for granted."""
+    values = json.loads((run / "config.json").read_text())
+    config, notes = read_config(run)
+    assert "format" not in values
+    assert notes == []
+    assert config.service.t_max == values["a3c"]["t_max"]
+    assert config.replay.n_step == values["dqn"]["n_step"]
+    assert config.replay.batch_size == values["dqn"]["batch_size"]
+    assert config.replay.target_period == values["dqn"]["target_period"]
+
+
+@NAMES
+def test_it_goes_on_with_what_it_had(run: Path) -> None:
+    before, _ = checkpoints.newest(run / "checkpoints")
+    assert before
+    kept = before.arrays  # read before the run goes on
+    done = ended("train", "--resume", str(run), "--steps", "1400", "--json")
+    assert done.returncode == 0, done.stderr
+    after, damaged = checkpoints.newest(run / "checkpoints")
+    assert after and not damaged
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["steps"] >= 1400
+    assert result["updates"] > before.state["counts"]["updates"] > 0
+    assert after.state["seconds"] > before.state["seconds"]
+    assert set(kept) - {"queue"} <= set(after.arrays), "nothing that it had is lost"
+    assert all(after.arrays[key].shape == kept[key].shape for key in kept if key != "queue")
+    if run.name == "dqn":
+        assert after.state["pacing"]["before"] == 0, "its replay was not filled anew"
+        held = np.isin(kept["ring/reward"], after.arrays["ring/reward"]).mean()
+        assert held == 1.0
+    else:
+        assert after.state["actions"]["bytes"] == 2 * result["steps"]
+
+
+@NAMES
+def test_it_is_evaluated_played_from_and_reported(run: Path, tmp_path: Path) -> None:
+    for checkpoint in ("newest", "best"):
+        done = ended("evaluate", str(run), "--checkpoint", checkpoint, "--episodes", "2")
+        assert done.returncode == 0, done.stderr
+        assert "over 2 games" in done.stdout
+    out = tmp_path / "report.html"
+    done = ended("report", str(run), "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    assert "Corridor" in out.read_text()
