@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 60
 FAST_ADAM = ["--optimizer", "adam", "--optimizer-epsilon", "1e-5", "--learning-rate", "2e-3"]
 CORRIDOR = ["--game", "tests.tiny:Corridor-v0", "--envs-per-agent", "16"]

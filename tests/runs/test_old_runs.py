@@ -11,7 +11,7 @@ from ga3c.runs import checkpoints
 from ga3c.runs.kept_config import read_config
 from tests.commands import ROOT, ended
 
-OLD = ROOT / "tests" / "old_runs"
+OLD = ROOT / "tests" / "runs" / "old_runs"
 NAMES = pytest.mark.parametrize("name", ["a3c", "dqn"])
 
 

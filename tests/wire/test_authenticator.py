@@ -12,7 +12,15 @@ import zmq
 from agents.worker import connect
 from ga3c.wire.peers import name_of, new_identity
 from tests.damage import ENVS, HELLO, NUM_ACTIONS
-from tests.test_frontend import LIMIT_S, UNHEARD_MS, Agent, Rig, endpoint_of, lanes_of, wait_until
+from tests.wire.test_frontend import (
+    LIMIT_S,
+    UNHEARD_MS,
+    Agent,
+    Rig,
+    endpoint_of,
+    lanes_of,
+    wait_until,
+)
 
 MIB = 1 << 20
 MORE, LONG, COMMAND = 0x01, 0x02, 0x04  # flags of a ZMTP 3 frame

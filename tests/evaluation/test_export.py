@@ -14,7 +14,7 @@ from ga3c.settings.train import TrainConfig
 from tests.commands import ended
 
 if backend.FRAMEWORK != "tensorflow":
-    pytest.skip("only TensorFlow exports: tests/test_backends.py", allow_module_level=True)
+    pytest.skip("only TensorFlow exports: tests/backend/test_backends.py", allow_module_level=True)
 
 
 @pytest.mark.parametrize("name", ["model", "model.onnx"])

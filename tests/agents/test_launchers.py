@@ -24,7 +24,7 @@ from ga3c.wire.queues import BatchQueue
 from ga3c.wire.requests import Reply, Request
 from tests import leaks
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 40.0  # for what must happen: long, since nothing waits for it in vain
 TOKEN = "a token"
 GROUPS, ENVS = 2, 2

@@ -13,7 +13,7 @@ import pytest
 from ga3c.runs.scratch import LOCK, ScratchDirectory, sweep
 from tests import leaks
 from tests.commands import ROOT, STOP_S
-from tests.test_service import configured, made
+from tests.service.test_service import configured, made
 
 OWNER = """
 import sys
