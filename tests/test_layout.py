@@ -13,8 +13,13 @@ MODULES = {
 }
 ORDER = ("settings", "backend", "experience", "learning", "runs", "wire", "service", "evaluation")
 """Each folder imports from those before it only."""
-BESIDE = {"reports": {"settings", "runs"}, "measuring": {*ORDER, "reports"}}
-"""The folders that these two may import from."""
+BESIDE = {
+    "reports": {"settings", "runs"},
+    "measuring": {*ORDER, "reports"},
+    "command": {"settings"},
+    "training": {*ORDER, "command"},
+}
+"""The folders that these may import from."""
 COMMAND = "ga3c.__main__"  # loads what is asked for, when it is asked for
 
 

@@ -25,8 +25,9 @@ from ga3c.service.assembly import (
     build_source,
     plan,
 )
+from ga3c.service.feeds import Feed
 from ga3c.service.predictor import Predictor
-from ga3c.service.service import Parts, Service
+from ga3c.service.service import Body, Parts, Service
 from ga3c.service.state import ACTIONS, Kept
 from ga3c.service.threads import Gate
 from ga3c.service.trace import Trace
@@ -69,101 +70,128 @@ def build_service(
     return Service(_parts(config, spaces, model, book, pacing))
 
 
+class _Common:
+    """What several threads share."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        service = config.service
+        self.metrics, self.tally, self.gate = Metrics(), Tally(), Gate()
+        self.trace = Trace() if config.run.trace else None
+        self.scratch = ScratchDirectory()
+        self.token = secrets.token_hex(16)
+        self.actions = ActionLog(self.scratch.path / ACTIONS) if service.lockstep else None
+        self.requests: BatchQueue[Request] = BatchQueue(
+            max(config.max_lanes, service.prediction_max),
+            service.prediction_min,
+            service.prediction_max,
+            math.inf if service.synchronized else service.prediction_wait_s,
+        )
+        self.segments: BatchQueue[Segment] = BatchQueue(
+            service.training_queue,
+            service.training_batch_min,
+            service.training_batch_max,
+            math.inf if service.lockstep else service.training_wait_s,
+        )
+
+
 def _parts(config: TrainConfig, spaces: Spaces, model: Model, book: Book, pacing: Pacing) -> Parts:
-    service = config.service
-    metrics, tally, gate, scratch = Metrics(), Tally(), Gate(), ScratchDirectory()
-    trace = Trace() if config.run.trace else None
-    actions = ActionLog(scratch.path / ACTIONS) if service.lockstep else None
-    requests: BatchQueue[Request] = BatchQueue(
-        max(config.max_lanes, service.prediction_max),
-        service.prediction_min,
-        service.prediction_max,
-        math.inf if service.synchronized else service.prediction_wait_s,
-    )
-    segments: BatchQueue[Segment] = BatchQueue(
-        service.training_queue,
-        service.training_batch_min,
-        service.training_batch_max,
-        math.inf if service.lockstep else service.training_wait_s,
-    )
+    service, common = config.service, _Common(config)
     schedule_steps = config.scheduled_optimizer.schedule_steps or math.inf
     feed = build_feed(
-        config, model, book, pacing, segments, lambda: pacing.schedule_steps / schedule_steps
+        config, model, book, pacing, common.segments, lambda: pacing.schedule_steps / schedule_steps
     )
-    token = secrets.token_hex(16)
-    try:
-        frontend = Frontend(
-            endpoint_in(scratch.path, service.transport),
-            token,
-            spaces,
-            service.groups,
-            service.envs_per_agent // service.groups,
-            requests,
-            metrics,
-            trace.stepped if trace else None,
-        )
-    except Exception:
-        scratch.remove()
-        raise
-    agents = Agents(
-        service=service,
-        environment=config.environment,
-        seed=config.run.seed,
-        may_rest=config.scheduler.max_memory_mb is None,
-        frontend=frontend,
-        token=token,
-        metrics=metrics,
-        launcher=LocalLauncher(),
-        updates=lambda: model.updates,
-    )
-
-    def predictor(stop: threading.Event) -> Callable[[], None]:
-        return Predictor(
-            requests=requests,
-            segments=segments,
-            book=book,
-            pacing=pacing,
-            model=model,
-            frontend=frontend,
-            metrics=metrics,
-            tally=tally,
-            discount=config.learning.discount,
-            gate=gate,
-            actions=actions,
-            trace=trace,
-            stop=stop,
-        ).run
-
-    def trainer(stop: threading.Event) -> Callable[[], None]:
-        return Trainer(feed=feed, gate=gate, metrics=metrics, trace=trace, stop=stop).run
-
+    frontend = _frontend(config, spaces, common)
+    agents = _agents(config, frontend, common, model)
     return Parts(
         config=service,
         schedule_steps=schedule_steps,
         max_refused_updates=config.learning.max_refused_updates,
         model=model,
         pacing=pacing,
-        requests=requests,
-        segments=segments,
+        requests=common.requests,
+        segments=common.segments,
         feed=feed,
         frontend=frontend,
         agents=agents,
-        metrics=metrics,
-        tally=tally,
+        metrics=common.metrics,
+        tally=common.tally,
         kept=Kept(
             model=model,
             pacing=pacing,
-            tally=tally,
-            metrics=metrics,
+            tally=common.tally,
+            metrics=common.metrics,
             agents=agents,
-            segments=segments,
-            gate=gate,
-            actions=actions,
+            segments=common.segments,
+            gate=common.gate,
+            actions=common.actions,
             envs_per_agent=service.envs_per_agent,
             keeps_replay=config.learns_from_replay and config.replay.save_replay,
         ),
-        trace=trace,
-        scratch=scratch,
-        predictor=predictor,
-        trainer=trainer,
+        trace=common.trace,
+        scratch=common.scratch,
+        predictor=_predictor(config.learning.discount, common, model, book, pacing, frontend),
+        trainer=_trainer(feed, common),
     )
+
+
+def _frontend(config: TrainConfig, spaces: Spaces, common: _Common) -> Frontend:
+    service = config.service
+    try:
+        return Frontend(
+            endpoint_in(common.scratch.path, service.transport),
+            common.token,
+            spaces,
+            service.groups,
+            service.envs_per_agent // service.groups,
+            common.requests,
+            common.metrics,
+            common.trace.stepped if common.trace else None,
+        )
+    except Exception:
+        common.scratch.remove()
+        raise
+
+
+def _agents(config: TrainConfig, frontend: Frontend, common: _Common, model: Model) -> Agents:
+    return Agents(
+        service=config.service,
+        environment=config.environment,
+        seed=config.run.seed,
+        may_rest=config.scheduler.max_memory_mb is None,
+        frontend=frontend,
+        token=common.token,
+        metrics=common.metrics,
+        launcher=LocalLauncher(),
+        updates=lambda: model.updates,
+    )
+
+
+def _predictor(
+    discount: float, common: _Common, model: Model, book: Book, pacing: Pacing, frontend: Frontend
+) -> Body:
+    def body(stop: threading.Event) -> Callable[[], None]:
+        return Predictor(
+            requests=common.requests,
+            segments=common.segments,
+            book=book,
+            pacing=pacing,
+            model=model,
+            frontend=frontend,
+            metrics=common.metrics,
+            tally=common.tally,
+            discount=discount,
+            gate=common.gate,
+            actions=common.actions,
+            trace=common.trace,
+            stop=stop,
+        ).run
+
+    return body
+
+
+def _trainer(feed: Feed, common: _Common) -> Body:
+    def body(stop: threading.Event) -> Callable[[], None]:
+        gate, metrics, trace = common.gate, common.metrics, common.trace
+        return Trainer(feed=feed, gate=gate, metrics=metrics, trace=trace, stop=stop).run
+
+    return body
