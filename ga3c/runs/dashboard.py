@@ -15,8 +15,8 @@ from rich.text import Text
 
 from ga3c.runs.metrics import Metrics, Window
 from ga3c.runs.tally import Tally
+from ga3c.settings.run import RunConfig
 from ga3c.settings.scheduler import Counts
-from ga3c.settings.train import TrainConfig
 
 LEGEND = (
     "[time, episodes, last score] [RScore: mean of the last 100, steps] [PPS: predictions/s, "
@@ -104,12 +104,12 @@ class View(Protocol):
         """Restore the terminal."""
 
 
-def view(config: TrainConfig) -> View:
+def view(run: RunConfig, game: str) -> View:
     """A live view if there is a terminal and no --plain, else plain lines."""
     console = Console()
-    if config.run.plain or not console.is_terminal or console.is_dumb_terminal:
+    if run.plain or not console.is_terminal or console.is_dumb_terminal:
         return Plain()
-    return LiveView(config, console)
+    return LiveView(run, game, console)
 
 
 class Plain:
@@ -136,9 +136,9 @@ class Plain:
 class LiveView:
     """Redraws in place: curve of the score, figures, waiting times, progress, last events."""
 
-    def __init__(self, config: TrainConfig, console: Console) -> None:
-        self._limits = config.run
-        self._title = f"{config.environment.game}, seed {config.run.seed}"
+    def __init__(self, run: RunConfig, game: str, console: Console) -> None:
+        self._limits = run
+        self._title = f"{game}, seed {run.seed}"
         self._events: deque[str] = deque(maxlen=EVENTS)
         self._scores: list[float] = []
         self._values: Values = {}

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from ga3c.runs.metrics import Snapshot, Window
+from ga3c.settings.learning import OptimizerConfig
 from ga3c.settings.schedules import linear
-from ga3c.settings.train import TrainConfig
 
 STILL_S = 60.0  # a run that stands still for this long says so, and again after twice as long
 REPEAT_S = 30.0  # between two lines about refused updates
@@ -31,9 +31,22 @@ class Watch:
     """Notices what the user should know. Belongs to the main thread."""
 
     def __init__(
-        self, config: TrainConfig, service: Watched, clock: Callable[[], float] = time.monotonic
+        self,
+        service: Watched,
+        *,
+        steps: int | None,
+        optimizer: OptimizerConfig,
+        max_refused_updates: int,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._config = config
+        """Args:
+        steps: after which the run ends, if it does.
+        optimizer: with the schedule of this run.
+        max_refused_updates: so many in a row end the run.
+        """
+        self._steps = steps
+        self._optimizer = optimizer
+        self._max_refused_updates = max_refused_updates
         self._service = service
         self._clock = clock
         self._refused = 0.0
@@ -69,7 +82,7 @@ class Watch:
         new, self._refused, self._refused_said_s = refused - self._refused, refused, self._clock()
         yield (
             f"{new:.0f} updates left out, {refused:.0f} in all: their loss or gradient was not "
-            f"finite; {self._config.learning.max_refused_updates} in a row end the run"
+            f"finite; {self._max_refused_updates} in a row end the run"
         )
 
     def _standstill(self, now: Snapshot) -> Iterator[str]:
@@ -83,12 +96,12 @@ class Watch:
             )
 
     def _end_of_schedule(self, now: Snapshot) -> Iterator[str]:
-        limit = self._config.run.steps
+        limit = self._steps
         ends_here = limit is not None and now["steps"] >= limit
         if self._ended_said or self._service.progress < 1 or ends_here:
             return
         self._ended_said = True
-        optimizer = self._config.scheduled_optimizer
+        optimizer = self._optimizer
         if optimizer.learning_rate_end == optimizer.learning_rate:
             return  # the rate was constant
         stays = "nothing more is learned" if not optimizer.learning_rate_end else "it stays there"
@@ -99,9 +112,8 @@ class Watch:
         )
 
 
-def resumed_schedule(before: TrainConfig, config: TrainConfig, steps: int) -> str | None:
+def resumed_schedule(old: OptimizerConfig, new: OptimizerConfig, steps: int) -> str | None:
     """A line if a run resumed after `steps` has other schedules than before; else None."""
-    old, new = before.scheduled_optimizer, config.scheduled_optimizer
     if (old.schedule_steps, old.learning_rate_end) == (new.schedule_steps, new.learning_rate_end):
         return None
     rates = [

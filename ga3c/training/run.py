@@ -75,7 +75,7 @@ class Run:
         self._last = service.snapshot()
         self._evaluations: Evaluations | None = None
         self._directory = directory
-        self._view = dashboard.view(config)
+        self._view = dashboard.view(config.run, config.environment.game)
         self._keeper = Keeper(
             config.checkpoints, service, directory, interrupts=interrupts, say=self._say
         )
@@ -97,7 +97,12 @@ class Run:
         self._keeper.begin()
         if not config.run.resume:
             self._keeper.keep()
-        self._watch = Watch(config, service)
+        self._watch = Watch(
+            service,
+            steps=config.run.steps,
+            optimizer=config.scheduled_optimizer,
+            max_refused_updates=config.learning.max_refused_updates,
+        )
         self._scheduler = build_scheduler(config, service, self._directory.path)
         if config.evaluation.evaluate_every:
             self._evaluations = Evaluations(
@@ -131,7 +136,8 @@ class Run:
         checkpoints.set_aside(checkpoint)
         steps = int(checkpoint.state["steps"])
         self._say(f"ga3c: goes on from {steps:,} steps")
-        if line := resumed_schedule(load_config(self._directory.path), self._config, steps):
+        before = load_config(self._directory.path).scheduled_optimizer
+        if line := resumed_schedule(before, self._config.scheduled_optimizer, steps):
             self._say(f"ga3c: {line}")
 
     def _check_refill(self, steps: int) -> None:

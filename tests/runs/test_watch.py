@@ -58,7 +58,14 @@ class Still:
 
 def watched(config: TrainConfig = SMALL) -> tuple[Watch, Still, Clock]:
     service, clock = Still(), Clock()
-    return Watch(config, service, clock), service, clock
+    watch = Watch(
+        service,
+        steps=config.run.steps,
+        optimizer=config.scheduled_optimizer,
+        max_refused_updates=config.learning.max_refused_updates,
+        clock=clock,
+    )
+    return watch, service, clock
 
 
 def snapshot(**counts: float) -> Snapshot:
@@ -238,7 +245,7 @@ def test_a_run_resumed_with_more_steps_says_what_its_schedules_do(tmp_path: Path
     done = ended("train", "--resume", str(tmp_path / "mine"), "--steps", "2000")
     assert done.returncode == 0, done.stderr
     assert "schedules now end at 2,000 steps, before at 1,000: the learning rate" in done.stdout
-    assert resumed_schedule(before, before, 1000) is None
+    assert resumed_schedule(before.scheduled_optimizer, before.scheduled_optimizer, 1000) is None
 
 
 # Policy lag
