@@ -1,6 +1,7 @@
 """GA3C from Python: train an agent, and use what it has learned."""
 
 import contextlib
+import gc
 import random
 import signal
 import sys
@@ -66,17 +67,18 @@ def train(config: TrainConfig | None = None, /, **settings: Any) -> Run:
     wanted, known = _wanted(config, settings)
     start = prepared(wanted, known)
     interrupts = Interrupts()
+    gc.collect()  # frees an earlier run's model and ring before this one's memory is planned
     with _random_state_kept():
         try:
             outcome = begin(start, interrupts)
         finally:
             interrupts.restore()
+            if interrupts.number:
+                signal.raise_signal(interrupts.number)
     from ga3c.service.threads import RunFailed
 
     if outcome.stuck:
         raise RunFailed(f"run {start.path}: did not end in time: {', '.join(outcome.stuck)}")
-    if interrupts.number:
-        signal.raise_signal(interrupts.number)
     if not outcome.kept:
         raise RunFailed(f"run {start.path}: no checkpoint of its end could be written")
     return Run(start.path.resolve(), outcome.result)
@@ -119,6 +121,11 @@ def _wanted(
     if config is not None:
         if not isinstance(config, TrainConfig):
             raise ValueError(f"config {config!r}: must be a TrainConfig; name single settings")
+        if given.get("preset", config.preset) != config.preset:
+            raise ValueError(
+                f"preset {given['preset']} with a config: its settings are those of preset "
+                f"{config.preset}, and would only change their name; give one of both"
+            )
         wanted = changed(config, given)
         resume = wanted.run.resume
         return wanted, known_run(resume, wanted.run.runs_dir) if resume else None

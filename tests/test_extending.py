@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ga3c import backend
 from ga3c.service.assembly import ALGORITHMS
 from ga3c.settings.train import LEARNS_FROM
 from tests.commands import PATIENCE, ROOT
@@ -68,6 +69,57 @@ def test_what_an_algorithm_of_ones_own_learned_is_gone_on_with_and_evaluated(own
     ga3c(own, *few(COMMANDS[-1]))
     assert "goes on from" in ga3c(own, "train", "--resume", "mine", "--steps", "3000")
     assert "over 2 games" in ga3c(own, "evaluate", "runs/mine", "--episodes", "2")
+
+
+MORE = '''
+from ga3c.learning.dqn import DQN
+from ga3c.settings.learning import DQNConfig
+from my_algorithm import Reinforce
+
+
+class Online(DQN):
+    """Q-learning without a target network."""
+
+    has_target = False
+
+    def __init__(self, num_actions, learning):
+        super().__init__(DQNConfig(), num_actions, learning.reward_clip, 500)
+
+    def loss(self, network, target, batch, rates):
+        assert target is None
+        return super().loss(network, network, batch, rates)
+
+
+class Targeted(Reinforce):
+    has_target = True
+
+
+class Faulty(Reinforce):
+    def loss(self, network, target, batch, rates):
+        raise ArithmeticError("the sums are wrong")
+'''
+
+
+def test_an_algorithm_of_ones_own_may_learn_from_a_replay_without_a_target(own: Path) -> None:
+    (own / "more.py").write_text(MORE)
+    given = ["--game", "my_games:Maze-v0", "--algorithm", "more:Online", "--learns-from", "replay"]
+    given += [*SMALL_REPLAY, "--target-period", "20"]
+    assert "1500 steps done" in ga3c(own, "train", *given, *FEW)
+    said = ga3c(own, "train", *given, "--pacing", "target-period", code=2)
+    assert "more:Online has no target network" in said.splitlines()[-1]
+
+
+@pytest.mark.skipif(backend.FRAMEWORK == "jax", reason="it compiles a loss when it is first used")
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("Targeted", "nobody would copy weights to it"), ("Faulty", "the sums are wrong")],
+)
+def test_an_algorithm_that_cannot_learn_so_is_one_line(name: str, words: str, own: Path) -> None:
+    (own / "more.py").write_text(MORE)
+    given = ["--algorithm", f"more:{name}", "--learns-from", "segments"]
+    said = ga3c(own, "train", "--game", "my_games:Maze-v0", *given, code=2)
+    assert words in said.splitlines()[-1]
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize(

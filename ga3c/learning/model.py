@@ -53,12 +53,14 @@ class Model:
         acts_on_target: actions are chosen with the target's weights.
         """
         self._algorithm = algorithm
+        self.exploration = algorithm.exploration
+        """How much each lane explores after so many steps of the run; see `Algorithm`."""
         self._optimizer_config = optimizer.scheduled(None)
         self._seed = seed
         self._acts = 0
         self._updates = 0
         self.refused_in_a_row = 0
-        """Updates left out, as they were not finite, since the last one that was made."""
+        """Updates left out since the last one that was made, as they were not finite."""
         self._counting = threading.Lock()  # guards _acts
         self.source = source
         self.experience = source.experience
@@ -79,10 +81,6 @@ class Model:
     def updates(self) -> int:
         """Updates done."""
         return self._updates
-
-    def exploration(self, lanes: np.ndarray, steps: float) -> np.ndarray:
-        """How much each of `lanes` [n] explores after `steps` of the run: float32 [n]."""
-        return self._algorithm.exploration(lanes, steps)
 
     def act(self, arrivals: Arrivals) -> np.ndarray:
         """Record n arrivals and choose their actions: int32 [n]."""
@@ -138,9 +136,10 @@ class Model:
             return self._learned(figures)
 
     def copy_target(self) -> None:
-        """Give the target's network the weights of the other one."""
-        with self.source.lock:
-            self._copy()
+        """Give the target's network, if there is one, the weights of the other one."""
+        if self.target:
+            with self.source.lock:
+                self._copy()
 
     def _learned(self, figures: Mapping[str, Any]) -> Learned:
         means = {name: float(value) for name, value in figures.items()}

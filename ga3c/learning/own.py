@@ -72,13 +72,14 @@ def own_part(setting: str, given: str) -> Any:
     module, _, name = given.partition(":")
     try:
         imported = importlib.import_module(module)
-    except Exception as error:  # it is anybody's code
+    except (Exception, SystemExit) as error:  # it is anybody's code
         raise ValueError(
             f"{setting} {given}: module {module} cannot be imported: {fault(error)}"
         ) from error
     part = getattr(imported, name, None)
     if part is None:
-        raise ValueError(f"{setting} {given}: {imported.__file__} has no {name}")
+        place = getattr(imported, "__file__", None) or f"module {module}"
+        raise ValueError(f"{setting} {given}: {place} has no {name}")
     return part
 
 

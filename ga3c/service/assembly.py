@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 
 from agents.environments import Spaces
+from agents.games import fault
 from ga3c.experience.batches import Source
 from ga3c.experience.book import Book, Segment
 from ga3c.experience.in_order import InOrder
@@ -21,6 +22,7 @@ from ga3c.learning.dqn import DQN
 from ga3c.learning.model import Model
 from ga3c.learning.own import own_algorithm
 from ga3c.service.feeds import Feed, ReplayFeed, SegmentFeed
+from ga3c.settings.checks import is_own
 from ga3c.settings.train import TrainConfig
 from ga3c.wire.queues import BatchQueue
 
@@ -104,7 +106,38 @@ def build_model(
     source: Source,
     acts_on_target: bool = False,
 ) -> Model:
-    """The model. Raises ValueError if the network does not fit the spaces."""
+    """The model.
+
+    Raises ValueError if the network does not fit the spaces, a target would never be copied or is
+    wanted where there is none, or an algorithm of the user's own fails.
+    """
+    if algorithm.has_target and not config.learns_from_replay:
+        raise ValueError(
+            f"algorithm {config.algorithm} has a target network and learns from segments: nobody "
+            "would copy weights to it; --learns-from replay does"
+        )
+    if acts_on_target and not algorithm.has_target:
+        raise ValueError(
+            f"algorithm {config.algorithm} has no target network: --pacing target-period would "
+            "have none to act with; choose --pacing ratio"
+        )
+    try:
+        return _model(config, spaces, algorithm, source, acts_on_target)
+    except ValueError:
+        raise
+    except Exception as error:
+        if not is_own(config.algorithm):
+            raise
+        raise ValueError(f"algorithm {config.algorithm} failed: {fault(error)}") from error
+
+
+def _model(
+    config: TrainConfig,
+    spaces: Spaces,
+    algorithm: Algorithm,
+    source: Source,
+    acts_on_target: bool,
+) -> Model:
     return Model(
         algorithm=algorithm,
         network=config.network,

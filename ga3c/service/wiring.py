@@ -77,9 +77,7 @@ class _Common:
         service = config.service
         self.metrics, self.tally, self.gate = Metrics(), Tally(), Gate()
         self.trace = Trace() if config.run.trace else None
-        self.scratch = ScratchDirectory()
         self.token = secrets.token_hex(16)
-        self.actions = ActionLog(self.scratch.path / ACTIONS) if service.lockstep else None
         self.requests: BatchQueue[Request] = BatchQueue(
             max(config.max_lanes, service.prediction_max),
             service.prediction_min,
@@ -92,6 +90,8 @@ class _Common:
             service.training_batch_max,
             math.inf if service.lockstep else service.training_wait_s,
         )
+        self.scratch = ScratchDirectory()  # last: nothing that can fail is left
+        self.actions = ActionLog(self.scratch.path / ACTIONS) if service.lockstep else None
 
 
 def _parts(config: TrainConfig, spaces: Spaces, model: Model, book: Book, pacing: Pacing) -> Parts:

@@ -10,7 +10,7 @@ import tyro
 from agents.environments import EnvironmentConfig, spaces
 from agents.games import resolve
 from ga3c.settings.presets import DEFAULT, OURS, PRESETS
-from ga3c.settings.train import TrainConfig
+from ga3c.settings.train import LEARNS_FROM, TrainConfig
 
 C = TypeVar("C")
 
@@ -93,7 +93,7 @@ def preset_of(
     shown = "pictures" if shows_pictures(game or EnvironmentConfig().game) else "vectors"
     if algorithm is None or f"{algorithm}-{shown}" in OURS:
         return OURS[f"{algorithm or 'a3c'}-{shown}"]
-    like = "dqn" if learns_from == "replay" else "a3c"
+    like = "dqn" if LEARNS_FROM.get(algorithm, learns_from) == "replay" else "a3c"
     return replace(OURS[f"{like}-{shown}"], algorithm=algorithm, learns_from=learns_from)
 
 

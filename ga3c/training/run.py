@@ -164,7 +164,7 @@ class Run:
             kept = self._keeper.keep()
             window = Window(first, service.metrics.snapshot())
             result = {"ended": reason, **figures(config, service, counts, window)}
-            failed = sys.exc_info()[0] is not None
+            failed = reason == "failed"
             if self._evaluations and not self._evaluations.end(interrupts, failed, STOP_TIMEOUT_S):
                 stuck = [*stuck, "evaluator"]
             result["evaluations_failed"] = int(service.snapshot()["evaluations_failed"])

@@ -10,6 +10,7 @@ from agents.registrations import handed_over
 from ga3c.command import files, frameworks, streams
 from ga3c.runs.finding import check_resumed, find_run, new_run_path
 from ga3c.runs.kept_config import CONFIG, read_config
+from ga3c.settings.checks import WrongInput
 from ga3c.settings.train import TrainConfig
 from ga3c.training.interrupts import Interrupts
 
@@ -52,9 +53,12 @@ def prepared(config: TrainConfig, known: Known | None) -> Start:
 def begin(start: Start, interrupts: Interrupts) -> "Outcome":
     """Load the tensor framework, and run until a limit, a signal or a failure.
 
-    Raises as `training.train` does, and ValueError if Keras has been loaded with another framework.
+    Raises as `training.train` does, and WrongInput if Keras has been loaded with another framework.
     """
-    frameworks.choose(start.config.service.backend)
+    try:
+        frameworks.choose(start.config.service.backend)
+    except ValueError as error:
+        raise WrongInput(str(error)) from error
     import ga3c.backend  # noqa: F401  first: it keeps the framework's greetings from the terminal
     from ga3c.training.run import train
 
