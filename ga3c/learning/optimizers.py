@@ -28,7 +28,7 @@ def build_optimizer(config: OptimizerConfig) -> keras.optimizers.Optimizer:
 
 
 def prepare(optimizer: keras.optimizers.Optimizer, variables: list, mean_square: float) -> None:
-    """Build the optimizer's state for `variables`; RMSProp's mean squares are `mean_square`."""
+    """Build the state for `variables`, with RMSProp's mean squares starting at `mean_square`."""
     optimizer.build(variables)
     for state in optimizer.variables:
         if "velocity" in state.path and isinstance(optimizer, keras.optimizers.RMSprop):
