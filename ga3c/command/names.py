@@ -117,7 +117,7 @@ def checked(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changed(config: C, values: Mapping[str, Any]) -> C:
-    """`config` with the settings in `values` replaced, all at once within each section.
+    """`config` with the settings in `values` replaced. Rules are checked after all replacements.
 
     Raises ValueError as `checked` does, and if settings contradict each other.
     """

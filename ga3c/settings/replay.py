@@ -22,11 +22,12 @@ class ReplayConfig:
     replay_min_steps: int = 10_000
     """Steps that are played before learning begins."""
     replay_draws: Literal["uniform", "prioritised"] = "uniform"
-    """prioritised draws steps with a large last error more often (Schaul et al. 2016)."""
+    """prioritised draws a step in proportion to a power, priority_exponent, of its last error
+    (Schaul et al. 2016)."""
     replay_repeats: bool = True
     """A batch may hold a step more than once."""
     priority_exponent: float = 0.6
-    """Alpha: the power of the error by which prioritised draws go; 0 draws uniformly."""
+    """Alpha: exponent of the error in prioritised draws; 0 draws uniformly."""
     importance_exponent: float = 0.4
     """Beta: how far importance weights correct for prioritised draws at the start; 1 is fully."""
     importance_exponent_end: float = 1.0
@@ -61,8 +62,8 @@ class PacingConfig:
     pacing: Literal["ratio", "target-period"] = "ratio"
     """ratio: one update every steps_per_update steps; the side that is ahead waits. target-period:
     acting uses the target's weights, which change every period_steps steps, while learning makes
-    the period's updates; then both wait for each other (Concurrent Training, Daley and Amato
-    2021)."""
+    the period's updates; then each waits for the other to finish (Concurrent Training, Daley and
+    Amato 2021)."""
     steps_per_update: float = 4.0
     """Environment steps per update."""
     slack_steps: int = 256

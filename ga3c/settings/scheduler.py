@@ -35,10 +35,10 @@ class SchedulerConfig:
     """Each time all neighbouring counts were rejected, the time between proposals grows by this
     factor."""
     max_policy_lag: float | None = None
-    """Cap on the mean policy lag, in updates. Beyond it only counts with less lag can win."""
+    """Cap on the mean policy lag, in updates. Beyond it, new counts win only with less lag."""
     max_memory_mb: float | None = None
     """Cap on the resident memory of the service and its agents, in MiB. No agent is added that
-    would exceed it, and beyond it only counts with less memory can win."""
+    would exceed it. Beyond it, new counts win only if they use less memory."""
 
     def __post_init__(self) -> None:
         if self.wins < 1:

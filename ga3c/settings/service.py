@@ -29,8 +29,8 @@ class ServiceConfig:
     """Trainer threads (N_T) at the start."""
     max_agents: int | None = None
     """Most agent processes that the scheduler may try; None: the larger of agents and the number of
-    cores. Unless --scheduler is off, memory for experience is allocated for this many agents, and
-    policy lag grows with their number."""
+    cores. Unless --scheduler is off, memory for experience is allocated for this many agents.
+    Policy lag grows with the number of agents."""
     max_predictors: int = 4
     """Most predictor threads that the scheduler may try."""
     max_trainers: int = 4

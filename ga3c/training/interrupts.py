@@ -25,7 +25,7 @@ class Interrupts:
         self._before: dict[int, Any] = {}
 
     def listen(self) -> None:
-        """Handle the signals from now on. Does nothing outside the main thread, where none come."""
+        """Handle the signals from now on, if this is the main thread: no other thread can."""
         if threading.current_thread() is not threading.main_thread():
             return
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
