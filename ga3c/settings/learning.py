@@ -77,7 +77,7 @@ class DQNConfig:
     epsilon_start: float = 1.0
     """Share of actions drawn uniformly at random until learning begins."""
     epsilon_end: float = 0.01
-    """Share of random actions from epsilon_steps after learning began."""
+    """Share of random actions once epsilon_steps have been played since learning began."""
     epsilon_steps: int = 100_000
     """Environment steps over which the share falls linearly from epsilon_start to epsilon_end."""
 

@@ -79,8 +79,8 @@ def preset_of(
     """The settings that a run begins with, before other arguments change them.
 
     They are those of the preset called `name`, or else those for the algorithm and the game's kind
-    of observation. An algorithm that the user wrote gets the settings of a3c or dqn, whichever
-    learns from the same. An argument that is not given is None.
+    of observation. An algorithm that the user wrote gets the settings of dqn if it learns from a
+    replay, else those of a3c. An argument that is not given is None.
 
     Raises ValueError if the arguments contradict each other, or the game cannot be played.
     """

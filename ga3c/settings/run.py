@@ -7,7 +7,7 @@ from typing import Literal
 from ga3c.settings.checks import check_count, check_file, check_seed
 
 ProtocolName = Literal["paper", "nature", "machado"]
-STEP_CAP = 100_000  # default limit of a game in an evaluation
+STEP_CAP = 100_000  # default limit of a game in an evaluation, in environment steps
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class RunConfig:
     progress_every_s: float = 5.0
     """Seconds between progress lines."""
     trace: Path | None = None
-    """File for a trace of the newest events, which ui.perfetto.dev shows on a timeline."""
+    """File for a trace of the newest events, for ui.perfetto.dev: what each part did, and when."""
     resume: Path | None = None
     """Continue this run from its newest checkpoint: its directory, or its name in --runs-dir. The
     run keeps its settings; every other argument changes one of them, such as a larger --steps."""
