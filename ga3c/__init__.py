@@ -1,12 +1,12 @@
-"""GA3C: many processes play, one model on one device thinks and learns.
+"""GA3C: many processes play, and one model on one device chooses their actions and learns.
 
     import ga3c
 
     run = ga3c.train(game="Pong", steps=1_000_000)
     policy = run.load()
 
-docs/python.md shows more. The names are loaded when they are first asked for, so that the command
-and `import ga3c` are immediate.
+docs/python.md shows more. Each name is loaded when it is first used, so that the command and
+`import ga3c` start at once.
 """
 
 import importlib
@@ -33,7 +33,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'ga3c' has no {name!r}")
     from ga3c.command import frameworks
 
-    frameworks.choose()  # before the settings, one of which is the framework
+    frameworks.choose()  # before the settings are imported: the framework is a default among them
     return getattr(importlib.import_module(_HOMES[name]), name)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command. Returns 0 finished, 1 failed, 2 wrong use, 130 interrupted."""
+    """Run a command. Returns 0 if it finished, 1 if it failed, 2 if misused, 130 if interrupted."""
     arguments = sys.argv[1:] if arguments is None else arguments
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)
@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
         signal.signal(number, _leave)
     try:
         try:
-            frameworks.choose()  # before the settings are read, one of which is the framework
+            frameworks.choose()  # before the settings are imported: the framework is a default
             from ga3c.settings.parse import given_value
 
             frameworks.choose(given_value(arguments, "--backend"))
@@ -54,26 +54,26 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _leave(number: int, frame: Any) -> None:
-    """End at once: until work has begun there is nothing to keep or to end.
+    """Exit at once: before the work has begun there is nothing to save or to stop.
 
-    An exception would not do: raised while a module is being imported, it can get lost.
+    Raising an exception instead is not safe: during the import of a module it can get lost.
     """
     os._exit(130)
 
 
 def program() -> NoReturn:
-    """The command as a process: `main`, and an end that no late signal changes.
+    """The command as a process: `main`, then an exit that no late signal changes.
 
-    Python's own end frees the tensor framework's objects one by one, for up to 10 s on a busy
-    machine, and lets signals kill it meanwhile: it is left out.
+    Python's normal exit is skipped: it frees the tensor framework's objects one by one, which takes
+    up to 10 s on a busy machine, and a signal during that time would kill the process.
     """
     streams.open_missing()
     _search_working_directory()
     try:
         code = main()
-    except BrokenPipeError:  # nobody reads on: `ga3c train --help | head -2`
+    except BrokenPipeError:  # the reader has stopped: `ga3c train --help | head -2`
         code = 0
-    except OSError as error:  # such as a full disk that help is printed to
+    except OSError as error:  # for example, help is printed to a file on a full disk
         code = complained(str(error), 1)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -82,11 +82,11 @@ def program() -> NoReturn:
 
 
 def _search_working_directory() -> None:
-    """Find a user's own module there, as `python -m ga3c` does: games and networks of module:name.
+    """Let `module:name` be found in the working directory, as `python -m ga3c` does.
 
-    It comes last, so that nothing in it stands in the place of what is installed.
+    The directory is searched last, so that no file in it hides an installed module.
     """
-    with contextlib.suppress(OSError):  # it is there no more
+    with contextlib.suppress(OSError):  # the working directory has been deleted
         here = os.getcwd()
         if not sys.flags.safe_path and not {"", here} & set(sys.path):
             sys.path.append(here)
@@ -118,7 +118,7 @@ def _train(arguments: list[str]) -> int:
         )
         print(to_toml(config, base or preset), end="")
         return 0
-    try:  # before the tensor framework, which takes seconds
+    try:  # check before loading the tensor framework, which takes seconds
         start = prepared(config, known)
     except ValueError as error:
         raise WrongUse(_with_file(str(error), file, of_file)) from error
@@ -127,13 +127,13 @@ def _train(arguments: list[str]) -> int:
 
 
 def _with_file(message: str, file: str | None, settings: Iterable[str]) -> str:
-    """The message, with the file that may have the setting that it is about."""
+    """The message, with the file's name if the message is about a setting that the file has."""
     words = set(re.findall(r"[a-z_]+", message.replace("-", "_")))
     return f"config {file}: {message}" if words & set(settings) else message
 
 
 def _run(start: "Start") -> int:
-    """Run. Returns the exit code: 0, 130 after a signal, or 1."""
+    """Train. Returns the exit code: 0 if the run was kept, 130 after a signal, otherwise 1."""
     from ga3c.training.starting import begin
 
     interrupts = Interrupts()
@@ -141,13 +141,13 @@ def _run(start: "Start") -> int:
     interrupted = interrupts.first.is_set()
     if outcome.stuck:
         streams.complain(f"did not end in time: {', '.join(outcome.stuck)}")
-        os._exit(130 if interrupted else 1)  # no thread can hold this up
+        os._exit(130 if interrupted else 1)  # unlike sys.exit, this does not wait for threads
     if interrupted:
         return 130
     return 0 if outcome.kept else 1
 
 
-MEASURED = ("limits", "throughput")  # benchmarks that are installed with the rest
+MEASURED = ("limits", "throughput")  # the benchmarks that are part of the installed package
 
 
 def _benchmark(arguments: list[str]) -> int:
@@ -166,11 +166,11 @@ def _benchmark(arguments: list[str]) -> int:
 
 
 def _studies() -> tuple[str, ...]:
-    """The names of the benchmarks that only a checkout has; it is found if this is one's code."""
+    """The names of the benchmarks that only a checkout has; none if this code is not in one."""
     checkout = str(Path(__file__).resolve().parents[1])
     if (Path(checkout) / "benchmarks" / "__init__.py").is_file() and checkout not in sys.path:
         sys.path.append(checkout)
-        known = os.environ.get("PYTHONPATH")  # some of them start programs of their own
+        known = os.environ.get("PYTHONPATH")  # some benchmarks start Python programs
         os.environ["PYTHONPATH"] = os.pathsep.join([*([known] if known else []), checkout])
     try:
         from benchmarks import NAMES
@@ -182,7 +182,7 @@ def _studies() -> tuple[str, ...]:
 def _work(module_name: str, command: str, thinks: bool, arguments: list[str]) -> int:
     """Run a module's `run` with its `Config`. Args: thinks: whether it needs the framework."""
     if thinks:
-        import ga3c.backend  # noqa: F401  first: it keeps the framework's greetings off the terminal
+        import ga3c.backend  # noqa: F401  imported first: it silences the framework
 
     module = importlib.import_module(module_name)
     kind = module.Config
@@ -192,7 +192,7 @@ def _work(module_name: str, command: str, thinks: bool, arguments: list[str]) ->
         streams.end_quietly_unread()
     else:
         streams.go_on_without()
-    for number in (signal.SIGINT, signal.SIGTERM):  # from here on there are processes to end
+    for number in (signal.SIGINT, signal.SIGTERM):  # from here on there are processes to stop
         signal.signal(number, signal.default_int_handler)
     return done(lambda: module.run(config))
 
@@ -212,7 +212,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
 }
 
 
-PRINTED = ("runs", "table")  # commands whose result is what they print
+PRINTED = ("runs", "table")  # commands whose only result is the text that they print
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from ga3c.settings.train import TrainConfig
 from ga3c.training.interrupts import Interrupts
 from ga3c.training.starting import Known, begin, known_run, prepared
 
-if TYPE_CHECKING:  # it loads the framework
+if TYPE_CHECKING:  # importing this module loads the framework
     from ga3c.evaluation.learned import LearnedPolicy
 
 
@@ -30,12 +30,12 @@ class Run:
     """A run that has ended."""
 
     path: Path
-    """Its directory."""
+    """The run's directory."""
     result: dict[str, Any]
-    """Its figures, as in result.json; `ended` says what ended it."""
+    """The figures of the run, as in result.json; `ended` is the reason for its end."""
 
     def load(self, checkpoint: str | int = "newest") -> "LearnedPolicy":
-        """What it has learned; see `ga3c.load`."""
+        """The policy that the run has learned; see `ga3c.load`."""
         return load(self.path, checkpoint)
 
 
@@ -43,20 +43,22 @@ def train(config: TrainConfig | None = None, /, **settings: Any) -> Run:
     """Train an agent, as `ga3c train` does, and return when the run has ended.
 
     Settings have the names of the command's options, with _ for -: game="Pong", steps=100_000,
-    algorithm="dqn", preset="paper", double=False, resume="runs/mine". Those that are not given
-    are the preset's, which algorithm and game choose if it is not named; with a `config`, they are
-    that one's.
+    algorithm="dqn", preset="paper", double=False, resume="runs/mine". Settings that are not given
+    come from `config`, if there is one, or else from the preset. Without a named preset, the
+    algorithm and the game choose it.
 
-    In the main thread a first SIGINT (Ctrl-C), SIGTERM or SIGHUP ends the run and keeps it, as on
-    the command line; then the signal goes to whom it was for before: Ctrl-C raises
-    KeyboardInterrupt. Another thread hears no signals: give the run an end, such as `steps`.
+    In the main thread, a first SIGINT (Ctrl-C), SIGTERM or SIGHUP ends the run and writes its
+    checkpoint, as on the command line. The signal then goes to the handler that was there before:
+    Ctrl-C raises KeyboardInterrupt. Other threads receive no signals, so give such a run an end,
+    such as `steps`.
 
-    Agents are processes of their own, which load the calling script if it defines the environment:
-    the call then belongs under `if __name__ == "__main__":`.
+    Agents are separate processes. They load the calling script if it defines the environment, so
+    the call must then be under `if __name__ == "__main__":`.
 
     Raises:
-        ValueError: if a setting cannot be, or settings do not fit; nothing was started.
+        ValueError: if a setting is wrong, or settings contradict each other; nothing was started.
         RunFailed: if the run cannot go on, or could not be kept; everything has been stopped.
+        RuntimeError: if an agent process calls this while it loads the calling script.
     """
     if SCRIPT in sys.modules:
         raise RuntimeError(
@@ -86,7 +88,7 @@ def train(config: TrainConfig | None = None, /, **settings: Any) -> Run:
 
 @contextlib.contextmanager
 def _random_state_kept() -> Iterator[None]:
-    """A run seeds the random numbers of the whole process: the caller's go on as if it had not."""
+    """Restores the caller's random state, because a run seeds the whole process."""
     drawn, numpy_drawn = random.getstate(), np.random.get_state()
     try:
         yield
@@ -99,15 +101,15 @@ def load(run: str | Path | Run, checkpoint: str | int = "newest") -> "LearnedPol
     """The policy that a run has learned.
 
     Args:
-        run: its directory, its name in runs/, or what `train` returned.
+        run: a run's directory, its name in runs/, or the `Run` that `train` returned.
         checkpoint: "newest", "best" (by --evaluate-every) or a checkpoint's number of steps.
 
     Raises:
         ValueError: if there is no such run or checkpoint.
-        RuntimeError: if no checkpoint of it is whole.
+        RuntimeError: if the run has no undamaged checkpoint.
     """
     frameworks.choose()
-    import ga3c.backend  # noqa: F401  first: it keeps the framework's greetings from the terminal
+    import ga3c.backend  # noqa: F401  imported first: it silences the framework's startup messages
     from ga3c.evaluation.learned import load_policy
 
     return load_policy(run.path if isinstance(run, Run) else Path(run), str(checkpoint))
@@ -116,7 +118,7 @@ def load(run: str | Path | Run, checkpoint: str | int = "newest") -> "LearnedPol
 def _wanted(
     config: TrainConfig | None, settings: dict[str, Any]
 ) -> tuple[TrainConfig, Known | None]:
-    """The settings of the run, and the run that it goes on with, if it does."""
+    """The settings of the run, and the earlier run that it resumes, if any."""
     given = checked(settings)
     if config is not None:
         if not isinstance(config, TrainConfig):

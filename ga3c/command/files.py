@@ -1,7 +1,7 @@
-"""Settings in a file: read from TOML or JSON with sections as in a run's config.json, and written.
+"""Reads settings from TOML or JSON files, and writes them as TOML.
 
-TOML has no word for None: a setting that is None is left out, or "None" where its preset has a
-value.
+The sections are those of a run's config.json. TOML has no word for None: a setting that is None is
+left out, or written as "None" if its preset has a value.
 """
 
 import json
@@ -17,9 +17,9 @@ _READERS = {".toml": tomllib.loads, ".json": json.loads}
 
 
 def read(file: Path) -> dict[str, Any]:
-    """What a file holds, as it stands: values by name, those of a section in a dict of their own.
+    """The unchecked content of a file: values by name, with a nested dict for each section.
 
-    Raises ValueError if it cannot be read.
+    Raises ValueError if the file cannot be read.
     """
     reader = _READERS.get(file.suffix)
     if reader is None:
@@ -29,7 +29,7 @@ def read(file: Path) -> dict[str, Any]:
         values = reader(file.read_text())
     except OSError as error:
         raise ValueError(f"config {file} cannot be read: {error.strerror}") from error
-    except ValueError as error:  # it is no UTF-8, TOML or JSON
+    except ValueError as error:  # the file is not valid UTF-8, TOML or JSON
         raise ValueError(f"config {file} cannot be read: {error}") from error
     if not isinstance(values, dict):
         raise ValueError(f"config {file}: must hold names and values, and not a bare value or list")
@@ -37,9 +37,10 @@ def read(file: Path) -> dict[str, Any]:
 
 
 def settings(file: Path, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings in a file's `values`, by their names alone.
+    """The settings in a file's `values` by their names, without sections.
 
-    Raises ValueError, with file, key and what is allowed, if one is unknown or of another type.
+    Raises ValueError, with the file, the key and what is allowed, if a setting is unknown or has
+    the wrong type.
     """
     found = {}
     for section, name, value in _leaves(file, values):
@@ -58,7 +59,7 @@ def settings(file: Path, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _leaves(file: Path, values: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
-    """Section, name and value of all that `values` holds."""
+    """Section, name and value of each setting in `values`; the section is "" at the top level."""
     for name, value in values.items():
         if name not in SECTIONS:
             yield "", name, value
@@ -72,7 +73,7 @@ def _leaves(file: Path, values: Mapping[str, Any]) -> Iterator[tuple[str, str, A
 
 
 def as_arguments(values: Mapping[str, Any]) -> list[str]:
-    """The settings as the command line would give them."""
+    """The settings as command-line arguments."""
     found = []
     for name, value in values.items():
         option = name.replace("_", "-")
@@ -84,7 +85,7 @@ def as_arguments(values: Mapping[str, Any]) -> list[str]:
 
 
 def to_toml(config: TrainConfig, base: TrainConfig) -> str:
-    """All settings as TOML. Args: base: what holds for those that a file leaves out."""
+    """All settings as TOML. Args: base: the settings that apply where a file has none."""
     lines = ["# Settings that are None are left out: TOML has no word for it."]
     section = ""
     for setting in SETTINGS.values():
@@ -106,4 +107,4 @@ def _toml(value: bool | int | float | str | Path) -> str:
     if isinstance(value, (int, float)):
         return repr(value)
     text = json.dumps(str(value), ensure_ascii=False)
-    return text.replace("\x7f", "\\u007f")  # which TOML wants escaped as well
+    return text.replace("\x7f", "\\u007f")  # TOML requires DEL escaped too

@@ -1,4 +1,4 @@
-"""Which tensor framework thinks: chosen before Keras is loaded, which goes by KERAS_BACKEND."""
+"""Chooses the tensor framework before Keras is loaded, because Keras reads KERAS_BACKEND then."""
 
 import importlib.util
 import os
@@ -8,15 +8,15 @@ FRAMEWORKS = {
     "tensorflow": "pip install 'ga3c[cpu]' or 'ga3c[gpu]', or use another by KERAS_BACKEND=jax",
     "jax": "pip install 'ga3c[jax]', or use another by KERAS_BACKEND=tensorflow",
 }
-"""Those that there may be, and what to do where one is missing."""
+"""The supported frameworks, each with what to do if it is missing."""
 
 
 def choose(wanted: str | None = None) -> None:
-    """Set KERAS_BACKEND: to `wanted`, else as it is, else to the first framework that is installed.
+    """Set KERAS_BACKEND to `wanted`; else keep its value; else use the first installed framework.
 
-    Raises ValueError if there is no such framework, or Keras has been loaded with another.
+    Raises ValueError if the framework is not supported, or Keras has been loaded with another.
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # what TensorFlow says when it is loaded
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # silences TensorFlow's startup messages
     loaded = sys.modules.get("keras")
     if loaded:
         os.environ["KERAS_BACKEND"] = loaded.config.backend()

@@ -1,4 +1,4 @@
-"""What a command is asked for, and how it answers: its configuration, its one line, its code."""
+"""Parses a command's arguments, and turns its errors into one line and an exit code."""
 
 import contextlib
 import io
@@ -10,11 +10,14 @@ from ga3c.command import streams
 
 
 class WrongUse(Exception):
-    """Arguments that cannot be followed."""
+    """The arguments are wrong; the message says why in one line."""
 
 
 def done(work: Callable[[], int | None]) -> int:
-    """The exit code of `work`, which may fail in ways that its user should hear of in one line."""
+    """Do `work` and return its exit code. An expected failure is reported in one line.
+
+    Raises WrongUse if `work` raises WrongInput.
+    """
     from ga3c.settings.checks import WrongInput
 
     try:
@@ -28,7 +31,10 @@ def done(work: Callable[[], int | None]) -> int:
 
 
 def parsed(arguments: list[str], kind: type[Any], command: str, base: Any = None) -> Any:
-    """The configuration asked for. Raises WrongUse, or SystemExit after --help."""
+    """The configuration of type `kind` that `arguments` ask for.
+
+    Raises WrongUse if they are wrong, or SystemExit after --help.
+    """
     from ga3c.settings.checks import check_finite
     from ga3c.settings.parse import parse
 
@@ -48,7 +54,7 @@ def parsed(arguments: list[str], kind: type[Any], command: str, base: Any = None
 
 
 def _one_line(box: str) -> str:
-    """What tyro says in a box, as one line: without its title."""
+    """The text of an error box that tyro prints, as one line without the box's title."""
     said = (line for line in box.splitlines() if not line.startswith("╭"))
     lines = (re.sub(r"[╰╯│─━]+", " ", line).strip() for line in said)
     text = " ".join(line for line in lines if line)
@@ -56,6 +62,6 @@ def _one_line(box: str) -> str:
 
 
 def complained(message: str, code: int) -> int:
-    """Say what is wrong in one line on standard error. Returns the exit code."""
+    """Print `message` as one line on standard error. Returns `code`, the exit code."""
     streams.complain(message)
     return code

@@ -1,4 +1,4 @@
-"""Settings by their names: where each belongs, which values it takes, and how it is changed."""
+"""Settings by name: the section of each, the values it may have, and how to change it."""
 
 import difflib
 import numbers
@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origi
 from ga3c.settings.train import TrainConfig
 
 C = TypeVar("C", bound=TrainConfig)
-NONE = "None"  # stands for None where there is no other word for it, as on the command line
+NONE = "None"  # the text for None where a value must be text, as on the command line
 
 _RULES: dict[Any, str] = {
     bool: "true or false",
@@ -27,17 +27,17 @@ _RULES: dict[Any, str] = {
 class Setting(NamedTuple):
     """One setting of `TrainConfig`."""
 
-    section: str  # the field of `TrainConfig` that has it; empty if the setting is that field
+    section: str  # the field of `TrainConfig` that holds the setting; "" if it is itself a field
     name: str
     hint: Any  # its type
 
     @property
     def key(self) -> str:
-        """Its name with its section's, as files have it."""
+        """The setting's key in a file: section.name, or the name alone at the top level."""
         return f"{self.section}.{self.name}" if self.section else self.name
 
     def converted(self, value: Any) -> Any:
-        """`value` as this setting takes it. Raises ValueError, which says what it must be."""
+        """`value` converted to this setting's type. Raises ValueError that says what is allowed."""
         options = _options(self.hint)
         for option in options:
             taken, found = _taken(option, value)
@@ -55,14 +55,14 @@ def _found() -> Iterable[Setting]:
 
 
 SETTINGS: dict[str, Setting] = {setting.name: setting for setting in _found()}
-"""All settings; no two have one name."""
+"""All settings by name. Names are unique across sections."""
 SECTIONS: tuple[str, ...] = tuple(
     name for name, kind in get_type_hints(TrainConfig).items() if is_dataclass(kind)
 )
 
 
 def _options(hint: Any) -> tuple[Any, ...]:
-    """The types that a union allows, None first; or the one type."""
+    """The types that a type hint allows. None comes first."""
     options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     return tuple(sorted(options, key=lambda option: option is not NoneType))
 
@@ -74,7 +74,7 @@ def _rule(option: Any) -> str:
 
 
 def _taken(option: Any, value: Any) -> tuple[bool, Any]:
-    """Whether a type takes `value`, and what it makes of it."""
+    """Whether the type `option` accepts `value`, and the converted value."""
     if get_origin(option) is Literal:
         return isinstance(value, str) and value in get_args(option), value
     if option is NoneType:
@@ -92,15 +92,15 @@ def _taken(option: Any, value: Any) -> tuple[bool, Any]:
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """Words that name what was perhaps meant; empty if nothing is like it."""
+    """A question that suggests the names in `known` most like `name`; empty if none is similar."""
     found = difflib.get_close_matches(name, list(known), n=2)
     return f"did you mean {' or '.join(found)}? " if found else ""
 
 
 def checked(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by their names, each as it takes its value.
+    """The settings in `values` by name, each converted to its type.
 
-    Raises ValueError for a name or a value that cannot be.
+    Raises ValueError if a name is unknown or a value is not allowed.
     """
     found = {}
     for name, value in values.items():
@@ -117,9 +117,9 @@ def checked(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changed(config: C, values: Mapping[str, Any]) -> C:
-    """`config` with the settings in `values`, by their names: only the whole is checked.
+    """`config` with the settings in `values` replaced. Rules are checked after all replacements.
 
-    Raises ValueError as `checked`, and where settings do not fit each other.
+    Raises ValueError as `checked` does, and if settings contradict each other.
     """
     parts: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     for name, value in checked(values).items():

@@ -1,4 +1,4 @@
-"""What `ga3c` prints where it is not told what to do."""
+"""The text that `ga3c` prints without a command, or with --help."""
 
 from ga3c.settings.preset_names import preset_lines
 

@@ -1,8 +1,8 @@
 """Advantage actor-critic from queued segments: A3C's losses, with and without lag correction.
 
-A segment holds the observations x_0 .. x_T of one lane, the actions a_0 .. a_{T-1} taken there,
-and the rewards r_1 .. r_T, discounts d_1 .. d_T that answered them (`d = 0 if terminated else
-gamma`). `first_t` marks a reset's frame: no action led there, so the step before it is void.
+A segment holds the observations x_0 .. x_T of one lane, the actions a_0 .. a_{T-1} taken there, and
+the rewards r_1 .. r_T and discounts d_1 .. d_T that followed (`d = 0 if terminated else gamma`).
+`first_t` marks the frame of a reset. No action led to that frame, so the step before it is void.
 """
 
 from collections.abc import Mapping
@@ -37,9 +37,9 @@ def lambda_returns(
         G_t = v_t + delta_t + d_{t+1} c_t (G_{t+1} - v_{t+1}),    G_T = v_T
         A_t = r_{t+1} + d_{t+1} (v_{t+1} + lambda (G_{t+1} - v_{t+1})) - v_t
 
-    which is V-trace (Espeholt et al. 2018, equation 1), and with ratios of 1 the lambda-return:
-    the n-step return of A3C at lambda = 1. The advantage is A_t without the ratio. A void step
-    has G_t = v_t, so that the steps before it bootstrap from the value of its observation.
+    This is V-trace (Espeholt et al. 2018, equation 1). With ratios of 1 it is the lambda-return,
+    and at lambda = 1 the n-step return of A3C. A_t is not multiplied by its ratio. A void step has
+    G_t = v_t, so the steps before it bootstrap from the value of its observation.
 
     Args:
         values: [B, T + 1] float32, v_t under the newest weights.
@@ -49,7 +49,7 @@ def lambda_returns(
         trace_decay: lambda.
 
     Returns:
-        G [B, T] and A [B, T] float32. No gradient should flow through either: pass constants.
+        G [B, T] and A [B, T] float32. No gradient should flow through either, so pass constants.
     """
     v_tm1, v_t = values[:, :-1], values[:, 1:]
     deltas = ops.unstack(rewards + discounts * v_t - v_tm1, axis=1)
@@ -89,7 +89,7 @@ def entropies(probs: Tensor, log_epsilon: float) -> Tensor:
 
 
 class A3C:
-    """What the model asks of an algorithm (`algorithm.Algorithm`)."""
+    """Advantage actor-critic as the model calls it (`algorithm.Algorithm`)."""
 
     columns: ClassVar[dict[str, Column]] = {"action": ((), "int32"), "log_prob": ((), "float32")}
     has_target: ClassVar[bool] = False
@@ -103,7 +103,7 @@ class A3C:
     def network(
         self, config: NetworkConfig, shape: tuple[int, ...], dtype: str, is_picture: bool
     ) -> keras.Model:
-        """Observations [n, *shape] to logits [n, actions] and values [n]."""
+        """A network from observations [n, *shape] to logits [n, actions] and values [n]."""
         observation = keras.Input(shape, dtype=dtype)
         features = torso(config, observation, is_picture)
         logits = dense(config, features, self._num_actions, 0.01, dtype="float32", name="policy")
@@ -118,7 +118,7 @@ class A3C:
     def act(
         self, network: keras.Model, observations: Tensor, noise: Tensor, exploration: Tensor
     ) -> dict[str, Tensor]:
-        """Sampled actions (Gumbel's maximum) and their log-probabilities.
+        """Actions sampled by the Gumbel-max trick, and their log-probabilities.
 
         Args: observations [n, ...]; noise [n, actions] uniform in (0, 1); exploration is not used.
         """
@@ -139,13 +139,13 @@ class A3C:
         segments: Segments,
         rates: Mapping[str, Tensor],
     ) -> tuple[Tensor, tuple[dict[str, Tensor], Tensor]]:
-        """The summed loss of a batch, its mean parts, and the errors of the values [B, T].
+        """The summed loss of a batch, the means of its parts, and the errors of the values [B, T].
 
-        `approx_kl` says how far the policy has moved since it acted: the mean of rho - 1 - log rho
-        (Schulman 2020, "Approximating KL Divergence").
+        The loss, over all steps that are not void (GA3C, section 5.4), is
+        value_weight sum (G - V)^2 - sum [log(pi_a + eps) stop_gradient(A) + beta H(pi)].
 
-        value_weight sum (G - V)^2 - sum [log(pi_a + eps) stop_gradient(A) + beta H(pi)]
-        (GA3C, section 5.4), over all steps that are not void.
+        `approx_kl` measures how far the policy has moved since it acted: the mean of
+        rho - 1 - log rho (Schulman 2020, "Approximating KL Divergence").
         """
         config = self.config
         steps = segments.rewards.shape[1]
@@ -185,14 +185,14 @@ class A3C:
         return loss, (figures, errors)
 
     def rates(self, progress: float) -> dict[str, float]:
-        """The entropy's weight."""
+        """The weight of the entropy at this progress of the schedules, 0 to 1."""
         config = self.config
         return {
             "entropy_weight": linear(config.entropy_weight, config.entropy_weight_end, progress)
         }
 
     def exploration(self, lanes: np.ndarray, steps: float) -> np.ndarray:
-        """None: the policy itself explores."""
+        """Zeros [n]: the policy is stochastic and explores without a further rate."""
         return np.zeros(len(lanes), np.float32)
 
     def _clipped(self, rewards: Tensor) -> Tensor:
@@ -200,7 +200,7 @@ class A3C:
         return ops.clip(rewards, -limit, limit) if limit else rewards
 
     def _log_ratios(self, logits: Tensor, actions: Tensor, behaviour: Tensor) -> Tensor:
-        """log pi(a) - log mu(a), [B, T]; no gradient flows."""
+        """log pi(a) - log mu(a), [B, T]; no gradient flows through it."""
         log_probs = ops.take_along_axis(ops.log_softmax(logits), actions[:, None], axis=1)
         log_probs = ops.reshape(log_probs, (-1, behaviour.shape[1]))
         return ops.stop_gradient(log_probs - behaviour)

@@ -1,4 +1,4 @@
-"""What is learned, one module for each algorithm."""
+"""The interface between the model and an algorithm. Each algorithm has its own module."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
@@ -11,26 +11,26 @@ from ga3c.settings.learning import NetworkConfig
 
 
 class Algorithm(Protocol):
-    """What the model asks of an algorithm."""
+    """The attributes and methods of an algorithm that the model uses."""
 
     columns: ClassVar[dict[str, Column]]
-    """What acting adds to a step's record."""
+    """The columns that `act` adds to a step's record, each with its shape and dtype."""
     has_target: ClassVar[bool]
     """Whether the loss needs a second, older set of weights."""
     noise: int
-    """Uniform draws that choosing one action takes."""
+    """The number of uniform random draws that `act` needs for each observation."""
 
     def network(
         self, config: NetworkConfig, shape: tuple[int, ...], dtype: str, is_picture: bool
     ) -> keras.Model:
-        """Of observations [n, *shape]."""
+        """The Keras model that takes observations [n, *shape]."""
 
     def act(
         self, network: keras.Model, observations: Tensor, noise: Tensor, exploration: Tensor
     ) -> dict[str, Tensor]:
-        """The columns of n steps.
+        """The values of `columns` for n steps, the actions among them.
 
-        Args: noise [n, self.noise] uniform in (0, 1); exploration [n], as `exploration` gives it.
+        Args: noise [n, self.noise] uniform in (0, 1); exploration [n], from `exploration`.
         """
 
     def policy_and_value(self, network: keras.Model, observations: Tensor) -> tuple[Tensor, Tensor]:
@@ -43,16 +43,16 @@ class Algorithm(Protocol):
         batch: Any,
         rates: Mapping[str, Tensor],
     ) -> tuple[Tensor, tuple[dict[str, Tensor], Tensor]]:
-        """The summed loss of a batch; its figures; and an error for each of its parts."""
+        """The loss of a batch, its figures by name, and the errors of the batch's members."""
 
     def rates(self, progress: float) -> dict[str, float]:
-        """What `loss` needs of the schedules, by name.
+        """The scheduled values that `loss` needs, by name.
 
-        Args: progress: of the schedules, 0 at the start and 1 at the end.
+        Args: progress: position in the schedules, 0 at the start and 1 at the end.
         """
 
     def exploration(self, lanes: np.ndarray, steps: float) -> np.ndarray:
-        """How much each of `lanes` [n] explores after so many steps of the whole run: float32 [n].
+        """How much each of `lanes` [n] explores after `steps` steps of the whole run: float32 [n].
 
-        For actions of a finite set, the share of them that is drawn evenly (epsilon).
+        For a finite set of actions: epsilon, the share of them drawn uniformly at random.
         """

@@ -1,8 +1,8 @@
 """Q-learning from a replay: n-step, double, dueling (Mnih et al. 2015 and after).
 
 A transition begins at x_0, where the action a_0 was taken, and has the rewards r_1 .. r_n and
-discounts d_1 .. d_n that followed (`d = 0 if terminated else gamma`). Where an episode was cut
-short before n steps it ends there, at x_m.
+discounts d_1 .. d_n that followed (`d = 0 if terminated else gamma`). If an episode was cut short
+after m < n steps, the transition ends there, at x_m.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ Tensor = Any
 
 
 class Batch(Protocol):
-    """What the loss needs of `replay.Transitions`."""
+    """The fields of `replay.Transitions` that the loss reads."""
 
     weights: Tensor
     observations: Tensor
@@ -33,13 +33,13 @@ class Batch(Protocol):
 
 
 def n_step(rewards: Tensor, discounts: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
-    """The return of m steps, and the discount of what follows them.
+    """The return of m steps, and the discount of the value after them.
 
         R = sum_{k=1..m} (prod_{j<k} d_j) r_k,    D = prod_{k=1..m} d_k      (Sutton 1988)
 
     Args:
         rewards, discounts: [B, n] float32.
-        valid: [B, n] float32, ones in the first m places of a row, zeros behind.
+        valid: [B, n] float32, ones in the first m places of a row and zeros after them.
 
     Returns:
         R and D, [B] float32.
@@ -53,8 +53,8 @@ def n_step(rewards: Tensor, discounts: Tensor, valid: Tensor) -> tuple[Tensor, T
 
 
 def huber(errors: Tensor, delta: float) -> Tensor:
-    """e^2 / 2 within delta of 0, and delta (|e| - delta / 2) beyond (Huber 1964). Delta 0: never
-    beyond."""
+    """e^2 / 2 if |e| <= delta, else delta (|e| - delta / 2) (Huber 1964). With delta = 0 it is
+    e^2 / 2 everywhere."""
     if not delta:
         return 0.5 * ops.square(errors)
     within = ops.minimum(ops.abs(errors), delta)
@@ -62,12 +62,12 @@ def huber(errors: Tensor, delta: float) -> Tensor:
 
 
 def chosen(values: Tensor, actions: Tensor) -> Tensor:
-    """values [n, actions] at actions int32 [n]: [n]."""
+    """The entries of values [n, actions] at the actions, int32 [n]. Returns [n]."""
     return ops.take_along_axis(values, actions[:, None], axis=1)[:, 0]
 
 
 def gradient_scaled(x: Tensor, scale: float) -> Tensor:
-    """x itself, exactly; the gradient that flows back through it is multiplied by `scale`."""
+    """Returns x unchanged, but multiplies the gradient that flows back through it by `scale`."""
     if scale == 1.0:
         return x
     fixed = ops.stop_gradient(x)
@@ -75,7 +75,7 @@ def gradient_scaled(x: Tensor, scale: float) -> Tensor:
 
 
 class DQN:
-    """What the model asks of an algorithm (`algorithm.Algorithm`)."""
+    """Q-learning as the model calls it (`algorithm.Algorithm`)."""
 
     columns: ClassVar[dict[str, Column]] = {"action": ((), "int32")}
     has_target: ClassVar[bool] = True
@@ -83,7 +83,7 @@ class DQN:
     def __init__(
         self, config: DQNConfig, num_actions: int, reward_clip: float, random_steps: int
     ) -> None:
-        """Args: random_steps: of the whole run, before epsilon begins to fall."""
+        """Args: random_steps: steps of the whole run before epsilon begins to fall."""
         self.config = config
         self._num_actions = num_actions
         self._reward_clip = reward_clip
@@ -93,10 +93,10 @@ class DQN:
     def network(
         self, config: NetworkConfig, shape: tuple[int, ...], dtype: str, is_picture: bool
     ) -> keras.Model:
-        """Observations [n, *shape] to action values [n, actions].
+        """A network from observations [n, *shape] to action values [n, actions].
 
-        Dueling: Q(a) = V + A(a) - mean_a A(a) (Wang et al. 2016, equation 9), the mean of each
-        state by itself.
+        A dueling network computes Q(a) = V + A(a) - mean_a A(a) (Wang et al. 2016, equation 9),
+        with a separate mean for each state.
         """
         observation = keras.Input(shape, dtype=dtype)
         if not self.config.dueling:
@@ -117,15 +117,15 @@ class DQN:
     def act(
         self, network: keras.Model, observations: Tensor, noise: Tensor, exploration: Tensor
     ) -> dict[str, Tensor]:
-        """The action of the largest value, or with probability epsilon any, evenly."""
+        """The action of the largest value, or with probability epsilon a uniformly random one."""
         best = ops.argmax(network(observations), axis=-1)
         any_one = ops.argmax(noise[:, 1:], axis=-1)
         return {"action": ops.where(noise[:, 0] < exploration, any_one, best)}
 
     def policy_and_value(self, network: keras.Model, observations: Tensor) -> tuple[Tensor, Tensor]:
-        """All probability on the action of the largest value, and that value.
+        """Probability 1 for the action of the largest value (shared if several tie), and its value.
 
-        By comparison: what argmax becomes cannot be exported as ONNX.
+        It compares values, because argmax compiles to an operation that ONNX export cannot handle.
         """
         values = network(observations)
         best = ops.max(values, axis=-1, keepdims=True)
@@ -133,10 +133,10 @@ class DQN:
         return chosen / ops.sum(chosen, axis=-1, keepdims=True), best[:, 0]
 
     def targets(self, network: keras.Model, target: keras.Model, batch: Batch) -> Tensor:
-        """y = R + D Q_target(x_m, a*) [B]; no gradient should flow through it: pass constants.
+        """y = R + D Q_target(x_m, a*) [B]. No gradient should flow through it: the caller stops it.
 
-        a* is the best action by the target's weights (Mnih et al. 2015), or by the newest ones
-        (double: van Hasselt et al. 2016).
+        a* is the best action by the target's weights (Mnih et al. 2015), or by the newest weights
+        in double Q-learning (van Hasselt et al. 2016).
         """
         limit = self._reward_clip
         rewards = ops.clip(batch.rewards, -limit, limit) if limit else batch.rewards
@@ -152,7 +152,7 @@ class DQN:
         batch: Batch,
         rates: Mapping[str, Tensor],
     ) -> tuple[Tensor, tuple[dict[str, Tensor], Tensor]]:
-        """sum_i w_i huber(Q(x_i, a_i) - y_i), or the mean over the batch if so configured."""
+        """sum_i w_i huber(Q(x_i, a_i) - y_i), or the mean over the batch by `loss_reduction`."""
         assert target is not None
         targets = ops.stop_gradient(self.targets(network, target, batch))
         values = chosen(network(batch.observations), batch.actions)
@@ -164,11 +164,11 @@ class DQN:
         return loss, (figures, errors)
 
     def rates(self, progress: float) -> dict[str, float]:
-        """The loss has none."""
+        """Empty: the loss needs no scheduled values."""
         return {}
 
     def exploration(self, lanes: np.ndarray, steps: float) -> np.ndarray:
-        """Alike for all lanes: linear from the end of the random steps on."""
+        """Epsilon [n], equal for all lanes. It changes linearly after the random steps."""
         config = self.config
         progress = (steps - self._random_steps) / config.epsilon_steps
         epsilon = linear(config.epsilon_start, config.epsilon_end, progress)

@@ -1,7 +1,7 @@
-"""The one model: acts for all predictors, learns for all trainers.
+"""The one model, which acts for all predictors and learns for all trainers.
 
-All functions are traced once on the main thread; afterwards any thread may call them. Updates are
-made one at a time; predictions run beside them and see weights as they are.
+All functions are traced once on the main thread. Afterwards any thread may call them. Updates run
+one at a time. Predictions run at the same time as updates and see the weights of that moment.
 """
 
 import threading
@@ -20,15 +20,15 @@ from ga3c.learning.optimizers import build_optimizer, clipped, global_norm, prep
 from ga3c.learning.rates import STEP_SIZE, Rates
 from ga3c.settings.learning import NetworkConfig, OptimizerConfig
 
-FINITE = "is_finite"  # among the figures of an update: 1, or 0 if it was left out
+FINITE = "is_finite"  # a figure of each update: 1, or 0 if the update was skipped
 
 
 class Learned(NamedTuple):
-    """What one update did."""
+    """The result of one update."""
 
-    update: int  # updates done, this one included
-    means: dict[str, float]  # over the batch's steps
-    is_finite: bool = True  # False: its loss or gradient was not finite, so it was left out
+    update: int  # number of updates made, including this one
+    means: dict[str, float]  # means over the batch's steps, by name
+    is_finite: bool = True  # False: the loss or gradient was not finite; the update was skipped
 
 
 class Model:
@@ -49,8 +49,8 @@ class Model:
         acts_on_target: bool = False,
     ) -> None:
         """Args:
-        is_picture: what the observations are, if not vectors.
-        acts_on_target: actions are chosen with the target's weights.
+        is_picture: whether the observations are pictures; otherwise they are vectors.
+        acts_on_target: whether actions are chosen with the target's weights.
         """
         self._algorithm = algorithm
         self.exploration = algorithm.exploration
@@ -60,7 +60,11 @@ class Model:
         self._acts = 0
         self._updates = 0
         self.refused_in_a_row = 0
+<<<<<<< HEAD
         """Updates left out since the last one that was made, as they were not finite."""
+=======
+        """Updates skipped since the last finite one, because they were not finite."""
+>>>>>>> words2
         self._counting = threading.Lock()  # guards _acts
         self.source = source
         self.experience = source.experience
@@ -79,7 +83,7 @@ class Model:
 
     @property
     def updates(self) -> int:
-        """Updates done."""
+        """The number of updates made."""
         return self._updates
 
     def act(self, arrivals: Arrivals) -> np.ndarray:
@@ -99,7 +103,7 @@ class Model:
             index, outcomes, frames, exploration = (
                 _filled(rows, size) for rows in (index, arrivals.outcomes, frames, exploration)
             )
-            index[count:, 0] = ring.lanes  # beyond the ring: nothing is written there
+            index[count:, 0] = ring.lanes  # a lane past the ring's end: such rows are not written
             return np.asarray(self._act(index, outcomes, frames, exploration, seed))[:count]
         rows = ring.rows(arrivals.lanes, arrivals.slots)
         self.experience.write(rows, step_record(index, arrivals.outcomes, frames))
@@ -115,9 +119,9 @@ class Model:
         return {name: np.asarray(value) for name, value in decision.items()}
 
     def learn(self, *inputs: np.ndarray, progress: float) -> Learned:
-        """One update from what the source draws by `inputs`.
+        """Make one update from the batch that the source draws by `inputs`.
 
-        Args: progress: of the schedules, 0 at the start and 1 at the end.
+        Args: progress: position in the schedules, 0 at the start and 1 at the end.
         """
         rates = self._rates.at(progress)
         with self.source.lock:
@@ -129,17 +133,23 @@ class Model:
             return self._learned(figures)
 
     def update(self, batch: Sequence[np.ndarray], progress: float) -> Learned:
-        """One update from a batch in RAM, where experience is in RAM too."""
+        """Make one update from a batch in RAM; experience must be kept in RAM too."""
         rates = self._rates.at(progress)
         with self.source.lock:
             figures, _ = self._learn(self._rates.vector(rates), *batch)
             return self._learned(figures)
 
     def copy_target(self) -> None:
+<<<<<<< HEAD
         """Give the target's network, if there is one, the weights of the other one."""
         if self.target:
             with self.source.lock:
                 self._copy()
+=======
+        """Copy the newest weights to the target network."""
+        with self.source.lock:
+            self._copy()
+>>>>>>> words2
 
     def _learned(self, figures: Mapping[str, Any]) -> Learned:
         means = {name: float(value) for name, value in figures.items()}
@@ -149,10 +159,10 @@ class Model:
         return Learned(self._updates, means, is_finite)
 
     def read(self, timeout_s: float = -1.0) -> dict[str, np.ndarray]:
-        """All that was learned, from between two updates: what `restore` takes.
+        """A copy of everything learned, taken between two updates, in the form `restore` takes.
 
-        `weights/PATH`, `target/PATH`, `optimizer/PATH` and the counters; nothing if an update does
-        not end within the timeout, if any.
+        The keys are `weights/PATH`, `target/PATH`, `optimizer/PATH` and `counters`. The copy is
+        empty if an update does not end within the timeout; a negative timeout waits forever.
         """
         if not self.source.lock.acquire(timeout=timeout_s):
             return {}
@@ -163,7 +173,7 @@ class Model:
             self.source.lock.release()
 
     def restore(self, values: Mapping[str, np.ndarray]) -> None:
-        """Take over what `read` gave. Raises ValueError if something is missing or misshapen."""
+        """Restore what `read` returned. Raises ValueError if a value is missing or misshapen."""
         with self.source.lock:
             weights.restore(self._parts, values)
             self._acts, self._updates = map(int, values["counters"])
@@ -220,9 +230,9 @@ class Model:
     def _update(
         self, rates: backend.Tensor, *parts: backend.Tensor
     ) -> tuple[dict[str, backend.Tensor], backend.Tensor]:
-        """An update from a batch's parts: its figures, and an error for each of its members.
+        """Make an update from a batch's parts. Returns its figures and the batch members' errors.
 
-        Weights and optimizer stay as they are if the loss or the gradient's norm is not finite.
+        The weights and the optimizer do not change if the loss or gradient norm is not finite.
         """
         batch, named = self.source.batch(*parts), self._rates.named(rates)
         variables = self.network.trainable_variables
@@ -244,6 +254,6 @@ class Model:
 
 
 def _filled(rows: np.ndarray, size: int) -> np.ndarray:
-    """With zeros up to `size` rows."""
+    """`rows`, padded with zeros to `size` rows."""
     more = size - len(rows)
     return np.concatenate([rows, np.zeros((more, *rows.shape[1:]), rows.dtype)]) if more else rows

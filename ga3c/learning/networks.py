@@ -8,10 +8,10 @@
 | mlp | dense 64, dense 64, tanh | for vectors |
 | parr | dense 128, dense 512 | for vectors: Parr 2018 |
 
-The last dense layer is the first of a stream: a dueling network has two of them.
+The last dense layer of a torso begins a stream: a dueling network has two streams.
 
-A torso of the user's own, `module:name`, ends with the features that it returns. In a dueling
-network they are what both streams share, and each stream begins with a dense layer of 256 units.
+A torso that the user wrote, `module:name`, ends with the features that it returns. In a dueling
+network both streams share these features, and each begins with a dense layer of 256 units.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ from ga3c.settings.learning import NetworkConfig
 
 Tensor = Any
 HIDDEN_GAIN = 2**0.5
-OWN_STREAM_UNITS = 256  # of a dueling network's streams, after a torso of the user's own
+OWN_STREAM_UNITS = 256  # units of each dueling stream after a torso that the user wrote
 Conv = tuple[int, int, int]  # filters, size, stride
 
 _VECTORS: dict[str, tuple[int, int, str]] = {"mlp": (64, 64, "tanh"), "parr": (128, 512, "relu")}
@@ -38,9 +38,10 @@ _CONVS: dict[str, tuple[list[Conv], int]] = {
 
 
 def initializers(config: NetworkConfig, gain: float, fan_in: int) -> dict[str, Any]:
-    """First weights and biases of a layer with `fan_in` inputs, as keywords for Keras.
+    """Keyword arguments for Keras: initializers of a layer with `fan_in` inputs.
 
-    `gain` is of orthogonal weights; fan-in draws both evenly within 1 / sqrt(fan_in).
+    `gain` applies to orthogonal weights. fan-in draws weights and biases uniformly from
+    [-1 / sqrt(fan_in), 1 / sqrt(fan_in)].
     """
     if config.initializer == "orthogonal":
         return {"kernel_initializer": keras.initializers.Orthogonal(gain)}
@@ -52,7 +53,7 @@ def initializers(config: NetworkConfig, gain: float, fan_in: int) -> dict[str, A
 
 
 def dense(config: NetworkConfig, x: Tensor, units: int, gain: float, **options: Any) -> Tensor:
-    """A dense layer on features [n, k], of the configured precision unless `options` say other."""
+    """A dense layer on features [n, k], in the configured precision unless `options` differ."""
     options = {"dtype": _dtype(config), **initializers(config, gain, x.shape[-1]), **options}
     return keras.layers.Dense(units, **options)(x)
 
@@ -61,7 +62,7 @@ def torso(config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: 
     """Features [n, k] of observations [n, h, w, channels] uint8 or [n, k] float32 or uint8.
 
     Args:
-        prefix: of the layers' names, which tell two torsos of one model apart.
+        prefix: start of the layers' names, so that two torsos of one model differ in them.
 
     Raises:
         ValueError: if the network does not fit the observation.
@@ -73,7 +74,7 @@ def torso(config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: 
 
 
 def stream(config: NetworkConfig, features: Tensor, is_picture: bool, name: str) -> Tensor:
-    """The last dense layer, on what `body` gives."""
+    """A torso's last dense layer, applied to the features that `body` returns."""
     if config.is_own:
         units, activation = OWN_STREAM_UNITS, "relu"
     elif is_picture:
@@ -84,7 +85,10 @@ def stream(config: NetworkConfig, features: Tensor, is_picture: bool, name: str)
 
 
 def body(config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: str = "") -> Tensor:
-    """All layers of a torso but the last one, or all of an own one. Raises as `torso`."""
+    """All layers of a torso but the last, or the whole torso if the user wrote it.
+
+    Raises ValueError as `torso` does.
+    """
     x = _scaled(config, observation, is_picture)
     if is_picture and config.center:
         x = x - keras.ops.mean(x, axis=(1, 2, 3), keepdims=True)
@@ -114,7 +118,7 @@ def body(config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: s
 
 
 def _scaled(config: NetworkConfig, x: Tensor, is_picture: bool) -> Tensor:
-    """Bytes as floats, and pictures in the configured range."""
+    """The observations with bytes as floats and pictures scaled to the configured range."""
     is_bytes = keras.backend.standardize_dtype(x.dtype) == "uint8"
     if is_bytes:
         x = keras.ops.cast(x, "float32")
@@ -124,7 +128,7 @@ def _scaled(config: NetworkConfig, x: Tensor, is_picture: bool) -> Tensor:
 
 
 def _dtype(config: NetworkConfig) -> str:
-    """As Keras calls it: of what is computed, from weights that stay float32."""
+    """Keras' name for the precision of a layer's arithmetic. Weights stay float32."""
     return "mixed_bfloat16" if config.precision == "bfloat16" else "float32"
 
 

@@ -1,4 +1,4 @@
-"""The configured optimizer, its state, and the size of its steps."""
+"""The configured optimizer, its state, its learning rate, and gradient clipping."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,10 @@ from ga3c.settings.schedules import linear
 
 
 def build_optimizer(config: OptimizerConfig) -> keras.optimizers.Optimizer:
-    """The Keras optimizer of `config`; its variables' paths begin with its kind, always alike."""
+    """The Keras optimizer of `config`.
+
+    Its variables' paths begin with "adam" or "rmsprop", so they are the same in every process.
+    """
     given = {"epsilon": config.optimizer_epsilon, "name": config.optimizer}
     if config.optimizer == "adam":
         return backend.Adam(config.learning_rate, **given)
@@ -25,7 +28,7 @@ def build_optimizer(config: OptimizerConfig) -> keras.optimizers.Optimizer:
 
 
 def prepare(optimizer: keras.optimizers.Optimizer, variables: list, mean_square: float) -> None:
-    """Make the optimizer's state for `variables`, with RMSProp's mean squares at their start."""
+    """Build the state for `variables`, with RMSProp's mean squares starting at `mean_square`."""
     optimizer.build(variables)
     for state in optimizer.variables:
         if "velocity" in state.path and isinstance(optimizer, keras.optimizers.RMSprop):
@@ -33,7 +36,7 @@ def prepare(optimizer: keras.optimizers.Optimizer, variables: list, mean_square:
 
 
 def learning_rate(config: OptimizerConfig, progress: float) -> float:
-    """The step size, linear from the schedule's start (0) to its end (1)."""
+    """The learning rate, linear in progress from the schedule's start (0) to its end (1)."""
     return linear(config.learning_rate, config.learning_rate_end or 0.0, progress)
 
 
@@ -43,7 +46,7 @@ def global_norm(gradients: Sequence[Tensor]) -> Tensor:
 
 
 def clipped(gradients: list[Tensor], norm: Tensor, limit: float) -> list[Tensor]:
-    """Gradients whose global norm is at most `limit`, by one factor; 0 does not clip."""
+    """All gradients times one factor, so that their global norm is at most `limit`, if not 0."""
     if not limit:
         return gradients
     scale = limit / keras.ops.maximum(norm, limit)

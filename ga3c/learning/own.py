@@ -1,4 +1,4 @@
-"""Parts of the user's own, given as `module:name`: a torso of the network, an algorithm."""
+"""Parts that the user wrote, given as `module:name`: a network's torso, or an algorithm."""
 
 import importlib
 from collections.abc import Callable, Iterator
@@ -23,28 +23,28 @@ ASKED = (
     "rates",
     "exploration",
 )
-"""What `Algorithm` has."""
+"""The members of `Algorithm`, all of which the user's class must have."""
 
 
 def own_torso(network: str, x: Tensor, precision: str, name: str) -> Tensor:
-    """Features [n, k] that the function called `network` makes of observations x [n, ...] float32.
+    """Features [n, k] that the user's function `network` computes from x [n, ...] float32.
 
-    The function makes new layers each time it is called, for each torso of each network. They are
-    in a model of their own, so that two torsos may use one name.
+    The function is called once for each torso of each network and makes new layers each time. They
+    are wrapped in a model of their own, so that two torsos may use the same layer name.
 
     Args:
-        precision: Keras' name of the arithmetic for layers that ask for none.
-        name: of the torso within its network.
+        precision: Keras' name of the precision of layers that set none themselves.
+        name: the torso's name within its network.
 
     Raises:
-        ValueError: if there is no such function, it fails, or it returns anything else.
+        ValueError: if there is no such function, it fails, or it does not return such features.
     """
     function = _function(network)
     observation = keras.Input(x.shape[1:], dtype=x.dtype, name=f"{name}_observation")
     try:
         with keras.name_scope(name), _precision(precision):
             features = function(observation)
-    except Exception as error:  # it is anybody's code
+    except Exception as error:  # the user's code may raise anything
         raise ValueError(f"network {network} cannot be built: {fault(error)}") from error
     if not keras.backend.is_keras_tensor(features):
         raise ValueError(
@@ -57,22 +57,26 @@ def own_torso(network: str, x: Tensor, precision: str, name: str) -> Tensor:
             "[n, k] with a known k, or no layer could follow"
         )
     model = keras.Model(observation, features, name=name)
-    # Keras numbers layers without a name through the whole process. In a checkpoint a weight must
-    # have the same name each time, so it has its number within the torso.
+    # Keras numbers unnamed layers across the whole process. A weight must have the same name in
+    # every checkpoint, so its name here is built from its number within the torso.
     for number, weight in enumerate(model.weights):
         weight._path = f"{name}/{number}/{weight.name}"
     return model(x)
 
 
 def own_part(setting: str, given: str) -> Any:
-    """What `given`, a module:name, stands for. Args: setting: whose value it is, for errors.
+    """The object that `given`, a module:name, names. Args: setting: its setting, for errors.
 
     Raises ValueError if there is no such module, it cannot be imported, or it has no such name.
     """
     module, _, name = given.partition(":")
     try:
         imported = importlib.import_module(module)
+<<<<<<< HEAD
     except (Exception, SystemExit) as error:  # it is anybody's code
+=======
+    except Exception as error:  # the user's code may raise anything
+>>>>>>> words2
         raise ValueError(
             f"{setting} {given}: module {module} cannot be imported: {fault(error)}"
         ) from error
@@ -86,12 +90,12 @@ def own_part(setting: str, given: str) -> Any:
 def own_algorithm(given: str, num_actions: int, learning: LearningConfig) -> Algorithm:
     """An instance of the user's class `given`, a module:name (docs/extending.md).
 
-    Raises ValueError if there is no such class, it cannot be made, or it lacks what the model asks.
+    Raises ValueError if there is no such class, it cannot be made, or it lacks a member of `ASKED`.
     """
     part = own_part("algorithm", given)
     try:
         algorithm: Algorithm = part(num_actions, learning)
-    except Exception as error:  # it is anybody's code
+    except Exception as error:  # the user's code may raise anything
         raise ValueError(f"algorithm {given} cannot be made: {fault(error)}") from error
     lacking = [name for name in ASKED if not hasattr(algorithm, name)]
     if lacking:
@@ -116,7 +120,7 @@ def _function(network: str) -> Callable[[Tensor], Tensor]:
 
 @contextmanager
 def _precision(policy: str) -> Iterator[None]:
-    """Layers that are made meanwhile compute as `policy` says, unless they ask for another."""
+    """Makes `policy` Keras' default precision for layers that are made within the context."""
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(policy)
     try:

@@ -1,4 +1,4 @@
-"""What changes along the schedules, by name: the step size, and rates of the loss and the draws."""
+"""Scheduled values by name: the learning rate, and the rates of the loss and of the draws."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,9 +15,9 @@ STEP_SIZE = "learning_rate"
 
 
 class Rates:
-    """The rates of an update: `learning_rate`, the algorithm's and the source's.
+    """The rates of an update: `learning_rate`, those of the algorithm and those of the source.
 
-    Raises ValueError if two of them have the same name: one value would stand for both.
+    Raises ValueError if two rates have the same name, because one value would serve for both.
     """
 
     def __init__(self, optimizer: OptimizerConfig, algorithm: Algorithm, source: Source) -> None:
@@ -43,9 +43,9 @@ class Rates:
         return {name: np.float32(rate) for name, rate in rates.items()}
 
     def vector(self, rates: Mapping[str, np.float32]) -> np.ndarray:
-        """As a compiled function takes them: float32 [number of rates]."""
+        """The rates as compiled functions take them: float32 [number of rates]."""
         return np.array([rates[name] for name in self._names], np.float32)
 
     def named(self, vector: Tensor) -> dict[str, Any]:
-        """Scalars by name, of what `vector` gave; inside of compiled functions."""
+        """The scalar rates by name, from the result of `vector`, for use in compiled functions."""
         return {name: vector[index] for index, name in enumerate(self._names)}

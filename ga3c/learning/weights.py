@@ -1,4 +1,4 @@
-"""Variables by name: what a checkpoint holds of networks and optimizers, and how it comes back."""
+"""Reads and restores the variables of networks and optimizers by name, for checkpoints."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,13 +7,13 @@ import keras
 import numpy as np
 
 Parts = Mapping[str, Sequence[Any]]
-"""Variables of each part, such as `weights`, `target` and `optimizer`."""
+"""The variables of each part by its name, such as `weights`, `target` and `optimizer`."""
 
 
 def keyed(parts: Parts) -> dict[str, Any]:
-    """All variables as PART/PATH.
+    """All variables by their keys, PART/PATH.
 
-    Raises ValueError if two of them have the same name: one would overwrite the other.
+    Raises ValueError if two variables have the same key, because one would overwrite the other.
     """
     variables: dict[str, Any] = {}
     for part, members in parts.items():
@@ -29,7 +29,7 @@ def keyed(parts: Parts) -> dict[str, Any]:
 
 
 def read(parts: Parts) -> dict[str, np.ndarray]:
-    """A copy of every variable as PART/PATH. Raises ValueError as `keyed`."""
+    """A copy of every variable by its key, PART/PATH. Raises ValueError as `keyed` does."""
     return {
         key: np.array(keras.ops.convert_to_numpy(variable))
         for key, variable in keyed(parts).items()
@@ -37,9 +37,10 @@ def read(parts: Parts) -> dict[str, np.ndarray]:
 
 
 def restore(parts: Parts, values: Mapping[str, np.ndarray]) -> None:
-    """Set every variable to `values["PART/PATH"]`, all or none. Other parts' values are left.
+    """Set every variable to `values["PART/PATH"]`. Values of parts not in `parts` are ignored.
 
-    Raises ValueError if one is missing, of another shape, or none of these.
+    Raises ValueError, before any variable is set, if a value is missing, has another shape, or
+    belongs to one of the parts but to none of its variables.
     """
     variables = keyed(parts)
     for key in values:

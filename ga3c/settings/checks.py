@@ -1,4 +1,4 @@
-"""Rules that settings must keep: each says what was given, what is allowed, what would happen."""
+"""Rules for settings. Each error gives the value, the rule, and what would happen otherwise."""
 
 import math
 import os
@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-MAX_INTRA_OP_THREADS = 1024  # TensorFlow aborts or hangs at tens of thousands
+MAX_INTRA_OP_THREADS = 1024  # TensorFlow aborts or hangs with tens of thousands of threads
 
 
 _OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -18,7 +18,7 @@ class WrongInput(ValueError):
 
 
 def is_own(name: str) -> bool:
-    """Whether it is module:name, a part of the user's own."""
+    """Whether `name` has the form module:name, which names a part that the user wrote."""
     return _OWN.fullmatch(name) is not None
 
 
@@ -43,7 +43,7 @@ def check_count(config: object, name: str) -> None:
 
 
 def check_threads(intra_op_threads: int) -> None:
-    """Raises ValueError if a tensor framework would not start with so many threads."""
+    """Raises ValueError if the tensor framework would not start with this number of threads."""
     if not 1 <= intra_op_threads <= MAX_INTRA_OP_THREADS:
         raise ValueError(
             f"intra_op_threads {intra_op_threads}: must be between 1 and {MAX_INTRA_OP_THREADS}, "
@@ -52,10 +52,10 @@ def check_threads(intra_op_threads: int) -> None:
 
 
 def check_slack(slack_steps: int, largest_batch: int, steps_per_update: float) -> None:
-    """Raises ValueError if acting and learning would wait for each other.
+    """Raises ValueError if acting and learning could wait for each other forever.
 
-    Acting waits where a prediction would be more than the slack ahead of what has been learned;
-    learning waits until it is a whole update's steps behind: at most ceil(x) - 1 if x is whole.
+    Acting waits if a prediction would put it more than `slack_steps` ahead of learning. Learning
+    waits while acting is less than x = `steps_per_update` steps ahead: at most x - 1 if x is whole.
     """
     behind = steps_per_update - 1 if steps_per_update == int(steps_per_update) else steps_per_update
     if slack_steps < largest_batch + behind:
@@ -68,7 +68,7 @@ def check_slack(slack_steps: int, largest_batch: int, steps_per_update: float) -
 
 
 def check_file(name: str, path: Path | None) -> None:
-    """Raises ValueError if a file that is wanted could not be written."""
+    """Raises ValueError if `path` is given but no file could be written there."""
     if path is None:
         return
     file = path.absolute()
@@ -78,7 +78,7 @@ def check_file(name: str, path: Path | None) -> None:
 
 
 def check_seed(seed: int) -> None:
-    """Raises ValueError if random draws would not take it."""
+    """Raises ValueError if the random number generators would not accept the seed."""
     if not 0 <= seed < 2**31:
         raise ValueError(f"seed {seed}: must be in [0, 2**31), as random draws take it")
 
@@ -93,7 +93,7 @@ def check_queue(name: str, capacity: int, smallest: int, largest: int) -> None:
 
 
 def check_finite(part: Any) -> None:
-    """Raises ValueError if a number in a configuration is infinite or none."""
+    """Raises ValueError if a float in a configuration is infinite or NaN."""
     for each in fields(part):
         value = getattr(part, each.name)
         if is_dataclass(value):

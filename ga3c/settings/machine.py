@@ -1,4 +1,4 @@
-"""What a figure depends on besides the settings: machine, versions, revision, command."""
+"""What a measurement depends on besides the settings: machine, versions, revision, command."""
 
 import contextlib
 import math
@@ -16,7 +16,7 @@ import psutil
 
 
 def available_cores(root: Path = Path("/")) -> int:
-    """The processors of our affinity, or fewer where a control group allows less time; at least 1.
+    """The cores of our CPU affinity, or fewer if a control group allows less time; at least 1.
 
     Args:
         root: where `proc` and `sys` are mounted.
@@ -29,8 +29,8 @@ def available_cores(root: Path = Path("/")) -> int:
 
 
 def _quotas(root: Path) -> Iterator[float]:
-    """Processors' worth of time that each control group above us allows, where one is set."""
-    with contextlib.suppress(OSError):  # there are no control groups here
+    """The CPU limit, in cores, of our control group and of each one above it, where one is set."""
+    with contextlib.suppress(OSError):  # this machine has no control groups
         for line in (root / "proc/self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
             if not controllers:
@@ -40,10 +40,13 @@ def _quotas(root: Path) -> Iterator[float]:
 
 
 def _limits(mount: Path, path: str, quota: Callable[[Path], float]) -> Iterator[float]:
-    """Of a group and of all above it. In a container the mount may be the group itself."""
+    """The limits of a group and of all groups above it, in cores.
+
+    In a container the mount may be the group itself.
+    """
     group = mount / path.lstrip("/")
     for each in (group, *group.parents):
-        with contextlib.suppress(OSError, ValueError, ZeroDivisionError):  # no limit is set here
+        with contextlib.suppress(OSError, ValueError, ZeroDivisionError):  # this group has no limit
             yield quota(each)
         if each == mount:
             return
@@ -61,14 +64,14 @@ def _quota_v1(group: Path) -> float:
 
 CORES = available_cores()
 ORIGIN = ("processor", "cores", "gpu", "backend", "git")
-"""What two measurements must have in common to be compared: machine, framework, revision."""
+"""Two measurements are comparable only if these agree: machine, framework, revision."""
 
 
 VERSIONS = ("ale-py", "gymnasium", "keras", "numpy", "pyzmq")
 
 
 def machine() -> dict[str, Any]:
-    """Machine, versions and git revision; nothing from the environment."""
+    """Machine, versions, git revision and command; of the environment only KERAS_BACKEND."""
     return {
         "date": time.strftime("%Y-%m-%d"),
         "processor": _processor(),
@@ -85,33 +88,36 @@ def machine() -> dict[str, Any]:
 
 
 def origin() -> list[Any]:
-    """`ORIGIN` here and now."""
+    """The values of `ORIGIN` for this process."""
     known = machine()
     return [known[name] for name in ORIGIN]
 
 
 class CoresTime(NamedTuple):
-    """CPU seconds of all cores that this process may use, since the machine began."""
+    """CPU seconds of all cores that this process may use, since the machine started."""
 
-    busy: float  # with what a virtual machine's host took from them
+    busy: float  # including the time that a virtual machine's host took from these cores
     idle: float
 
 
 def cores_time() -> CoresTime:
-    """Until now."""
+    """The busy and idle seconds until now."""
     cores = psutil.cpu_times(percpu=True)
     if hasattr(os, "sched_getaffinity"):
         cores = [cores[core] for core in os.sched_getaffinity(0)]
     idle = sum(core.idle + getattr(core, "iowait", 0.0) for core in cores)
-    whole = sum(sum(core[:8]) for core in cores)  # guests' time is in the users' already
+    whole = sum(sum(core[:8]) for core in cores)  # user time already includes the guests' time
     return CoresTime(whole - idle, idle)
 
 
 def cpu_s_of_others(pids: Iterable[int]) -> float:
-    """CPU seconds that all processes but these have used of our cores: for differences."""
+    """CPU seconds that processes other than `pids` have used of our cores.
+
+    Only the difference between two calls is meaningful.
+    """
     ours = 0.0
     for pid in pids:
-        with contextlib.suppress(psutil.Error):  # it has just ended
+        with contextlib.suppress(psutil.Error):  # the process has just ended
             used = psutil.Process(pid).cpu_times()
             ours += used.user + used.system
     return cores_time().busy - ours
@@ -134,12 +140,12 @@ def _processor() -> str:
 
 
 def said_of_gpus(what: str, form: str) -> str | None:
-    """What `nvidia-smi` answers: a line for each GPU; None where there is none, or no answer."""
+    """The answer of `nvidia-smi`, one line for each GPU; None without a GPU or an answer."""
     return _said_by("nvidia-smi", f"--query-gpu={what}", f"--format=csv,{form}")
 
 
 def _gpu() -> str | None:
-    """Name and memory of the GPUs that there are, whether or not the framework uses them."""
+    """Name and memory of this machine's GPUs, whether or not the framework uses them."""
     return said_of_gpus("name,memory.total", "noheader")
 
 

@@ -1,4 +1,4 @@
-"""What the command line asks for: the settings of a preset, and what changes them."""
+"""Reads the command line: the settings of a preset, and the arguments that change them."""
 
 from dataclasses import dataclass, fields, replace
 from itertools import zip_longest
@@ -19,48 +19,48 @@ C = TypeVar("C")
 class TrainArguments(TrainConfig):
     """Train an agent.
 
-    The settings of --preset come first, those of --config change them, and every other argument
-    changes one more.
+    The run begins with the settings of --preset. The settings in --config replace some of them, and
+    each further argument replaces one.
     """
 
     config: Path | None = None
-    """File of settings, .toml or .json, or the config.json of a run: [service] agents = 4."""
+    """File of settings, .toml or .json, or a run's config.json. Example: [service] agents = 4."""
     print_config: bool = False
-    """Print all settings as TOML, which --config reads, and begin no run."""
+    """Print all settings as TOML, which --config reads, and do not start a run."""
 
     @property
     def settings(self) -> TrainConfig:
-        """The settings of the run alone."""
+        """The settings of the run, without the arguments that only the command has."""
         return TrainConfig(**_values(self))
 
 
 def _values(config: TrainConfig) -> dict[str, Any]:
-    """By name: what `TrainConfig` has."""
+    """The fields of `TrainConfig` by name."""
     return {each.name: getattr(config, each.name) for each in fields(TrainConfig)}
 
 
 def parse(arguments: list[str], kind: type[C], command: str, base: C | None = None) -> C:
     """The configuration of `kind` that the command line asks for.
 
-    Args: base: what holds for all that the arguments do not name; None: the preset's, or defaults.
+    Args: base: settings that the arguments do not name; None: those of the preset, or the defaults.
 
     Raises:
         SystemExit: for --help, or (code 2) after one line about wrong arguments.
-        ValueError: if settings do not fit each other, or the game cannot be played.
+        ValueError: if settings contradict each other, or the game cannot be played.
     """
     default: Any = tyro.MISSING_NONPROP if base is None else base
     if base is None and issubclass(kind, TrainConfig):
         default = kind(**_values(_named(arguments)))
     wanted: Any = Annotated[kind, tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes]
     config: Any = tyro.cli(wanted, prog=command, args=arguments, default=default)
-    if isinstance(config, TrainConfig) and config.preset == DEFAULT:  # named by --preset
+    if isinstance(config, TrainConfig) and config.preset == DEFAULT:  # --preset default
         config = replace(config, preset=default.preset)
     found: C = config
     return found
 
 
 def _named(arguments: list[str]) -> TrainConfig:
-    """The preset that --preset, --algorithm and --game ask for; unknown ones are left to tyro.
+    """The preset that --preset, --algorithm and --game ask for. tyro reports unknown values later.
 
     Raises ValueError as `preset_of`.
     """
@@ -76,11 +76,13 @@ def _named(arguments: list[str]) -> TrainConfig:
 def preset_of(
     name: str | None, algorithm: str | None, game: str | None, learns_from: Any = None
 ) -> TrainConfig:
-    """The settings that a run begins with: of the preset called `name`, or else those that fit the
-    algorithm and what the game shows. An algorithm of the user's own has the settings of ours that
-    learns from the same. Args: None where it is not given.
+    """The settings that a run begins with, before other arguments change them.
 
-    Raises ValueError if they do not fit each other, or the game cannot be played.
+    They are those of the preset called `name`, or else those for the algorithm and the game's kind
+    of observation. An algorithm that the user wrote gets the settings of dqn if it learns from a
+    replay, else those of a3c. An argument that is not given is None.
+
+    Raises ValueError if the arguments contradict each other, or the game cannot be played.
     """
     if name in PRESETS:
         found = PRESETS[name]
@@ -98,8 +100,9 @@ def preset_of(
 
 
 def shows_pictures(game: str) -> bool:
-    """Whether the observations of `game` are pictures. An environment that is no Atari game is made
-    once, to ask it.
+    """Whether the observations of `game` are pictures.
+
+    An environment that is not an Atari game is made once to find out.
 
     Raises ValueError if the game is unknown or cannot be played.
     """
@@ -107,7 +110,7 @@ def shows_pictures(game: str) -> bool:
 
 
 def given_value(arguments: list[str], name: str) -> str | None:
-    """What the command line gives as `name`, the last time if several; None if nothing."""
+    """The last value that the command line gives for the option `name`; None if there is none."""
     found = None
     for here, following in zip_longest(arguments, arguments[1:], fillvalue=""):
         if here == name:

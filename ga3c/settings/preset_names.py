@@ -1,4 +1,4 @@
-"""What each preset is, in a line: for help texts and for what a run says at its start.
+"""One line about each preset, for help texts and for the first lines that a run prints.
 
 This module imports nothing, so that `ga3c --help` is immediate.
 """
@@ -15,10 +15,10 @@ PRESETS: dict[str, str] = {
     "in-gpu-replay": "in-GPU replay, Parr 2018",
     "fast-dqn": "fast-dqn, Daley and Amato 2021",
 }
-"""The names of all presets, and what each is."""
+"""The name of each preset and one line about it."""
 
 
 def preset_lines(indent: str = "") -> str:
-    """All presets, a line for each."""
+    """One line for each preset."""
     width = max(map(len, PRESETS))
     return "\n".join(f"{indent}{name:<{width}}  {line}" for name, line in PRESETS.items())

@@ -1,4 +1,4 @@
-"""Named settings: ours for each algorithm and kind of observation, and the published ones."""
+"""Presets: our settings for each algorithm and kind of observation, and the published ones."""
 
 from ga3c.settings import preset_names
 from ga3c.settings.learning import (
@@ -16,16 +16,18 @@ from ga3c.settings.service import ServiceConfig
 from ga3c.settings.train import TrainConfig
 
 DEFAULT = "default"
-MOST_AGENTS = 16  # of dqn, whose updates are the limit long before: each takes its part of a replay
-# Of a3c on vectors: CartPole-v1 took 160,000 steps with 32 environments, over 500,000 with 128.
+# For dqn: its updates limit the rate with far fewer agents, and each agent takes a part of the
+# replay.
+MOST_AGENTS = 16
+# For a3c on vectors: CartPole-v1 took 160,000 steps with 32 environments, over 500,000 with 128.
 MOST_AGENTS_VECTORS = 4
 
 _NO_SCHEDULER = SchedulerConfig(scheduler="off")
 
-# For vectors rewards are not clipped, so values are large. The value has a torso of its own, or its
-# gradient would drown the policy's, and is scaled, so that it is learned before the policy needs
-# it; the advantages of a batch are normalised; gradients are not clipped by norm, as their size
-# means nothing to Adam.
+# On vectors rewards are not clipped, so values are large. The value has its own torso, because its
+# gradient would otherwise drown the policy's, and it is scaled, so that it is learned before the
+# policy needs it. Each batch's advantages are normalised. Gradients are not clipped by norm, as
+# their size does not matter to Adam.
 OURS: dict[str, TrainConfig] = {
     "a3c-pictures": TrainConfig(preset="a3c-pictures"),
     "a3c-vectors": TrainConfig(
@@ -70,11 +72,11 @@ OURS: dict[str, TrainConfig] = {
 }
 
 PRESETS: dict[str, TrainConfig] = {**OURS, **PUBLISHED}
-"""All but `default`, which stands for one of the first four."""
+"""All presets but `default`, which stands for one of the first four."""
 
 
 def described(config: TrainConfig) -> str:
-    """Which preset a run's settings began with, in words."""
+    """A few words that name the preset a run's settings began with."""
     name = config.preset
     return f"settings of preset {name}" + (
         f" ({preset_names.PRESETS[name]})" if name in PRESETS else ""

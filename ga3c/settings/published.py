@@ -1,8 +1,8 @@
 """The settings of the published systems.
 
-Each value that a paper or its public code states is written here, and so is every other value that
-shapes what is learned: a default that changes elsewhere changes nothing here. Left to the defaults
-is only what says where things run (backend, experience, transport, threads, timeouts).
+Every value that a paper or its public code states is written here, and so is every other value that
+shapes learning, so that a default that changes elsewhere changes nothing here. Only settings of
+where things run are left to the defaults (backend, experience, transport, threads, timeouts).
 """
 
 from dataclasses import replace
@@ -20,9 +20,9 @@ from ga3c.settings.scheduler import SchedulerConfig
 from ga3c.settings.service import ServiceConfig
 from ga3c.settings.train import TrainConfig
 
-ANY_HORIZON_STEPS = 10_000_000  # of schedules, where nothing changes along them
+ANY_HORIZON_STEPS = 10_000_000  # for schedules along which nothing changes: any value would do
 
-# All of them clip rewards to [-1, 1], or to their signs, which is the same for Atari's integers.
+# All of them clip rewards to [-1, 1] or to their signs: the same for Atari's integer rewards.
 _LEARNING = LearningConfig(discount=0.99, reward_clip=1.0, max_refused_updates=100)
 
 _FIXED_COUNTS = SchedulerConfig(
@@ -38,9 +38,10 @@ _FIXED_COUNTS = SchedulerConfig(
     max_memory_mb=None,
 )
 
-# Babaeizadeh et al. 2017, and their public code. It plays Gym's games of that date as they are:
-# sticky actions, no FIRE, a step's last frame without the one before it, the whole game with all
-# lives, 100,000 steps at most. No-ops fill the first stack: about as many as `noop_max` draws.
+# Babaeizadeh et al. 2017, and their public code. The code plays the games of that year's Gym as
+# they are: sticky actions, no FIRE, only the last frame of a step (no maximum over two), whole
+# games with all lives, at most 100,000 steps. It fills the first stack with no-ops, about as many
+# as `noop_max` draws.
 PAPER = TrainConfig(
     algorithm="a3c",
     preset="paper",
@@ -70,8 +71,8 @@ PAPER = TrainConfig(
         prediction_batch_min=1,
         prediction_batch_max=128,
         prediction_wait_s=0.005,
-        # A trainer of theirs takes segments while it has no more than its minimum: with a minimum
-        # of 0 every update is one segment.
+        # Their trainer adds segments while its batch has at most its minimum of samples. With their
+        # minimum of 0 every update is therefore one segment.
         t_max=5,
         training_batch_min=0,
         training_batch_max=5,
@@ -113,13 +114,13 @@ PAPER = TrainConfig(
         optimizer_epsilon=0.1,
         clip_norm=0.0,
     ),
-    # The paper proposes once a minute, its code every 20 s. A proposal of ours takes two windows
-    # with the time to settle before each, of the counts as they are and as proposed: a minute.
+    # The paper proposes counts once a minute, its code every 20 s. Ours takes a minute: a window
+    # with the current counts and one with the proposed counts, with settling time before each.
     scheduler=replace(_FIXED_COUNTS, scheduler="random", settle_s=10.0, window_s=20.0),
 )
 
-# Mnih et al. 2015: one environment, one update every four steps, strictly in turn. Their gradients
-# are of summed losses; their RMSProp is centred, with 0.01 within the root.
+# Mnih et al. 2015: one environment, and one update every four steps, strictly in turn. The gradient
+# is that of the summed loss. RMSProp is centred, with an epsilon of 0.01 inside the root.
 DQN = TrainConfig(
     algorithm="dqn",
     preset="dqn",
@@ -197,8 +198,9 @@ DQN = TrainConfig(
     scheduler=_FIXED_COUNTS,
 )
 
-# Wang et al. 2016: the gradient of both streams enters the shared layers times 1 / sqrt(2). Their
-# learning rate is "slightly lower" than double DQN's: 6.25e-5 is that of Schaul et al. 2016.
+# Wang et al. 2016: the gradient of both streams is multiplied by 1 / sqrt(2) before it enters the
+# shared layers. Their learning rate is "slightly lower" than double DQN's. 6.25e-5 is the rate of
+# Schaul et al. 2016.
 DUELING = replace(
     DQN,
     preset="dueling",
@@ -208,9 +210,10 @@ DUELING = replace(
     ),
 )
 
-# Parr 2018. The paper leaves open who plays, how much, and what is explored: these are ours, on a
-# task with vectors. Its public code takes the mean of the losses (a sum, 32 times as large, would
-# make the optimizer's epsilon nothing) and TensorFlow 1's RMSProp, one update a step.
+# Parr 2018. The paper does not say which actors play, how much they play or how they explore. These
+# settings are ours, on a task with vectors. Its public code uses the mean of the losses (next to a
+# sum, 32 times as large, the optimizer's epsilon would have no effect), TensorFlow 1's RMSProp, and
+# one update per step.
 IN_GPU_REPLAY = replace(
     DQN,
     preset="in-gpu-replay",
@@ -227,8 +230,8 @@ IN_GPU_REPLAY = replace(
     optimizer=replace(DQN.optimizer, rms_centered=False, momentum=0.95, rms_start=1.0),
 )
 
-# Daley and Amato 2021: 8 samplers, Concurrent Training and Synchronized Execution. A no-op of
-# theirs is a step of four frames; the target's period is 10,000 steps, 2,500 updates.
+# Daley and Amato 2021: 8 samplers, Concurrent Training and Synchronized Execution. One of their
+# no-ops is a step of four frames. The target's period is 10,000 steps, which are 2,500 updates.
 FAST_DQN = replace(
     DQN,
     preset="fast-dqn",

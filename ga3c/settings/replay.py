@@ -1,4 +1,4 @@
-"""What learning draws from, and who waits for whom."""
+"""Settings of the replay, and of how acting and learning wait for each other."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,34 +8,35 @@ from ga3c.settings.checks import check_count, not_negative
 
 @dataclass(frozen=True)
 class ReplayConfig:
-    """What learning draws, and from what. The replay lives where --experience says."""
+    """The replay, and what learning draws from it. --experience says where the replay is kept."""
 
     n_step: int = 3
     """Steps of a return before it bootstraps (Sutton 1988): 1 is the original DQN."""
     batch_size: int = 32
-    """Transitions of an update."""
+    """Transitions in one update."""
     target_period: int = 500
-    """Updates between two copies of the weights to the target network. With --pacing target-period
-    they are copied where acting and learning meet, and this setting is not used."""
+    """Updates between two copies of the weights to the target network. --pacing target-period does
+    not use this setting: it copies the weights at the end of each period."""
     replay_steps: int = 200_000
-    """Newest steps of all environments that are kept and drawn from."""
+    """Steps that the replay keeps: the newest ones of all environments together."""
     replay_min_steps: int = 10_000
     """Steps that are played before learning begins."""
     replay_draws: Literal["uniform", "prioritised"] = "uniform"
-    """prioritised draws a step in proportion to its last error (Schaul et al. 2016)."""
+    """prioritised draws a step in proportion to a power, priority_exponent, of its last error
+    (Schaul et al. 2016)."""
     replay_repeats: bool = True
     """A batch may hold a step more than once."""
     priority_exponent: float = 0.6
-    """Alpha: how much the error counts; 0 draws uniformly."""
+    """Alpha: exponent of the error in prioritised draws; 0 draws uniformly."""
     importance_exponent: float = 0.4
-    """Beta: how far weights make up for that at the start."""
+    """Beta: how far importance weights correct for prioritised draws at the start; 1 is fully."""
     importance_exponent_end: float = 1.0
-    """The same at the end of the schedule."""
+    """Beta at the end of the schedule."""
     update_size: int = 1000
-    """New steps wait until they are so many, and can then be drawn."""
+    """New steps are added to the replay, and can be drawn, once there are this many of them."""
     save_replay: bool = False
-    """Keep the replay in every checkpoint. Else a resumed run plays replay_min_steps first, as it
-    has learned to, before it learns on."""
+    """Keep the replay in every checkpoint. Without it a resumed run first plays replay_min_steps
+    with the policy that it has learned, and then continues to learn."""
 
     def __post_init__(self) -> None:
         counts = ("n_step", "batch_size", "target_period")
@@ -56,18 +57,19 @@ class ReplayConfig:
 
 @dataclass(frozen=True)
 class PacingConfig:
-    """Who waits for whom, where learning draws from a replay."""
+    """How acting and learning wait for each other if learning draws from a replay."""
 
     pacing: Literal["ratio", "target-period"] = "ratio"
-    """ratio: an update every steps_per_update steps, either side waits. target-period: acting uses
-    the target's weights, which change each period_steps steps, while learning makes that period's
-    updates; then they meet (Concurrent Training, Daley and Amato 2021)."""
+    """ratio: one update every steps_per_update steps; the side that is ahead waits. target-period:
+    acting uses the target's weights, which change every period_steps steps, while learning makes
+    the period's updates; then each waits for the other to finish (Concurrent Training, Daley and
+    Amato 2021)."""
     steps_per_update: float = 4.0
-    """Environment steps for each update."""
+    """Environment steps per update."""
     slack_steps: int = 256
-    """Steps that acting may be ahead of learning, with --pacing ratio."""
+    """Most steps that acting may be ahead of learning, with --pacing ratio."""
     period_steps: int = 10_000
-    """Steps between two meetings, with --pacing target-period."""
+    """Environment steps in a period of --pacing target-period."""
 
     def __post_init__(self) -> None:
         for name in ("slack_steps", "period_steps"):
@@ -85,5 +87,5 @@ class PacingConfig:
 
     @property
     def updates_per_period(self) -> int:
-        """Updates between two meetings."""
+        """Updates in a period of --pacing target-period."""
         return int(self.period_steps / self.steps_per_update)

@@ -1,4 +1,4 @@
-"""When a run ends, what it keeps of itself, and how it is evaluated meanwhile."""
+"""Settings of a run's end, its checkpoints and its evaluations."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,21 +7,22 @@ from typing import Literal
 from ga3c.settings.checks import check_count, check_file, check_seed
 
 ProtocolName = Literal["paper", "nature", "machado"]
-STEP_CAP = 100_000  # of an evaluation's game, unless another is asked for
+STEP_CAP = 100_000  # default limit of a game in an evaluation, in environment steps
 
 
 @dataclass(frozen=True)
 class CheckpointConfig:
-    """What a run keeps of itself, to go on from (--resume) and to evaluate."""
+    """The checkpoints that a run writes, to be resumed from (--resume) and evaluated."""
 
     checkpoint_every_s: float = 300.0
-    """Seconds between checkpoints; there is one more at the end."""
+    """Seconds between checkpoints. One more is written when the run ends."""
     checkpoint_every_steps: int | None = None
-    """Environment steps between checkpoints, besides."""
+    """Environment steps between checkpoints, in addition to those by seconds; None: only those."""
     keep_checkpoints: int = 3
-    """Newest checkpoints that are kept."""
+    """How many of the newest checkpoints are kept."""
     milestone_steps: int | None = None
-    """The first checkpoint beyond each multiple of so many steps is kept for good."""
+    """The first checkpoint beyond each multiple of this many steps is never deleted. None: no
+    checkpoint is kept for good."""
 
     def __post_init__(self) -> None:
         for name in ("checkpoint_every_s", "checkpoint_every_steps", "milestone_steps"):
@@ -37,16 +38,16 @@ class CheckpointConfig:
 
 @dataclass(frozen=True)
 class EvaluationConfig:
-    """Evaluation while the run goes on, in environments of its own; the best weights are kept."""
+    """Evaluation during the run, in separate environments. The best weights are kept."""
 
     evaluate_every: int | None = None
-    """Environment steps between evaluations; None: there is none."""
+    """Environment steps between evaluations; None: no evaluations."""
     evaluate_episodes: int = 10
-    """Games of an evaluation."""
+    """Games in one evaluation."""
     evaluate_protocol: ProtocolName = "paper"
-    """How they are played: see ga3c evaluate --help."""
+    """How the games are played: see ga3c evaluate --help."""
     evaluate_step_cap: int = STEP_CAP
-    """Environment steps after which a game is cut short: it counts with its score so far."""
+    """Environment steps after which a game is cut short. Its score until then counts."""
 
     def __post_init__(self) -> None:
         if self.evaluate_every is not None and self.evaluate_every < 1:
@@ -57,29 +58,29 @@ class EvaluationConfig:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """When a run ends, and what it leaves."""
+    """When a run ends, what it prints, and where it writes."""
 
     steps: int | None = None
-    """Stop after so many environment steps (not frames)."""
+    """Stop after this many environment steps (not frames)."""
     seconds: float | None = None
-    """Stop after so many seconds."""
+    """Stop after this many seconds."""
     score: float | None = None
-    """Stop when the mean score of the last 100 training episodes reaches this."""
+    """Stop when the mean score of the last 100 training episodes reaches this value."""
     seed: int = 0
-    """Seed of environments, first weights and actions."""
+    """Seed of the environments, the first weights and the actions."""
     json: bool = False
-    """Print the run's figures as one JSON object in the last line."""
+    """Print the run's results as one JSON object in the last line."""
     plain: bool = False
-    """Print lines also where a terminal could show a live view."""
+    """Print lines even if the terminal could show a live view."""
     progress_every_s: float = 5.0
     """Seconds between progress lines."""
     trace: Path | None = None
-    """File for a trace of the newest events, for ui.perfetto.dev: who does what, and when."""
+    """File for a trace of the newest events, for ui.perfetto.dev: what each part did, and when."""
     resume: Path | None = None
-    """Go on with this run, by its directory or its name there, from its newest checkpoint. Its
-    settings hold; every other argument changes one of them, such as a larger --steps."""
+    """Continue this run from its newest checkpoint: its directory, or its name in --runs-dir. The
+    run keeps its settings; every other argument changes one of them, such as a larger --steps."""
     runs_dir: Path = Path("runs")
-    """Where run directories are made."""
+    """Directory in which each run gets its own directory."""
     name: str | None = None
     """Name of the run directory; the default is {game}__{algorithm}__{seed}__{time}."""
 

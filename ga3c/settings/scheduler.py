@@ -1,11 +1,11 @@
-"""How many agents, predictors and trainers there are, and how these counts are tuned."""
+"""The counts of agents, predictors and trainers, and the settings that tune them."""
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 
 class Counts(NamedTuple):
-    """How many of each."""
+    """The number of agents, predictors and trainers."""
 
     agents: int
     predictors: int
@@ -14,30 +14,31 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True)
 class SchedulerConfig:
-    """How the counts are tuned while the run goes on."""
+    """How the counts of agents, predictors and trainers are tuned during the run."""
 
     scheduler: Literal["anneal", "random", "off"] = "anneal"
-    """anneal tries other counts of agents, predictors and trainers; random is the paper's walk,
-    which keeps whatever did no harm in one window; off leaves the counts fixed."""
+    """anneal tries other counts of agents, predictors and trainers; random is the paper's random
+    walk, which keeps a change unless the rate fell in one window; off leaves the counts fixed."""
     settle_s: float = 5.0
     """Seconds between a change and the window that measures it."""
     window_s: float = 15.0
-    """Seconds of a window; every window is of this length."""
+    """Length of every measuring window, in seconds."""
     wins: int = 2
-    """Times in a row that a setting must win, measured anew each time, before it is kept."""
+    """Times in a row that new counts must win before they are kept; each win is measured anew."""
     margin: float = 0.03
-    """Relative gain of rate that a change must show: about the noise of a window."""
+    """Relative gain in training rate that new counts must show to win: about a window's noise."""
     temperature: float = 0.01
-    """Relative lack of that gain which is accepted with probability 1/e at first."""
+    """At the start, counts that fall short of that gain by this share win with probability 1/e."""
     cooling: float = 0.8
-    """Factor of the temperature after each decision."""
+    """The temperature is multiplied by this after each decision."""
     patience: float = 4.0
-    """After all neighbours were rejected, the time between proposals grows by this factor."""
+    """Each time all neighbouring counts were rejected, the time between proposals grows by this
+    factor."""
     max_policy_lag: float | None = None
-    """Mean policy lag, in updates, beyond which no setting wins but one with less of it."""
+    """Cap on the mean policy lag, in updates. Beyond it, new counts win only with less lag."""
     max_memory_mb: float | None = None
-    """Resident memory of the service and its agents, in MiB: no agent is added that would go
-    beyond it, and no setting wins that did."""
+    """Cap on the resident memory of the service and its agents, in MiB. No agent is added that
+    would exceed it. Beyond it, new counts win only if they use less memory."""
 
     def __post_init__(self) -> None:
         if self.wins < 1:

@@ -1,4 +1,4 @@
-"""What changes as a run goes on."""
+"""Schedules of values that change during a run."""
 
 
 def linear(start: float, end: float, progress: float) -> float:

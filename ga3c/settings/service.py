@@ -1,4 +1,4 @@
-"""What plays, thinks and trains beside each other: agents, predictors, trainers, queues."""
+"""Settings of the parts that run in parallel: agents, predictors, trainers and their queues."""
 
 import os
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ BACKEND: BackendName = "jax" if os.environ.get("KERAS_BACKEND") == "jax" else "t
 
 @dataclass(frozen=True)
 class ServiceConfig:
-    """Agents, predictors, trainers and what lies between them."""
+    """Agents, predictors, trainers and the queues between them."""
 
     agents: int = CORES
     """Agent processes (N_A) at the start; the default is the number of cores."""
@@ -28,49 +28,52 @@ class ServiceConfig:
     trainers: int = 1
     """Trainer threads (N_T) at the start."""
     max_agents: int | None = None
-    """Most agent processes that the scheduler may try; None: as many as cores, or as agents.
-    Unless it is off, experience is allocated for so many. Policy lag grows with them."""
+    """Most agent processes that the scheduler may try; None: the larger of agents and the number of
+    cores. Unless --scheduler is off, memory for experience is allocated for this many agents.
+    Policy lag grows with the number of agents."""
     max_predictors: int = 4
     """Most predictor threads that the scheduler may try."""
     max_trainers: int = 4
     """Most trainer threads that the scheduler may try."""
     envs_per_agent: int = 64
-    """Environments that an agent process steps."""
+    """Environments in each agent process."""
     groups: int = 2
-    """Groups of an agent's environments: one steps while the others wait for their actions."""
+    """Groups of an agent's environments: one group steps while the others wait for actions."""
     prediction_batch_min: int = 32
-    """Observations that a predictor waits for, for at most prediction_wait_s."""
+    """Observations for which a predictor waits, for at most prediction_wait_s."""
     prediction_batch_max: int = 128
     """Most observations in one prediction."""
     prediction_wait_s: float = 0.005
     """Longest wait for the smallest prediction batch, in seconds."""
     t_max: int = 20
-    """Steps in a segment: the longest n-step return of an algorithm that learns in order (a3c)."""
+    """Steps in a segment: the longest n-step return of an algorithm that learns from segments
+    (a3c)."""
     training_batch_min: int = 80
-    """Samples that a trainer waits for, for at most training_wait_s."""
+    """Samples for which a trainer waits, for at most training_wait_s."""
     training_batch_max: int = 80
     """Most samples in one update."""
     training_wait_s: float = 1.0
     """Longest wait for the smallest training batch, in seconds."""
     training_queue: int = 320
-    """Samples that may await training; predictors wait where there would be more."""
+    """Most samples that may await training. Predictors wait if there would be more."""
     pending_segments: int = 2
-    """Segments of a lane that may be filled or await training: bounds policy lag and the ring."""
+    """Most segments of one environment that may be in progress or await training. This bounds
+    policy lag and the size of the ring."""
     experience: Literal["device", "host"] = "device"
-    """Where observations live: on the device, or in RAM and sent anew for each use."""
+    """Where observations are kept: on the device, or in RAM and sent to the device for each use."""
     backend: BackendName = BACKEND
-    """The tensor framework; the default is KERAS_BACKEND's, or tensorflow if it is installed."""
+    """The tensor framework. The default is that of KERAS_BACKEND, or tensorflow if installed."""
     transport: Literal["ipc", "tcp"] = "ipc"
     """How agents reach the service: a socket in a private directory, or TCP on 127.0.0.1."""
     agent_timeout_s: float = 60.0
-    """An agent that owes a step for so many seconds is replaced: above 0."""
+    """An agent that takes this many seconds for a step is replaced. Must be above 0."""
     intra_op_threads: int = 1
-    """Threads of the tensor framework within one operation: from 1 to 1024."""
+    """Threads of the tensor framework within one operation, from 1 to 1024."""
     synchronized: bool = False
-    """Predict once for all environments, when all have stepped (Synchronized Execution, Daley and
-    Amato 2021). Needs --groups 1 --predictors 1 --scheduler off."""
+    """Make one prediction for all environments once all have stepped (Synchronized Execution, Daley
+    and Amato 2021). Needs --groups 1 --predictors 1 --scheduler off."""
     lockstep: bool = False
-    """Predict and train in turn, so that a seed gives the same weights each time. Needs --agents 1
+    """Predict and train in turn, so that the same seed gives the same weights. Needs --agents 1
     --groups 1 --predictors 1 --trainers 1 --scheduler off --intra-op-threads 1."""
 
     def __post_init__(self) -> None:
@@ -112,7 +115,7 @@ class ServiceConfig:
 
     @property
     def most(self) -> Counts:
-        """The largest counts."""
+        """The largest counts that the run may have."""
         if self.lockstep and self.counts == (1, 1, 1):
             return self.counts
         most_agents = max(self.agents, CORES) if self.max_agents is None else self.max_agents
@@ -127,7 +130,7 @@ class ServiceConfig:
 
     @property
     def prediction_max(self) -> int:
-        """The largest prediction batch that can come about: a group is never divided."""
+        """The largest prediction batch that can occur: a group is never divided."""
         if self.synchronized:
             return self.prediction_min
         group = self.envs_per_agent // self.groups

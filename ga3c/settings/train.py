@@ -1,4 +1,4 @@
-"""Every setting of a run: checked once, here, and handed on in parts."""
+"""Every setting of a run. They are checked once, here; each part of the system is given its own."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
@@ -27,8 +27,8 @@ from ga3c.settings.service import ServiceConfig
 LearnsFrom = Literal["segments", "replay"]
 FAMILIES = get_args(LearnsFrom)
 LEARNS_FROM: dict[str, LearnsFrom] = {"a3c": "segments", "dqn": "replay"}
-"""Every algorithm of ours: whether it learns from segments in the order they were played, each
-once, or from transitions that are drawn from a replay."""
+"""For each of our algorithms: whether it learns from segments, each once and in the order they were
+played, or from transitions drawn from a replay."""
 if TYPE_CHECKING:
     PresetName = str
 else:
@@ -40,15 +40,15 @@ PRESET_HELP = f"Settings to begin with, ours or as published:\n{preset_lines()}\
 class TrainConfig:
     """Train an agent.
 
-    The settings of --preset come first; every other argument changes one of them.
+    The run begins with the settings of --preset; every other argument changes one of them.
     """
 
     algorithm: str = "a3c"
-    """a3c learns from what is played, in order; dqn from a replay of it. Or your own, as
-    module:name of a class (docs/extending.md)."""
+    """a3c learns from segments in the order they were played; dqn learns from a replay. Or your
+    own, as module:name of a class (docs/extending.md)."""
     learns_from: LearnsFrom | None = None
     """What an algorithm of your own learns from: segments, in the order they were played, or a
-    replay. None for ours, which know it."""
+    replay. a3c and dqn do not need it."""
     preset: Annotated[
         PresetName,
         tyro.conf.arg(help=PRESET_HELP),
@@ -93,7 +93,7 @@ class TrainConfig:
 
     @property
     def learns_from_replay(self) -> bool:
-        """Whether transitions are drawn, and not trained once in the order they were played."""
+        """Whether learning draws transitions from a replay, and not each segment once in order."""
         return LEARNS_FROM.get(self.algorithm, self.learns_from) == "replay"
 
     @property
@@ -103,19 +103,19 @@ class TrainConfig:
 
     @property
     def max_lanes(self) -> int:
-        """Environments that there may be: experience has room for so many."""
+        """The most environments that the run may have; experience has room for this many."""
         if self.scheduler.scheduler == "off":
             return self.service.agents * self.service.envs_per_agent
         return self.service.most.agents * self.service.envs_per_agent
 
     @property
     def replay_window(self) -> int:
-        """Steps of each environment that can be drawn."""
+        """Steps of each environment that the replay can draw."""
         return -(-self.replay.replay_steps // self.max_lanes)
 
     @property
     def replay_reserve(self) -> int:
-        """Further steps of each environment, for those that wait until they can be drawn."""
+        """Extra steps of each environment, which hold new steps until they can be drawn."""
         pacing, lanes = self.pacing, self.service.agents * self.service.envs_per_agent
         if pacing.pacing == "target-period":
             return 2 * -(-pacing.period_steps // lanes) + 1

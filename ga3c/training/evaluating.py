@@ -1,4 +1,4 @@
-"""The evaluations of a run that goes on: begun when they are due, noted when they are done."""
+"""Evaluations during a run: they are started when due and recorded when finished."""
 
 import sys
 
@@ -17,7 +17,10 @@ TICK_S = 0.2
 
 
 class Evaluations:
-    """Evaluates a run's weights by --evaluate-every, and keeps the best. The main thread's."""
+    """Evaluates a run's weights every --evaluate-every steps and keeps the best weights.
+
+    Owned by the main thread.
+    """
 
     def __init__(
         self,
@@ -38,20 +41,20 @@ class Evaluations:
 
     @property
     def is_busy(self) -> bool:
-        """Whether an evaluation goes on."""
+        """Whether an evaluation is in progress."""
         return self._evaluator.is_busy
 
     def tend(self, steps: float) -> None:
-        """Note evaluations that are done, begin another when it is due."""
+        """Record evaluations that have finished, and start another if it is due."""
         self._note()
         due = self._evaluator.due(steps)
         if due and (found := self._service.read(READ_TIMEOUT_S, experience=False)):
             self._evaluator.begin(*found)
 
     def end(self, interrupts: Interrupts, failed: bool, timeout_s: float) -> bool:
-        """Let evaluations that go on or are due come to their end, unless the run was cut short.
+        """Finish evaluations that are in progress or due, unless the run failed or is interrupted.
 
-        Returns False if one does not end within `timeout_s` after that.
+        Then stop the evaluator. Returns False if it does not stop within `timeout_s`.
         """
         while not interrupts.first.is_set() and not failed:
             self.tend(self._service.pacing.steps)
@@ -65,7 +68,7 @@ class Evaluations:
         return ended
 
     def _note(self) -> None:
-        """Keep the best weights and the scores of evaluations that are done; say what failed."""
+        """Record the scores of finished evaluations, keep the best weights, report failures."""
         for failure in self._evaluator.take_failures():
             self._service.metrics.add(evaluations_failed=1)
             self._directory.log(failure)

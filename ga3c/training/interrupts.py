@@ -12,20 +12,20 @@ SAME_REQUEST_S = 0.5
 class Interrupts:
     """SIGINT, SIGTERM and SIGHUP: the first stops the run, a later one cuts the clean stop short.
 
-    A signal that comes within `SAME_REQUEST_S` of the first is the same request: make passes on a
-    signal that the terminal has already sent to the whole process group.
+    A signal within `SAME_REQUEST_S` of the first counts as the same request, because `make` passes
+    on a signal that the terminal has already sent to the whole process group.
     """
 
     def __init__(self) -> None:
         self.first = threading.Event()
         self.second = threading.Event()
         self.number = 0
-        """Of the first signal; 0 before it."""
+        """The number of the first signal; 0 until it arrives."""
         self._first_s = 0.0
         self._before: dict[int, Any] = {}
 
     def listen(self) -> None:
-        """Take the signals from now on. In another thread than the main one none can be taken."""
+        """Handle the signals from now on, if this is the main thread: no other thread can."""
         if threading.current_thread() is not threading.main_thread():
             return
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -33,7 +33,7 @@ class Interrupts:
                 self._before[number] = signal.signal(number, self._handle)
 
     def restore(self) -> None:
-        """Hand the signals back to whom they were for before."""
+        """Restore the handlers that the signals had before `listen`."""
         for number, handler in self._before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         self._before.clear()

@@ -1,4 +1,4 @@
-"""What a run keeps of itself while it goes on: its checkpoints, and the best weights."""
+"""Writes a run's checkpoints, and the weights with the best evaluation."""
 
 import sys
 import time
@@ -16,14 +16,14 @@ from ga3c.service.service import Service
 from ga3c.settings.run import CheckpointConfig
 from ga3c.training.interrupts import Interrupts
 
-READ_TIMEOUT_S = 1.0  # for an update that will not end
-WRITING_S = 5.0  # between two lines about a checkpoint that is being written
+READ_TIMEOUT_S = 1.0  # longest wait for an update to end before the weights are read
+WRITING_S = 5.0  # seconds between progress lines while a checkpoint is written
 
 Say = Callable[[str, IO[str] | None], None]
 
 
 class Keeper:
-    """Writes checkpoints when they are due, and says why if one cannot be written.
+    """Writes checkpoints when they are due, and reports why if one cannot be written.
 
     Owned by the main thread.
     """
@@ -50,22 +50,22 @@ class Keeper:
         )
 
     def begin(self) -> None:
-        """Checkpoints are due from this moment of the run on."""
+        """Count the time and steps to the next checkpoint from this moment of the run."""
         self._checkpoints.begin(self._service.tally.seconds, self._service.pacing.steps)
 
     def keep_if_due(self, steps: float) -> None:
-        """Write a checkpoint if it is time for one."""
+        """Write a checkpoint if one is due."""
         if self._checkpoints.due(self._service.tally.seconds, steps):
             self.keep()
 
     def keep(self) -> bool:
-        """Write a checkpoint. Returns False, and says why, if that cannot be."""
+        """Write a checkpoint. Returns False, and reports why, if it cannot be written."""
         tally = self._service.tally
         seconds = tally.seconds
 
         def write() -> None:
             found = self._service.read(READ_TIMEOUT_S)
-            self._directory.episodes(tally.take_episodes())  # up to those steps
+            self._directory.episodes(tally.take_episodes())  # all up to the checkpoint's steps
             if found is None:
                 raise checkpoints.NotWritten("an update did not end")
             self._checkpoints.save(seconds, *found, self._writing())
@@ -82,7 +82,7 @@ class Keeper:
         self._write(partial(checkpoints.write_best, best, arrays, state))
 
     def _writing(self) -> checkpoints.Progress:
-        """Tells how far a large checkpoint is, and gives it up at a second signal."""
+        """A callback that prints the progress of a large checkpoint; a second signal aborts it."""
         interrupts, heard = self._interrupts, self._interrupts.first.is_set()
         said_s = time.monotonic()
 

@@ -1,4 +1,4 @@
-"""What a run comes to: when it is finished, and its figures."""
+"""When a run is finished, and the figures of its result."""
 
 from typing import Any, NamedTuple
 
@@ -15,13 +15,13 @@ INTERRUPTED = "interrupted"
 class Outcome(NamedTuple):
     """How a run ended."""
 
-    result: dict[str, Any]  # as result.json holds it; `ended` is the reason
-    kept: bool  # whether a checkpoint of its end was written
-    stuck: list[str]  # what did not end in time, by name
+    result: dict[str, Any]  # the content of result.json; `ended` is the reason for the end
+    kept: bool  # whether the last checkpoint, at the end, was written
+    stuck: list[str]  # names of threads and processes that did not end in time
 
 
 def finished(config: TrainConfig, service: Service) -> str | None:
-    """Which limit of the run is reached, in words; None if it goes on."""
+    """The limit that the run has reached, in words; None if it has reached none."""
     limits, tally, pacing = config.run, service.tally, service.pacing
     if limits.steps is not None and pacing.steps >= limits.steps and pacing.is_settled:
         return f"{limits.steps} steps done"
@@ -37,7 +37,7 @@ def finished(config: TrainConfig, service: Service) -> str | None:
 def figures(
     config: TrainConfig, service: Service, counts: Counts, window: Window
 ) -> dict[str, Any]:
-    """The figures of the whole run, from the first agent's start to the last one's end."""
+    """The figures of the whole run, from the start of the first agent to the end of the last."""
     values = dashboard.figures(window, service.metrics, service.tally, counts, 0, 0)
     return {
         **values,

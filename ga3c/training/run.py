@@ -29,9 +29,9 @@ STOP_TIMEOUT_S = 8.0
 
 
 def train(config: TrainConfig, found: Spaces, path: Path, interrupts: Interrupts) -> Outcome:
-    """Run until a limit, a signal that `interrupts` hears, or a failure.
+    """Train until a limit is reached, `interrupts` receives a signal, or something fails.
 
-    With `config.run.resume` the run that `path` holds goes on.
+    With `config.run.resume`, continue the run in the directory `path`.
 
     Raises:
         WrongInput: if the settings do not fit the environment or the run; nothing was started.
@@ -58,7 +58,7 @@ def train(config: TrainConfig, found: Spaces, path: Path, interrupts: Interrupts
 
 
 class Run:
-    """A run from its first or next step to its end; the main thread's."""
+    """A run, new or resumed, until its end. Owned by the main thread."""
 
     def __init__(
         self,
@@ -81,9 +81,9 @@ class Run:
         )
 
     def prepare(self) -> None:
-        """Take over what the run has reached, if it is resumed, else keep its first weights.
+        """Restore the newest checkpoint of a resumed run, or write the first one of a new run.
 
-        Raises WrongInput or RunFailed if it cannot go on.
+        Raises WrongInput or RunFailed if the run cannot go on.
         """
         service, config = self._service, self._config
         game = f"{config.environment.game}, seed {config.run.seed}, in {self._directory.path}"
@@ -151,7 +151,7 @@ class Run:
             )
 
     def go(self) -> Outcome:
-        """Play and learn until something ends the run, and keep what it has come to."""
+        """Play and learn until something ends the run, then write its checkpoint and its result."""
         service, config, interrupts = self._service, self._config, self._interrupts
         first = service.metrics.snapshot()
         reason = "failed"
@@ -178,12 +178,12 @@ class Run:
         return Outcome(result, kept, stuck)
 
     def close(self) -> None:
-        """Leave the terminal as it was, and the run's directory to others."""
+        """Restore the terminal, and release the run's directory for other processes."""
         self._view.close()
         self._directory.close()
 
     def _loop(self) -> str:
-        """Tend the service until something ends the run. Returns what did."""
+        """Tend the service until something ends the run. Returns the reason for the end."""
         self._last = self._service.snapshot()
         while not self._interrupts.first.wait(TICK_S):
             self.tick()
@@ -192,7 +192,7 @@ class Run:
         return INTERRUPTED
 
     def tick(self) -> None:
-        """Tend the service, and do what is due: tune, note, show, keep, evaluate."""
+        """Tend the service, and do what is due: tune, log, show, write a checkpoint, evaluate."""
         service = self._service
         for event in (*service.tend(), *self._watch.events(service.snapshot())):
             self._say(f"ga3c: {event}", sys.stderr)
@@ -240,5 +240,5 @@ def _write_trace(config: TrainConfig, service: Service) -> None:
         return
     try:
         service.trace.write(config.run.trace)
-    except OSError as error:  # the run itself is kept already
+    except OSError as error:  # not fatal: the run's checkpoint and result are already written
         print(f"ga3c: no trace: {error}", file=sys.stderr, flush=True)

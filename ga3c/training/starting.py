@@ -1,4 +1,4 @@
-"""How a run begins: all that can be checked before the tensor framework is loaded, then the run."""
+"""How a run begins: first all checks that need no tensor framework, then the run itself."""
 
 import json
 from dataclasses import asdict
@@ -19,22 +19,25 @@ if TYPE_CHECKING:  # it loads the framework
 
 
 class Known(NamedTuple):
-    """A run that is to go on."""
+    """A run that is to be resumed."""
 
-    path: Path
-    config: TrainConfig  # its settings so far
+    path: Path  # its directory
+    config: TrainConfig  # the settings that it was last run with
 
 
 class Start(NamedTuple):
-    """A run that can begin, or go on."""
+    """A run that is ready to begin or to be resumed."""
 
     config: TrainConfig
     spaces: Spaces
-    path: Path  # of its directory
+    path: Path  # its directory
 
 
 def known_run(run: Path, runs_dir: Path) -> Known:
-    """The run that is to go on, by its directory or its name in `runs_dir`. Raises ValueError."""
+    """The run to resume. Args: run: its directory, or its name in `runs_dir`.
+
+    Raises ValueError if there is no such run or its settings cannot be read.
+    """
     path = find_run(run, runs_dir)
     kept = read_config(path)
     for note in kept.notes:
@@ -43,16 +46,17 @@ def known_run(run: Path, runs_dir: Path) -> Known:
 
 
 def prepared(config: TrainConfig, known: Known | None) -> Start:
-    """What is found out before a run begins. Raises ValueError if it cannot."""
+    """Check the settings and the environment before a run. Raises ValueError if it cannot begin."""
     if known:
         check_resumed(config, known.config)
-    handed_over(config.environment.game)  # its agents can find it
+    handed_over(config.environment.game)  # checks that agent processes can find the environment
     return Start(config, spaces(config.environment), known.path if known else new_run_path(config))
 
 
 def begin(start: Start, interrupts: Interrupts) -> "Outcome":
     """Load the tensor framework, and run until a limit, a signal or a failure.
 
+<<<<<<< HEAD
     Raises as `training.train` does, and WrongInput if Keras has been loaded with another framework.
     """
     try:
@@ -60,16 +64,24 @@ def begin(start: Start, interrupts: Interrupts) -> "Outcome":
     except ValueError as error:
         raise WrongInput(str(error)) from error
     import ga3c.backend  # noqa: F401  first: it keeps the framework's greetings from the terminal
+=======
+    Raises what `training.run.train` raises, and ValueError if Keras has already been loaded with
+    another framework.
+    """
+    frameworks.choose(start.config.service.backend)
+    import ga3c.backend  # noqa: F401  imported first: it silences the framework's startup messages
+>>>>>>> words2
     from ga3c.training.run import train
 
-    interrupts.listen()  # until here there is nothing to keep or to end
+    interrupts.listen()  # before this point there is nothing to save or to stop
     return train(start.config, start.spaces, start.path, interrupts)
 
 
 def settings_in(file: Path) -> dict[str, Any]:
-    """The settings in a file, or in a run's own config.json of any version, by their names alone.
+    """The settings in a file by their names, without sections.
 
-    Raises ValueError if there is something else in it.
+    The file may be a run's config.json of any version. Raises ValueError if the file holds anything
+    that is not a setting.
     """
     values = files.read(file)
     if file.name == CONFIG and ("format" in values or (file.parent / "meta.json").exists()):

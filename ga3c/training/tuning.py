@@ -1,4 +1,4 @@
-"""The scheduler of a run, and its decisions in words."""
+"""Builds a run's scheduler, and puts its decisions into words."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def build_scheduler(config: TrainConfig, service: Service, path: Path) -> Schedu
 
 
 def words(decision: Decision) -> str:
-    """What was compared, and which setting is kept."""
+    """A sentence that says which counts were compared and which are kept."""
     verdict = "kept" if decision.accepted else "undone" + ", to try again" * (decision.wins > 0)
     kept, tried = decision.figures_kept.rate, decision.figures_tried.rate
     return (
