@@ -5,7 +5,7 @@ acts for t_max steps with one observation at a time, and applies its gradient to
 parameters without a lock (Hogwild). The mean squares of RMSProp are shared too.
 """
 
-import ga3c.backend as backend  # noqa: I001  first: it keeps the framework's greetings to itself
+import ga3c.backend as backend  # noqa: I001  first, to silence the framework's start-up messages
 
 import multiprocessing
 import os

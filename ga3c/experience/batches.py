@@ -49,7 +49,7 @@ class Source(Protocol):
 
     @property
     def book(self) -> Book:
-        """Which slots of the ring hold what."""
+        """The book about the ring: which slot holds which step."""
 
     def signature(self, count: int | None = None) -> Signature:
         """Shapes and dtypes of a batch of `count` segments or transitions; None: any number."""

@@ -121,13 +121,13 @@ def free_bytes(memory: Memory) -> int:
 
 
 def named(**parts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """All arrays of all parts, as PART/NAME."""
+    """The arrays of all parts in one dictionary, under the names PART/NAME."""
     return {
         f"{part}/{name}": array for part, arrays in parts.items() for name, array in arrays.items()
     }
 
 
 def part(values: Mapping[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
-    """The arrays of one part, by their own names."""
+    """The arrays of the part `name`, by their names without the prefix PART/."""
     start = f"{name}/"
     return {key.removeprefix(start): a for key, a in values.items() if key.startswith(start)}

@@ -33,8 +33,8 @@ class Measured:
 
     window: Window
     cpu_s: dict[str, float]
-    prediction_queue: float  # mean
-    training_queue: float  # mean
+    prediction_queue: float  # mean size in observations
+    training_queue: float  # mean size in samples
 
 
 def measure_parts(config: TrainConfig, model: ModelAlone, seconds: float) -> dict[str, float]:

@@ -24,14 +24,14 @@ MAX_FAILURES = 5  # consecutive failures in one place
 HEALTHY_S = 600.0  # the death of an agent that lived this long is not counted as a failure
 FIRST_DELAY_S = 0.5  # delay of the successor after a second failure; doubles with each further one
 SLOWEST_STEPS_PER_S = 100.0  # slowest rate assumed of an agent that replays recorded actions
-OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP}  # exit codes
+OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP}  # kills from outside
 
 
 class Death(NamedTuple):
     """How an agent ended."""
 
     played: bool  # whether it had made a step
-    from_outside: bool  # by a signal that neither it nor this program sent
+    from_outside: bool  # killed by a signal that neither it nor the service sent
     silent_s: float  # how long its step had been overdue
 
 
@@ -41,8 +41,8 @@ class _Place:
 
     began_s: float = 0.0  # when the current agent began
     updates: float = 0.0  # the run's updates when the current agent began
-    early_deaths: int = 0  # in a row
-    failures: int = 0  # in a row
+    early_deaths: int = 0  # consecutive
+    failures: int = 0  # consecutive
 
 
 class Deaths:

@@ -17,7 +17,7 @@ class Figures(NamedTuple):
 
     rate: float  # trained samples a second
     policy_lag: float  # mean, in updates
-    memory_mb: float  # resident, of the service and its agents, in MiB
+    memory_mb: float  # resident memory of the service and its agents, in MiB
     agent_mb: float  # resident memory of the largest agent, in MiB
     waiting: tuple[float, float, float]  # share of time that agents, predictors, trainers wait
 

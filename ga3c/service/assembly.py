@@ -145,7 +145,7 @@ def plan(config: TrainConfig, spaces: Spaces, algorithm: Algorithm) -> Plan:
     ring = RingShape(lanes, capacity, spaces.shape, spaces.dtype, stack)
     step_bytes = ring.bytes(columns) / (lanes * capacity)
     if config.learns_from_replay and config.replay.save_replay:
-        in_ram = step_bytes  # a checkpoint's copy
+        in_ram = step_bytes  # a checkpoint holds a copy of the ring
     planned = Plan(lanes * capacity, step_bytes, in_ram, service.experience == "device")
     planned.check(*_asked(config, stack))
     return planned

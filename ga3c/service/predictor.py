@@ -1,4 +1,4 @@
-"""A predictor thread: requests in, actions out, completed segments on to the trainers."""
+"""A predictor thread: answers requests with actions, and passes completed segments to trainers."""
 
 import threading
 import time

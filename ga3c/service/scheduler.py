@@ -1,4 +1,4 @@
-"""Anneals the numbers of agents, predictors and trainers against the measured training rate.
+"""Adapts the numbers of agents, predictors and trainers to the measured training rate.
 
 This follows GA3C, section 4.4, and corrects faults of its public code: windows are equal and come
 after a settling time, a setting is compared with the last accepted one measured just before,
@@ -20,7 +20,7 @@ from ga3c.runs.metrics import Snapshot, Window
 from ga3c.service.annealer import Annealer, Decision, Figures
 from ga3c.settings.scheduler import Counts, SchedulerConfig
 
-HOPELESS = 0.15  # a setting that loses this share of the rate is judged after a third of a window
+HOPELESS = 0.15  # a setting that loses this share of the rate is judged before its window ends
 DISTURBED = 0.1  # a window in which other programs take more of all cores is measured again
 AT_MOST = 4  # windows measured again in a row; the other programs may never end
 
@@ -82,7 +82,7 @@ class Scheduler:
             known = _last_part(journal)
             same = bool(known) and known[0] == json.loads(json.dumps(beginning))
             _decide_anew(self._annealer, known[1:] if same else [])
-        except (ValueError, KeyError, TypeError):  # damaged
+        except (ValueError, KeyError, TypeError):  # the journal is damaged
             same = False
             self._annealer = Annealer(config, start, most, seed)
         if not same:
@@ -122,7 +122,7 @@ class Scheduler:
         return self._judge(self._tried, self._kept_made, made, now)
 
     def disturb(self) -> None:
-        """Something besides playing and training uses the cores now, such as an evaluation."""
+        """Record that something else, such as an evaluation, uses the cores now."""
         self._spoiled = True
 
     def _is_disturbed(self, now: float) -> bool:

@@ -36,7 +36,7 @@ from ga3c.wire.requests import Request
 
 AGENTS_END_S = 2.0  # an agent still alive this long after its input ended is considered frozen
 Body = Callable[[threading.Event], Callable[[], None]]
-"""Makes the body of a thread, which ends once the event is set."""
+"""Makes the body of a thread. The body returns once the event is set."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Parts:
 
 
 class Service:
-    """A whole run's threads and processes. Made, resized, tended and stopped by the main thread."""
+    """A run's threads and processes. Only the main thread makes, resizes, tends and stops it."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts

@@ -71,7 +71,7 @@ class Frontend:
         self._thread = threading.Thread(target=self._serve, name="frontend", daemon=True)
 
     def start(self) -> None:
-        """Begin to serve."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self, timeout_s: float) -> bool:

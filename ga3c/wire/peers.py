@@ -87,7 +87,7 @@ class Peers:
             self._welcomed[identity] = peer
 
     def welcomed(self, identity: str) -> Peer | None:
-        """The agent, if it has said hello."""
+        """The agent with this identity; None if it has not said hello."""
         with self._lock:
             return self._welcomed.get(identity)
 

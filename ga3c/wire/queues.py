@@ -1,4 +1,4 @@
-"""The two queues between playing and learning: bounded, closable, timed, batched."""
+"""A bounded queue that hands out batches: one queue holds requests, another holds segments."""
 
 import threading
 import time

@@ -12,7 +12,7 @@ from agents.messages import OUTCOME, Hello
 from ga3c.wire.authenticator import Authenticator
 
 MAX_SOCKET_PATH = 107
-LEAST_PART_LIMIT_BYTES = 1 << 20  # libzmq drops larger parts unseen; smaller ones can be counted
+LEAST_PART_LIMIT_BYTES = 1 << 20  # libzmq disconnects the sender of a larger part
 SPARE_MESSAGES = 64  # libzmq's queue for a peer holds this many more than one for each group
 
 
