@@ -1,4 +1,4 @@
-"""What is played and how: the settings of an environment."""
+"""The settings of an environment."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -60,5 +60,5 @@ class EnvironmentConfig:
 
     @property
     def frames_per_step(self) -> int:
-        """The action repeat of an Atari game; a step of any other environment is one frame."""
+        """The action repeat of an Atari game; 1 for any other environment."""
         return self.action_repeat if resolve(self.game).is_atari else 1

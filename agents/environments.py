@@ -1,7 +1,7 @@
 """A vector of n environments that step together: ALE's own C++ vector, or any Gymnasium id.
 
-Actions in, `Step` out. What the back ends do differently (names, spaces, lives, autoreset's extra
-step) ends here: every other module sees newest frames and outcomes only.
+It takes actions and returns a `Step`. This module hides the differences between the back ends
+(names, spaces, lives, autoreset's extra step); all others see only newest frames and outcomes.
 """
 
 import warnings
@@ -27,14 +27,14 @@ __all__ = [
 
 
 class FailedEnvironment(RuntimeError):
-    """An environment whose own code has raised; the message says what and where, in one line."""
+    """An environment's own code raised. The message says what and where, in one line."""
 
 
 def spaces(config: EnvironmentConfig) -> Spaces:
-    """What the environments of `config` show and take, learned by making one of them.
+    """The observations and actions of the configured environment, found by making one.
 
-    Raises ValueError if the game is not known, does not fit, or cannot be made, as where a package
-    that it needs is missing.
+    Raises ValueError if the game is unknown, does not fit this system, or cannot be made, for
+    example because a package is missing.
     """
     with warnings.catch_warnings(record=True) as caught:
         try:
@@ -42,23 +42,23 @@ def spaces(config: EnvironmentConfig) -> Spaces:
             environments.close()
         except FailedEnvironment as error:
             raise UnfitSpaces(str(error)) from error
-    for each in caught:  # where an error is said, it is said alone
+    for each in caught:  # warnings are shown only if no error was raised
         warnings.showwarning(each.message, each.category, each.filename, each.lineno)
     return environments.spaces
 
 
 class Environments:
-    """`num_envs` environments that step together, for one thread.
+    """`num_envs` environments that step together. Use them from one thread.
 
-    The frames and outcomes that it returns are new arrays at each call: they stay as they are.
+    Every call returns new arrays of frames and outcomes, which later calls do not change.
     """
 
     def __init__(
         self, config: EnvironmentConfig, num_envs: int, num_threads: int = 1, first_number: int = 0
     ) -> None:
-        """`num_threads` emulate Atari games; other environments step in the caller's thread.
+        """`num_threads` threads emulate Atari games; others step in the caller's thread.
 
-        Errors name an environment by its number, from `first_number` on.
+        Errors name an environment by its number. Numbers start at `first_number`.
         """
         if num_envs < 1:
             raise ValueError(f"num_envs {num_envs} < 1: nothing would be played")
@@ -82,14 +82,14 @@ class Environments:
         self._lives = np.zeros(self.num_envs, np.int32)
         self._returns = np.zeros(self.num_envs, np.float64)
         self._lengths_steps = np.zeros(self.num_envs, np.int32)
-        self._finished = np.ones(self.num_envs, np.bool_)  # so that what comes next is a first
+        self._finished = np.ones(self.num_envs, np.bool_)  # makes the next step a first one
 
     def reset(self, seed: int | None, first: int = 0) -> Step:
-        """Begin a game everywhere; the same `seed` (>= 0) begins the same games.
+        """Begin a game in every environment. The same `seed` (>= 0) begins the same games.
 
-        None goes on with the random numbers of before: no ROM is loaded anew, which takes seconds.
+        With None, random numbers continue, and no ROM is loaded again, which would take seconds.
 
-        Args: first: which of the seed's games environment 0 plays; the others play those after it.
+        Args: first: number of the seed's game for environment 0; the others play the next ones.
         """
         seeds = None if seed is None else seeds_of(self._game, seed, self.num_envs, first)
         try:
@@ -101,8 +101,8 @@ class Environments:
         return self._outcome(frames, np.zeros(self.num_envs), nothing, nothing, info)
 
     def step(self, actions: np.ndarray) -> Step:
-        """Take `actions`, int32 [n]. Where the last step `finished`, a game begins instead."""
-        if actions.view(np.uint32).max() >= self.spaces.num_actions:  # negative ones are huge
+        """Take `actions`, int32 [n]. An environment whose last step `finished` is reset instead."""
+        if actions.view(np.uint32).max() >= self.spaces.num_actions:  # or negative
             rule = f"outside 0..{self.spaces.num_actions - 1}"
             raise ValueError(f"actions {actions.tolist()} {rule}: the emulator would hang")
         if self._first_action:
@@ -124,7 +124,7 @@ class Environments:
         truncated: np.ndarray,
         info: dict[str, Any],
     ) -> Step:
-        """Both back ends' answer as a Step, with the counts of whole games. Raises InvalidStep."""
+        """A back end's answer as a Step, with episodes' returns and lengths. Raises InvalidStep."""
         named = {"reward": rewards, "terminated": terminated, "truncated": truncated}
         for name, values in named.items():
             check_shape(self._game.name, name, values, (self.num_envs,))
@@ -151,14 +151,14 @@ class Environments:
         return Step(self._newest(frames), outcomes)
 
     def _lost_life(self, lives: np.ndarray, first: np.ndarray) -> np.ndarray:
-        """Where a life was lost and the game goes on: the last one is the emulator's to tell."""
+        """Where a life was lost and the game goes on. The emulator reports the loss of the last."""
         lost = (lives < self._lives) & (lives > 0) & ~first
         self._lives = lives
         return lost
 
     def _newest(self, frames: np.ndarray) -> np.ndarray:
         if self._game.is_atari:
-            frames = frames[:, 0]  # the vector's stack of one
+            frames = frames[:, 0]  # drops the vector's stack dimension of size 1
             if self.spaces.dtype == "float32":
                 return frames * np.float32(1 / 255)
             return frames

@@ -1,4 +1,4 @@
-"""Which game a name stands for, and whether it can be played here."""
+"""Finds the game with a given name, and checks that it can be played on this machine."""
 
 import difflib
 import importlib
@@ -14,28 +14,28 @@ from ale_py import registration, roms
 _ATARI_V5 = re.compile(r"ALE/(\w+)-v5", re.IGNORECASE)
 _ATARI_LEGACY = re.compile(r"(\w+?)(NoFrameskip)?-v[04]", re.IGNORECASE)
 _ATARI_BARE = re.compile(r"([\w-]+)")
-_TWO_PLAYERS = {"combat", "joust", "maze_craze", "warlords"}  # nobody plays the other side
+_TWO_PLAYERS = {"combat", "joust", "maze_craze", "warlords"}  # excluded: there is no second player
 _V5_STICKY_ACTIONS = 0.25
 
 
 class UnknownGame(ValueError):
-    """A name that is neither an Atari game's nor a Gymnasium id."""
+    """A name is neither an Atari game's nor a Gymnasium id."""
 
 
 class UnfitRom(ValueError):
-    """An Atari game whose ROM file is missing or damaged."""
+    """The ROM file of an Atari game is missing or damaged."""
 
 
 class Game(NamedTuple):
-    """What a name stands for."""
+    """The game that a name stands for."""
 
     name: str  # an ALE rom id (`ms_pacman`) or a Gymnasium id
     is_atari: bool
-    sticky_actions: float  # what the name itself asks for
+    sticky_actions: float  # the probability that the name implies
 
 
 def _plain(name: str) -> str:
-    """`name` without what users write differently: case, underscores and hyphens."""
+    """`name` in lower case, without underscores and hyphens, to compare names."""
     return re.sub(r"[_-]", "", name).lower()
 
 
@@ -46,7 +46,7 @@ def _atari_roms() -> dict[str, str]:
 def _resolve_atari(name: str) -> Game | None:
     known = gymnasium.registry.get(name)
     if known is not None and not str(known.entry_point).startswith("ale_py"):
-        return None  # somebody's own Breakout-v0
+        return None  # a user's own Breakout-v0, for example
     for pattern in (_ATARI_V5, _ATARI_LEGACY, _ATARI_BARE):
         match = pattern.fullmatch(name)
         rom = match and _atari_roms().get(_plain(match[1]))
@@ -56,14 +56,14 @@ def _resolve_atari(name: str) -> Game | None:
 
 
 def resolve(name: str) -> Game:
-    """The game called `name`; the module of `module:Id-v0` is imported. Raises UnknownGame."""
+    """The game called `name`. Imports the module of `module:Id-v0`. Raises UnknownGame."""
     module, _, gymnasium_id = name.rpartition(":")
     if not module and (atari := _resolve_atari(name)):
         return atari
     try:
         if module:
             importlib.import_module(module)
-    except (Exception, SystemExit) as error:  # it is anybody's code
+    except (Exception, SystemExit) as error:  # a user's module may raise anything
         words = f"module {module} cannot be imported: {fault(error)}"
         raise UnknownGame(f"unknown game {name!r}: {words}") from error
     try:
@@ -74,18 +74,18 @@ def resolve(name: str) -> Game:
 
 
 def fault(error: BaseException) -> str:
-    """What an environment's own code raised, and where, in one line."""
+    """One line that says what an environment's own code raised, and where."""
     text = " ".join(str(error).split())
     if isinstance(error, (gymnasium.error.Error, ImportError)):
-        return text  # it says what is missing
+        return text  # the message names what is missing
     if isinstance(error, SyntaxError):
-        return f"SyntaxError: {text}"  # with file and line
+        return f"SyntaxError: {text}"  # the text holds file and line
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {text} ({last.filename}, line {last.lineno})"
 
 
 def _unknown(name: str) -> str:
-    """One line that says what is wrong with `name` and what was perhaps meant."""
+    """One line that says that `name` is unknown, and suggests similar names."""
     names = [registration.rom_id_to_name(rom) for rom in _atari_roms().values()]
     names += [i for i, s in gymnasium.registry.items() if "ale_py" not in str(s.entry_point)]
     by_lower = {n.lower(): n for n in names}
@@ -97,16 +97,17 @@ def _unknown(name: str) -> str:
 
 
 def check(name: str) -> Game:
-    """The game called `name`, known and with a sound ROM file, which is not loaded.
+    """The game called `name`, after a check of its ROM file, which is not loaded.
 
-    Raises UnknownGame or UnfitRom. The emulator would end the process on a damaged file.
+    Raises UnknownGame or UnfitRom. Without the check, the emulator would end the process if the
+    file is damaged.
     """
     game = resolve(name)
     if game.is_atari:
         folder = Path(os.environ.get("ALE_ROMS_DIR") or Path(roms.__file__).parent)
         path = folder / f"{game.name}.bin"
         try:
-            roms.get_rom_path(game.name)  # compares the MD5 sum
+            roms.get_rom_path(game.name)  # checks the MD5 sum
         except OSError as error:
             fault = "damaged (its MD5 sum is wrong)" if path.is_file() else "missing"
             message = f"ROM file of {game.name!r} at {path} is {fault}: it cannot be played"

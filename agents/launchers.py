@@ -1,4 +1,4 @@
-"""Starts agent processes on this machine, and sees them end."""
+"""Starts agent processes on this machine, and reports when they end."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ class Exit(NamedTuple):
 
     identity: str
     code: int  # negative: the signal that killed it
-    log: str  # the end of what it wrote to its standard output and error
+    log: str  # the last part of its standard output and error
 
 
 class _Process(NamedTuple):
@@ -42,27 +42,27 @@ class Launcher(Protocol):
         """Start an agent."""
 
     def start_again(self, identity: str, task: Task) -> None:
-        """Let an agent that has retired take up another task: its environments are there."""
+        """Give a retired agent another task, which reuses its environments."""
 
     def end(self, identity: str) -> None:
         """End an agent; `reap` reports it."""
 
     def kill(self, identity: str) -> None:
-        """End an agent that does not answer; `reap` reports it."""
+        """Kill an agent that does not answer; `reap` reports it."""
 
     def reap(self) -> list[Exit]:
         """The agents that have ended since the last call."""
 
     def stop(self, timeout_s: float) -> None:
-        """End all agents, after `timeout_s` by force. No agent can be started any more."""
+        """End all agents, by force after `timeout_s`. No agent can be started afterwards."""
 
 
 class LocalLauncher:
     """Agent processes of this machine. Owned by one thread.
 
-    Each has a pipe as its standard input, which it reads to its end: should this process die,
-    however it dies, every agent ends too. What an agent writes is drained as it comes, and only
-    its end is kept.
+    Each agent reads a pipe as its standard input and ends when the pipe does. If this process dies
+    for any reason, the pipes close, and every agent ends too. An agent's output is read as it
+    comes, and only the last part is kept.
     """
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class LocalLauncher:
         return self._processes[identity].process.pid
 
     def start(self, task: Task) -> None:
-        """Start an agent in a session of its own, so that a terminal's Ctrl-C passes it by."""
+        """Start an agent in a session of its own, so that a terminal's Ctrl-C does not reach it."""
         output, written = self._tails.open()
         try:
             process = subprocess.Popen(
@@ -95,18 +95,18 @@ class LocalLauncher:
         self._give(_Process(process, output), task)
 
     def start_again(self, identity: str, task: Task) -> None:
-        """Let an agent that has retired take up another task: its environments are there."""
+        """Give a retired agent another task, which reuses its environments."""
         self._give(self._processes.pop(identity), task)
 
     def end(self, identity: str) -> None:
-        """End an agent by the end of its input; `reap` reports it."""
+        """End an agent by closing its input; `reap` reports it."""
         _end_input(self._processes[identity].process)
 
     def _give(self, agent: _Process, task: Task) -> None:
         assert agent.process.stdin is not None
         task = replace(task, registration=handed_over(task.environment.game))
         self._processes[task.identity] = agent
-        with contextlib.suppress(BrokenPipeError):  # it has died already: reap() says so
+        with contextlib.suppress(BrokenPipeError):  # the agent has died; reap() reports it
             agent.process.stdin.write(task.to_json().encode() + b"\n")
             agent.process.stdin.flush()
 
@@ -119,14 +119,14 @@ class LocalLauncher:
         return ended
 
     def kill(self, identity: str) -> None:
-        """End an agent that does not answer; `reap` reports it."""
+        """Kill an agent that does not answer; `reap` reports it."""
         if identity in self._processes:
             self._processes[identity].process.kill()
 
     def stop(self, timeout_s: float) -> None:
-        """End all agents: by the end of their input, and after `timeout_s` by force.
+        """End all agents by closing their inputs, and by force after `timeout_s`.
 
-        No agent can be started any more.
+        No agent can be started afterwards.
         """
         deadline_s = time.monotonic() + timeout_s
         for agent in self._processes.values():
@@ -148,11 +148,11 @@ class LocalLauncher:
 
 
 def _search_path() -> list[str]:
-    """Where this process finds modules; "" stands for the working directory."""
+    """The module search path of this process, with "" replaced by the working directory."""
     return [entry or os.getcwd() for entry in sys.path if isinstance(entry, str)]
 
 
 def _end_input(process: subprocess.Popen[bytes]) -> None:
     assert process.stdin is not None
-    with contextlib.suppress(BrokenPipeError):  # what it did not read before it died
+    with contextlib.suppress(BrokenPipeError):  # it died with unread input
         process.stdin.close()

@@ -1,8 +1,8 @@
-"""Environments that a program has registered with Gymnasium, made known to its agents.
+"""Makes the environments that a program has registered with Gymnasium known to its agents.
 
-Agents are processes of their own. A registration crosses as JSON: the environment's class goes by
-its module and name. A class of the program's own script is loaded from the script's file, in which
-`__name__` is then another than "__main__", as in multiprocessing's processes.
+Agents are separate processes. A registration is sent to them as JSON, with the environment's class
+as its module and name. A class from the program's own script is loaded from the script's file,
+where `__name__` is then not "__main__", as in multiprocessing's processes.
 """
 
 import functools
@@ -19,18 +19,18 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 SCRIPT = "__ga3c_script__"
-"""The module's name that the program's script has in an agent."""
+"""The name of the program's script as a module of an agent."""
 
 
 class NotFound(ValueError):
-    """A registered environment that agents could not make; the message says what to do."""
+    """Agents could not make a registered environment. The message says what to do."""
 
 
 def handed_over(game: str) -> str | None:
     """The registration of `game` as one line, for `take_over`; None if agents need none.
 
-    They need none for Atari games, for `module:Id-v0`, whose module they import, and for what
-    nobody has registered, which they say themselves. Raises NotFound.
+    Agents need none for Atari games, for `module:Id-v0`, whose module they import, and for an
+    unregistered name, which they report themselves. Raises NotFound.
     """
     spec = gymnasium.registry.get(game)
     if spec is None or _package(spec) == "ale_py":
@@ -44,7 +44,7 @@ def handed_over(game: str) -> str | None:
 
 
 def take_over(registration: str) -> None:
-    """Register what another process has handed over; its script may be loaded for it."""
+    """Register an environment from another process. Loads that program's script if needed."""
     values = json.loads(registration)
     if values["script"]:
         _load(values["script"])
@@ -70,7 +70,7 @@ def _written(spec: EnvSpec) -> str:
 
 
 def _lists(value: Any) -> Any:
-    """`value` with lists in place of tuples, as JSON has them."""
+    """`value` with tuples replaced by lists, as JSON stores them."""
     if isinstance(value, dict):
         return {key: _lists(each) for key, each in value.items()}
     return [_lists(each) for each in value] if isinstance(value, (list, tuple)) else value
@@ -107,7 +107,7 @@ def _not_found(spec: EnvSpec, entry: Any) -> NotFound:
 
 
 def _package(spec: EnvSpec) -> str:
-    """The top of the package that makes the environment; empty if that is not known."""
+    """The top-level package that defines the environment; empty if it is unknown."""
     entry = spec.entry_point or spec.vector_entry_point
     module = entry if isinstance(entry, str) else getattr(entry, "__module__", "")
     return module.replace(":", ".").partition(".")[0]
@@ -115,7 +115,7 @@ def _package(spec: EnvSpec) -> str:
 
 @functools.cache
 def _packages_with_environments() -> set[str]:
-    """Packages whose environments Gymnasium registers in every process."""
+    """The packages whose environments Gymnasium registers in every process."""
     plugins = (plugin.module.partition(".")[0] for plugin in entry_points(group="gymnasium.envs"))
     return {"gymnasium", *plugins}
 

@@ -1,4 +1,4 @@
-"""What an environment shows and takes, and whether this system can learn from it."""
+"""An environment's observations and actions, and whether this system can learn from them."""
 
 from dataclasses import dataclass, replace
 
@@ -8,32 +8,32 @@ from gymnasium.spaces import Box, Discrete, Space
 from agents.config import EnvironmentConfig
 from agents.games import Game
 
-SMALLEST_FLOAT_PICTURE = 20  # high and wide: what is smaller is a table of numbers
+SMALLEST_FLOAT_PICTURE = 20  # height and width; a smaller float array is a table, not a picture
 
 
 class UnfitSpaces(ValueError):
-    """An environment whose actions or observations this system cannot learn from."""
+    """An environment has actions or observations that this system cannot learn from."""
 
 
 @dataclass(frozen=True)
 class Spaces:
-    """What an environment shows and how many actions it takes."""
+    """The observations of an environment and the number of its actions."""
 
-    shape: tuple[int, ...]  # of one newest observation, without the stack
+    shape: tuple[int, ...]  # shape of one newest observation, without the stack
     dtype: str  # uint8 or float32
     num_actions: int
-    stack: int  # observations that the service puts together
+    stack: int  # newest observations that the service stacks
 
     @property
     def is_picture(self) -> bool:
-        """Whether an observation is [h, w] or [h, w, c]: of bytes, or of so many floats."""
+        """Whether an observation is [h, w] or [h, w, c] bytes, or floats of sufficient size."""
         if len(self.shape) not in (2, 3):
             return False
         return self.dtype == "uint8" or min(self.shape[:2]) >= SMALLEST_FLOAT_PICTURE
 
 
 def fit(config: EnvironmentConfig, game: Game, observation: Space, action: Space) -> Spaces:
-    """The spaces of one environment of `game`. Raises UnfitSpaces."""
+    """The spaces of one environment of `game`. Raises UnfitSpaces if they do not fit."""
     if not isinstance(action, Discrete):
         raise UnfitSpaces(f"{config.game}: actions {action} are not Discrete: none could be drawn")
     if not isinstance(observation, Box) or not 1 <= len(observation.shape) <= 4:

@@ -16,14 +16,14 @@ SCREEN = (210, 160)  # height and width of an Atari game in colour, in pixels
 def make_vector(
     config: EnvironmentConfig, game: Game, num_envs: int, num_threads: int, rendered: bool = False
 ) -> Any:
-    """Either back end: both answer alike, and spend one step on a reset after an end.
+    """A vector from the game's back end. Both kinds have one interface and reset in an extra step.
 
-    Args: rendered: with colours: an Atari game's as its frames, others' by `render`.
+    Args: rendered: in colour: as the frames of an Atari game, else through `render`.
     """
     if not game.is_atari:
         shown: dict[str, Any] = {"render_mode": "rgb_array"} if rendered else {}
         if gymnasium.spec(game.name).entry_point is None:
-            return gymnasium.make_vec(game.name, num_envs, **shown)  # a vector of its own only
+            return gymnasium.make_vec(game.name, num_envs, **shown)  # exists only as a vector
         options = {"autoreset_mode": AutoresetMode.NEXT_STEP}
         return gymnasium.make_vec(
             game.name, num_envs, vectorization_mode="sync", vector_kwargs=options, **shown
@@ -48,8 +48,8 @@ def make_vector(
         frameskip=config.action_repeat,
         maxpool=config.max_pool,
         noop_max=config.noop_max,
-        # ALE's own life options lose ends: `episodic_life` restarts the whole game, and
-        # `life_loss_info` hides a cut game where a life is lost in its last step.
+        # ALE's own life options hide the ends of games: `episodic_life` restarts the whole game,
+        # and `life_loss_info` hides a truncation if a life is lost in the same step.
         episodic_life=False,
         life_loss_info=False,
         reward_clipping=False,
@@ -58,6 +58,6 @@ def make_vector(
 
 
 def seeds_of(game: Game, seed: int, num_envs: int, first: int = 0) -> Any:
-    """A seed for each environment, as its back end takes them: number `first` of `seed`, and on."""
+    """One seed for each environment, from number `first` of `seed` on, in the back end's type."""
     words = np.random.SeedSequence(seed).generate_state(first + num_envs)[first:] & 0x7FFFFFFF
     return words.astype(np.int64) if game.is_atari else words.tolist()

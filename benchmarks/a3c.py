@@ -1,8 +1,8 @@
-"""`ga3c benchmark a3c`: GA3C's Table 2 on this machine, the service against A3C on cores alone.
+"""`ga3c benchmark a3c`: GA3C's Table 2 on this machine, the service against A3C on the CPU.
 
-Of A3C each agent process has its own replica, predicts one observation at a time, and updates
-parameters that all share every t_max steps (benchmarks/replica.py). Both are measured in turn, for
-one network after another.
+In A3C each agent process has its own replica, predicts one observation at a time, and updates the
+parameters that all agents share every t_max steps (benchmarks/replica.py). For each network, A3C
+is measured first and then the service.
 """
 
 import contextlib
@@ -36,11 +36,11 @@ class Config(TrainConfig):
 
     benchmark: BenchmarkConfig = field(default_factory=BenchmarkConfig)
     networks: tuple[NetworkName, ...] = ("small", "large-4", "large-3", "large-2", "large-1")
-    """Networks to compare with."""
+    """Networks with which A3C and the service are compared."""
     a3c_agents: int = CORES
-    """Agent processes of A3C: the published one had one for each core."""
+    """Agent processes of A3C; the published A3C had one for each core."""
     a3c_t_max: int = 5
-    """Steps between A3C's updates."""
+    """Steps of an A3C agent between its updates."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -72,7 +72,7 @@ class Baseline:
 
     @contextlib.contextmanager
     def playing(self) -> Iterator[None]:
-        """While every agent plays. Raises RuntimeError if one does not begin."""
+        """Run all agents within the context. Raises RuntimeError if one does not begin."""
         context = multiprocessing.get_context("spawn")
         barrier = context.Barrier(self._agents + 1)
         with contextlib.ExitStack() as processes:
@@ -86,11 +86,11 @@ class Baseline:
             yield
 
     def steps(self) -> np.ndarray:
-        """Made so far by each agent, int64 [agents]."""
+        """Steps made so far by each agent, int64 [agents]."""
         return np.frombuffer(self.shared.steps, np.int64).copy()
 
     def rates(self, warm_up_s: float, windows: int, window_s: float) -> list[float]:
-        """Steps a second in each of `windows`, while they play."""
+        """Steps a second of all agents together, in each window. Call within `playing`."""
         time.sleep(warm_up_s)
         made = []
         for _ in range(windows):
@@ -104,7 +104,7 @@ class Baseline:
 
 
 def run(config: Config) -> None:
-    """Measure, print, keep. Raises RuntimeError for a failure."""
+    """Measure, print and save the result. Raises RuntimeError if an agent or the service fails."""
     found, _ = prepare(config)
     repeats, seconds = config.benchmark.repeats, config.run.seconds or DEFAULT_WINDOW_S
     rows = []
@@ -125,7 +125,7 @@ def run(config: Config) -> None:
 
 
 def _plain(config: TrainConfig) -> TrainConfig:
-    """Without the benchmark's own settings, which an agent's process need not know."""
+    """The settings without the benchmark's own, which an agent's process does not need."""
     return TrainConfig(**{name: getattr(config, name) for name in TrainConfig.__dataclass_fields__})
 
 

@@ -1,9 +1,9 @@
-"""`ga3c benchmark lanes`: what the machinery carries where emulator and model cost nothing.
+"""`ga3c benchmark lanes`: the service's throughput when emulator and model cost nothing.
 
-Thousands of lanes replay a recorded stream, and a model that thinks nothing answers them: all that
-is measured is messages, queues, the book of the lanes and segments. The emulators and the device
-of a larger machine could be as fast as this before the machinery is the limit. With `--thinks` the
-configured model acts and learns: what a step costs a device, by the number of lanes.
+Thousands of lanes replay a recorded stream, and a model that computes nothing answers them. So only
+messages, queues, the book of the lanes and segments are measured. On a larger machine, emulators
+and device can be this fast before the service becomes the limit. With `--thinks` the configured
+model acts and learns, which gives the cost of a step on the device by the number of lanes.
 """
 
 import math
@@ -29,16 +29,16 @@ GAME = "benchmarks.replayed:Replayed-v0"
 
 @dataclass(frozen=True)
 class Config(TrainConfig):
-    """Measure the machinery for `repeats` windows of --seconds each (10 if not given).
+    """Measure the service alone for `repeats` windows of --seconds each (10 if not given).
 
     The game is always the replayed stream.
     """
 
     benchmark: BenchmarkConfig = field(default_factory=BenchmarkConfig)
     lanes: tuple[int, ...] = (1000, 4000)
-    """Environments of all agents together, or a few more, so that all agents have as many."""
+    """Environments of all agents together, rounded up so that all agents have equally many."""
     thinks: bool = False
-    """The configured model acts and learns, instead of one that thinks nothing."""
+    """Let the configured model act and learn, instead of a model that computes nothing."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -51,7 +51,7 @@ class Config(TrainConfig):
 
 
 class NullModel(Model):
-    """Thinks nothing, in no time: its action is always 0."""
+    """Computes nothing. Its action is always 0."""
 
     def __init__(self) -> None:
         self._updates = self.refused_in_a_row = 0
@@ -71,7 +71,7 @@ class NullModel(Model):
 
 
 def run(config: Config) -> None:
-    """Measure, print, keep. Raises RunFailed if the service does."""
+    """Measure, print and save the result. Raises RunFailed if the service fails."""
     backend.configure(config.service.intra_op_threads, config.run.seed)
     rows = []
     for wanted in config.lanes:
@@ -104,8 +104,8 @@ def run(config: Config) -> None:
 
 
 def _with_lanes(config: Config, lanes: int) -> TrainConfig:
-    """Batches as large as a device for so many lanes would take them."""
-    of_agent = 2 * math.ceil(lanes / config.service.agents / 2)  # two groups of it
+    """The settings with `lanes` environments, and with batches as large as a device would want."""
+    of_agent = 2 * math.ceil(lanes / config.service.agents / 2)  # even, for two equal groups
     lanes = config.service.agents * of_agent
     training_batch = max(lanes, config.service.t_max)
     service = replace(

@@ -1,8 +1,9 @@
-"""A program: what this framework makes of given weights, batches and draws, as an .npz file.
+"""A program: computes with given weights, batches and draws, and saves the results as .npz.
 
     KERAS_BACKEND=... python -m benchmarks.parity WEIGHTS.npz FOUND.npz [CASE...]
 
-The first to run makes the weights. Everything is drawn by numpy, so only arithmetic can differ.
+The first run creates the weights file. All random numbers come from numpy, so results of different
+frameworks can differ only by arithmetic.
 """
 
 import sys
@@ -29,7 +30,7 @@ T_MAX = 3
 
 
 def cases() -> dict[str, tuple[TrainConfig, Spaces]]:
-    """Every algorithm, network, optimizer."""
+    """Named settings and spaces that cover every algorithm, network and optimizer."""
     a3c, dqn = TrainConfig(), PRESETS["dqn"]
     a3c = replace(a3c, service=replace(a3c.service, t_max=T_MAX))
     small = replace(
@@ -57,12 +58,12 @@ def cases() -> dict[str, tuple[TrainConfig, Spaces]]:
 
 
 def made(config: TrainConfig, spaces: Spaces) -> Model:
-    """The model, with experience in RAM: its batches are ours."""
+    """The model, with experience in RAM, because this program supplies its batches."""
     return small_model(config, spaces)
 
 
 def batch_of(model: Model, spaces: Spaces, random: np.random.Generator) -> list[np.ndarray]:
-    """Random entries for all parts of a batch of the model's source."""
+    """A batch of random arrays, shaped as those of the model's source."""
     shape = model.experience.ring.observation_shape
     parts = []
     for part in blank(model.source, BATCH):
@@ -80,7 +81,7 @@ def batch_of(model: Model, spaces: Spaces, random: np.random.Generator) -> list[
 
 
 def main() -> None:
-    """Write what is found."""
+    """Compute the cases, and write the results."""
     weights_file, found_file = (Path(each) for each in sys.argv[1:3])
     wanted = sys.argv[3:] or list(cases())
     backend.configure(1, 0)

@@ -1,10 +1,10 @@
-"""`ga3c benchmark replay`: what keeping the replay on the device saves, and what it costs.
+"""`ga3c benchmark replay`: what a replay on the device saves, and what it costs.
 
-Parr's table (2018, Table 1): the time of a train step with the replay in RAM over that with it on
-the device, by batch size, for vectors of 27 floats and for stacked pictures, which the paper left
-open. Its Figure 3: the cost of adding one step, by how many wait for it. And the cost of adding,
-drawing and giving priorities, by the size of the replay. On a machine without a GPU both places
-are the same memory, and the result says so.
+As in Parr (2018, Table 1): the time of a train step with the replay in RAM over the time with it on
+the device, by batch size, for vectors of 27 floats, and for stacked pictures, which the paper did
+not measure. As in Figure 3: the cost of adding one step, by the number of steps added at once. And
+the cost of adding, drawing and setting priorities, by the size of the replay. Without a GPU both
+places are the same memory, and the result says so.
 """
 
 import multiprocessing
@@ -37,28 +37,28 @@ from ga3c.settings.checks import WrongInput, check_threads
 FLOATS = Spaces((27,), "float32", 9, 1)
 PICTURES = Spaces((84, 84), "uint8", 6, 4)
 SMALL = Spaces((4,), "float32", 2, 1)
-SMALLEST = 1000  # steps of a replay: each lane has some to draw
-WARM_UP = 5  # calls
+SMALLEST = 1000  # least steps of a replay, so that each lane has some to draw
+WARM_UP = 5  # calls before the measured ones
 COLUMNS: dict[str, Column] = {"action": ((), "int32"), "priority": ((), "float32")}
 
 
 @dataclass(frozen=True)
 class Config:
-    """Measure train steps by the place of the replay, and adding, drawing and priorities."""
+    """Measure train steps with a replay in RAM and on the device, and the replay's operations."""
 
     benchmark: BenchmarkConfig = field(default_factory=BenchmarkConfig)
     batches: tuple[int, ...] = (16, 32, 64, 128, 256)
-    """Transitions of a train step."""
+    """Batch sizes of a train step, in transitions."""
     vector_steps: int = 1_000_000
     """Steps of the replay of vectors."""
     picture_steps: int = 200_000
     """Steps of the replay of pictures, 7 kB each."""
     update_sizes: tuple[int, ...] = (250, 500, 1000, 2000, 4000)
-    """New steps that are written at once."""
+    """Numbers of new steps that are written at once."""
     sizes: tuple[int, ...] = (100_000, 1_000_000, 4_000_000)
-    """Steps of the replays whose parts are measured alone."""
+    """Steps of the replays whose operations are measured alone."""
     fanouts: tuple[int, ...] = (4, 16, 64, 256, 1000)
-    """Sums of a priority tree's node, for a million rows: 1,000 are two levels."""
+    """Fan-outs of a priority tree of a million rows; 1,000 gives two levels."""
     intra_op_threads: int = 1
     """Threads of the tensor framework within one operation."""
     picture: Path | None = None
@@ -78,7 +78,7 @@ class Config:
 
 
 def run(config: Config) -> None:
-    """Measure, print, keep. Raises WrongInput if memory does not suffice."""
+    """Measure, print and save the result. Raises WrongInput if memory does not suffice."""
     has_gpu, lacking = _alone(_place, config)
     if lacking:
         raise WrongInput(lacking)
@@ -97,13 +97,13 @@ def run(config: Config) -> None:
 
 
 def _place(config: Config) -> tuple[bool, str]:
-    """Whether there is a GPU, and what does not fit, if anything."""
+    """Whether there is a GPU, and a message if a replay does not fit."""
     wanted = ((FLOATS, config.vector_steps), (PICTURES, config.picture_steps))
     return backend.has_gpu(), "; ".join(filter(None, (_lacking(*each) for each in wanted)))
 
 
 def _lacking(spaces: Spaces, steps: int) -> str:
-    """Says so if replays of so many steps, one in each place, do not fit."""
+    """A message if two replays of `steps` steps, one in each place, do not fit; else empty."""
     ring = RingShape(1, steps, spaces.shape, spaces.dtype, spaces.stack)
     one = ring.bytes(COLUMNS)
     for memory in (DEVICE, HOST):
@@ -117,7 +117,7 @@ def _lacking(spaces: Spaces, steps: int) -> str:
 
 
 def _train_steps(config: Config, spaces: Spaces, steps: int) -> list[dict[str, Any]]:
-    """By batch: seconds of a train step in each place, measured in turn."""
+    """For each batch size, seconds of a train step in each place, measured in turn."""
     return [_alone(_train_step, config, spaces, steps, batch) for batch in config.batches]
 
 
@@ -140,9 +140,9 @@ def _train_step(config: Config, spaces: Spaces, steps: int, batch: int) -> dict[
 
 
 def _alone(work: Callable[..., Any], config: Config, *given: Any) -> Any:
-    """What `work` finds in a process of its own, whose memory is given back for sure.
+    """The result of `work` in a process of its own, which frees all its memory at its end.
 
-    Raises RuntimeError if it ends without an answer.
+    Raises RuntimeError if the process ends without a result.
     """
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, context, initializer=_begin, initargs=(config,)) as pool:
@@ -153,7 +153,7 @@ def _alone(work: Callable[..., Any], config: Config, *given: Any) -> Any:
 
 
 def _begin(config: Config) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the parent
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the parent handles Ctrl-C
     backend.configure(config.intra_op_threads, 0)
 
 
@@ -179,7 +179,7 @@ def _trees(config: Config) -> list[dict[str, Any]]:
 
 
 def _part(config: Config, size: int, place: str) -> dict[str, Any]:
-    """Microseconds to add a step, to draw and to give new priorities, of a prioritised replay."""
+    """Microseconds to add a step, to draw and to set priorities, of a prioritised replay."""
     process = psutil.Process()
     before = process.memory_info().rss
     alone = Alone(SMALL, size, DRAWN, place == "device", "prioritised")
@@ -236,7 +236,7 @@ def _tree(config: Config, fanout: int, place: str) -> dict[str, Any]:
 
 
 def _seconds(work: Callable[[], Any], seconds: float) -> float:
-    """Of one call: the median of all that fit."""
+    """Median seconds of one call, over the calls that fit into `seconds`."""
     for _ in range(WARM_UP):
         work()
     times, until_s = list[float](), time.perf_counter() + seconds

@@ -1,4 +1,4 @@
-"""A model with a replay that is full, without a service: what `ga3c benchmark replay` measures."""
+"""A model with a full replay, without a service, which `ga3c benchmark replay` measures."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,11 +17,11 @@ from ga3c.settings.service import ServiceConfig
 from ga3c.settings.train import TrainConfig
 
 LANES = 50
-CHUNK = 20_000  # steps that are written at once to fill a replay
+CHUNK = 20_000  # steps written at once while a replay is filled
 
 
 class Alone:
-    """A model with a replay that is full, without a service."""
+    """A model with a full replay, without a service."""
 
     def __init__(
         self, spaces: Spaces, steps: int, batch: int, on_device: bool, draws: str = "uniform"
@@ -60,7 +60,7 @@ class Alone:
             self.add(CHUNK)
 
     def block(self, steps: int) -> None:
-        """Make so many steps that `add` will write: real ones, as zeros might not be stored."""
+        """Make the steps that `add` writes. They are random: zeros might take no memory."""
         random = np.random.default_rng(0)
         shape, dtype = self._ring.columns()["frame"]
         values = random.integers(0, 255, (steps, *shape)).astype(dtype)
@@ -70,7 +70,7 @@ class Alone:
         self._values = (values, ages, ones, ones, 0 * ones, actions)
 
     def add(self, steps: int) -> None:
-        """Write the block's first `steps`, spread over all lanes, and let them be drawn."""
+        """Write the first `steps` steps of the block over all lanes, and make them drawable."""
         lanes = np.arange(LANES, dtype=np.int32)
         slots = [self.book.advance(lanes, lanes < 0, 0)[0] for _ in range(steps // LANES)]
         rows = self._ring.rows(lanes, np.concatenate(slots).reshape(-1, LANES)).ravel()
@@ -80,12 +80,12 @@ class Alone:
         self._replay.flush()
 
     def train(self) -> None:
-        """One update."""
+        """Make one update."""
         self.model.learn(progress=0.0)
 
 
 def _configured(spaces: Spaces, steps: int, batch: int, draws: Any) -> TrainConfig:
-    """Parr's settings; for pictures the small network."""
+    """Parr's settings, with the small network for pictures."""
     config = PRESETS["in-gpu-replay"]
     config = replace(
         config,

@@ -1,11 +1,11 @@
 """One agent process of A3C on the CPU: its own replica, and parameters that all agents share.
 
-After Mnih et al. 2016 (algorithm S3 and section 4): each agent copies the shared parameters, acts
-t_max steps one observation at a time, and applies its gradient to them without a lock (Hogwild),
-with mean squares that are shared as well (shared RMSProp).
+It follows Mnih et al. 2016 (algorithm S3 and section 4): each agent copies the shared parameters,
+acts for t_max steps with one observation at a time, and applies its gradient to the shared
+parameters without a lock (Hogwild). The mean squares of RMSProp are shared too.
 """
 
-import ga3c.backend as backend  # noqa: I001  first: it keeps the framework's greetings to itself
+import ga3c.backend as backend  # noqa: I001  first, to silence the framework's start-up messages
 
 import multiprocessing
 import os
@@ -26,25 +26,25 @@ from ga3c.settings.train import TrainConfig
 from ga3c.experience.ring import RingShape
 
 START_TIMEOUT_S = 120.0
-CHUNK = 1 << 16  # parameters of one step of the optimizer's arithmetic: they stay in the cache
-SCORES = 20  # episodes of an agent's mean score
+CHUNK = 1 << 16  # the optimizer updates this many parameters at a time, which fit in the cache
+SCORES = 20  # episodes over which an agent's mean score is taken
 
 
 @dataclass(frozen=True)
 class Shared:
-    """What all agents see: arrays of `multiprocessing.RawArray`."""
+    """The memory that all agents share: arrays of `multiprocessing.RawArray`."""
 
     parameters: Any  # float32 [size]
     mean_squares: Any  # float32 [size]
-    steps: Any  # int64 [agents], made by each
-    scores: Any  # float64 [agents], of each one's last episodes; nan before the first
+    steps: Any  # int64 [agents], steps made by each agent
+    scores: Any  # float64 [agents], mean score of each agent's last episodes; nan before the first
 
 
 def play(config: TrainConfig, index: int, shared: Shared, barrier: Barrier) -> None:
-    """Be agent `index`, for ever. The parent's end ends it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the parent
+    """Run as agent `index` until the parent process ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the parent handles Ctrl-C
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # A3C thinks on cores alone
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # A3C computes on the CPU only
     backend.configure(1, config.run.seed)
     environments = Environments(config.environment, 1)
     replica = Replica(config, environments.spaces, index)
@@ -79,7 +79,7 @@ def first_parameters(config: TrainConfig, found: Spaces) -> np.ndarray:
 
 
 class SharedRMSProp:
-    """RMSProp on parameters and mean squares in shared memory, in place and without a lock."""
+    """RMSProp in place and without a lock, on parameters and mean squares in shared memory."""
 
     def __init__(self, config: TrainConfig, shared: Shared) -> None:
         self.parameters = np.frombuffer(shared.parameters, np.float32)
@@ -90,7 +90,7 @@ class SharedRMSProp:
         self._scratch = np.empty(CHUNK, np.float32)
 
     def apply(self, gradient: np.ndarray) -> None:
-        """One step against `gradient` float32 [size]."""
+        """Make one descent step along `gradient`, float32 [size]."""
         for start in range(0, len(gradient), CHUNK):
             part = slice(start, start + CHUNK)
             g, square = gradient[part], self._mean_squares[part]
@@ -139,11 +139,11 @@ class Replica:
         return np.concatenate(flat).astype(np.float32)
 
     def pull(self, parameters: np.ndarray) -> None:
-        """Take over the shared parameters, float32 [size]."""
+        """Copy the shared parameters, float32 [size], into the replica."""
         self._pull(parameters)
 
     def see(self, step: Any) -> None:
-        """Take in the answer of the one environment: a `Step` of one lane."""
+        """Record the environment's `Step`, which has one lane."""
         frame, outcome = step.frames[0], step.outcomes[0]
         if outcome["first"]:
             self._frames.extend([frame] * (self._frames.maxlen or 1))
@@ -162,7 +162,7 @@ class Replica:
         return chosen
 
     def gradient(self) -> np.ndarray:
-        """Of the loss of the last t_max steps, clipped as configured: float32 [size]."""
+        """Gradient of the loss over the last t_max steps, clipped as configured: float32 [size]."""
         actions, log_probs = (np.array([each]) for each in zip(*self._decisions))
         rewards, discounts, firsts = np.array([*zip(*self._outcomes)], np.float32)[:, None]
         return np.asarray(

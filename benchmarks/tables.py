@@ -1,10 +1,10 @@
-"""A program: whether a table beyond 34 GB keeps what is written to it, and where columns lie.
+"""A program: checks that a table beyond 34 GB keeps its data, and which device holds its columns.
 
     KERAS_BACKEND=... python -m benchmarks.tables MOST_BYTES
 
-Frames are written to a few rows of a ring, by the experience that runs use, and read back. Then
-all rows are read: exactly those few may differ from zero. An index or a byte offset that does not
-fit its integer type writes to other rows, or reads from them. The last line is JSON.
+Frames are written to a few rows of a ring through the `Experience` that runs use, and read back.
+Then all rows are read, and only those few may differ from zero. An index or byte offset that
+overflows its integer type would write to other rows or read from them. The last line is JSON.
 """
 
 import json
@@ -26,34 +26,34 @@ from ga3c.service.assembly import small_model
 
 LANES = 64
 SHAPE = (84, 84)
-SHARE = 0.8  # of the free memory, for the table
-MOST_BYTES_IN_RAM = 3e9  # enough for row 304,348; a processor's kernels are not in doubt
-CHUNK = 4096  # rows of the whole table that are read at a time
-TIMED = 64  # rows of a write or a gather that is timed
+SHARE = 0.8  # share of the free memory that the table takes
+MOST_BYTES_IN_RAM = 3e9  # enough for row 304,348; kernels on the CPU are not in doubt
+CHUNK = 4096  # rows read at a time when the whole table is read
+TIMED = 64  # rows of each timed write or gather
 REPEATS = 50
 OFFSETS = (2**31, 2**32, 2**31 * 4, 2**31 * 16)  # bytes at which an offset or a count may overflow
 Found = dict[str, Any]
 
 
 class Compiled(NamedTuple):
-    """A ring's functions."""
+    """A ring's compiled functions."""
 
-    write: Callable[..., Any]  # of rows, frames and ages
-    gather: Callable[..., Any]  # of rows
-    ages: Callable[..., Any]  # of rows
-    stacks: Callable[..., Any]  # of lanes, slots and ages
-    used: Callable[..., Any]  # of rows: which of them have a byte that is not 0
+    write: Callable[..., Any]  # takes rows, frames and ages
+    gather: Callable[..., Any]  # takes rows, returns their frames
+    ages: Callable[..., Any]  # takes rows, returns their ages
+    stacks: Callable[..., Any]  # takes lanes, slots and ages
+    used: Callable[..., Any]  # takes rows, returns which of them have a byte that is not 0
 
 
 def marked(rows: int, row_bytes: int) -> np.ndarray:
-    """Rows at which arithmetic may overflow, with their neighbours, and the last one: int32."""
+    """Rows near which arithmetic may overflow, and a few others with the last row: int32."""
     near = [offset // row_bytes + i for offset in OFFSETS for i in (-1, 0, 1, 2)]
     wanted = {1, rows // 2, rows - 1, *near}
     return np.array(sorted(row for row in wanted if 0 < row < rows), np.int32)
 
 
 def compiled(experience: Experience) -> Compiled:
-    """The ring's functions for this framework."""
+    """The ring's functions, compiled by this framework."""
     index, frame = ((None,), "int32"), ((None, *experience.ring.columns()["frame"][0]), "uint8")
 
     def write(rows: Any, frames: Any, ages: Any) -> None:
@@ -72,7 +72,7 @@ def compiled(experience: Experience) -> Compiled:
 
 
 def large_ring(most_bytes: float) -> RingShape:
-    """The largest ring of so many bytes that fits the device."""
+    """The largest ring of at most `most_bytes` bytes that fits the device."""
     if not backend.has_gpu():
         most_bytes = min(most_bytes, MOST_BYTES_IN_RAM)
     capacity = int(min(most_bytes, SHARE * free_bytes(DEVICE)) / math.prod(SHAPE) / LANES)
@@ -80,7 +80,7 @@ def large_ring(most_bytes: float) -> RingShape:
 
 
 def check(call: Compiled, ring: RingShape) -> Found:
-    """Write, read back, read all. What did not come out as it went in is told in `wrong`."""
+    """Write some rows, read them back, and read all rows. `wrong` lists every difference."""
     row_bytes, capacity = math.prod(ring.shape), ring.capacity
     rows = ring.lanes * capacity
     some = marked(rows, row_bytes)
@@ -112,7 +112,7 @@ def _differing(rows: np.ndarray, found: Any, expected: np.ndarray) -> list[int]:
 
 
 def _stacked(ring: RingShape, rows: np.ndarray, frames: np.ndarray) -> np.ndarray:
-    """The stacks that end at `rows`, where the ring has these frames and else zeros."""
+    """The expected stacks that end at `rows`, if the ring holds `frames` there and zeros else."""
     known = {int(row): frame for row, frame in zip(rows, frames, strict=True)}
     blank = np.zeros_like(frames[0])
 
@@ -125,13 +125,13 @@ def _stacked(ring: RingShape, rows: np.ndarray, frames: np.ndarray) -> np.ndarra
 
 
 def _used(call: Compiled, start: int, end: int) -> list[int]:
-    """Which rows from `start` to `end` are not 0. The last chunk is filled up with its last row."""
+    """The rows from `start` to `end` that are not 0. Short chunks repeat their last row."""
     rows = np.minimum(np.arange(start, start + CHUNK, dtype=np.int64), end - 1).astype(np.int32)
     return [int(row) for row in np.unique(rows[np.asarray(call.used(rows))])]
 
 
 def _timed(call: Compiled, rows: int, row_bytes: int) -> Found:
-    """Microseconds of a write and of a gather. A write that copied the table would show."""
+    """Microseconds of a write and of a gather. A write that copied the table would be slow."""
     random = np.random.default_rng(1)
     some = random.choice(rows, TIMED, replace=False).astype(np.int32)
     frames, ages = np.zeros((TIMED, row_bytes), np.uint8), np.zeros(TIMED, np.int32)
@@ -149,7 +149,7 @@ def _timed(call: Compiled, rows: int, row_bytes: int) -> Found:
 
 
 def places() -> dict[str, dict[str, str]]:
-    """The device of every column of an A3C's and of a prioritised DQN's experience."""
+    """The device of every column of the experience of A3C and of prioritised DQN."""
     found: dict[str, dict[str, str]] = {}
     for name in ("a3c small", "dqn dueling"):
         config, spaces = cases()[name]
@@ -159,7 +159,7 @@ def places() -> dict[str, dict[str, str]]:
 
 
 def main() -> None:
-    """Print what is found."""
+    """Check a large ring, and print the result."""
     backend.configure(1, 0)
     devices = places()
     ring = large_ring(float(sys.argv[1]))

@@ -1,4 +1,4 @@
-"""What predictors ask of the host's book about the ring: where a step goes, and whether it may."""
+"""The host's book about the ring: where a step is written, and whether it may be written yet."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Segment(NamedTuple):
-    """Successive steps of a lane whose records are in the ring: a promise not to overwrite them."""
+    """Successive steps of a lane. Their records stay in the ring until the segment is trained."""
 
     lane: int
     start: int  # the lane's step count at its first observation
@@ -18,18 +18,18 @@ class Segment(NamedTuple):
 class Book(ABC):
     """Which slot of its ring each lane fills next.
 
-    Safe for several predictors, as each lane is with one predictor at a time.
+    Safe for several predictors, because each lane is with one predictor at a time.
     """
 
     def __init__(self, lanes: int, capacity: int, stack: int) -> None:
         self.lanes = lanes
         self.capacity = capacity
         self._stack = stack
-        self._steps = np.full(lanes, -1, np.int64)  # of the newest record
+        self._steps = np.full(lanes, -1, np.int64)  # step of the newest record
         self._ages = np.zeros(lanes, np.int32)
 
     def begin(self, lanes: np.ndarray) -> None:
-        """Another agent plays `lanes` from now on: no earlier frame belongs to its observations."""
+        """A new agent plays `lanes` from now on. Its observations hold no earlier frame."""
         self._ages[lanes] = -1
 
     @abstractmethod
@@ -44,7 +44,8 @@ class Book(ABC):
         Args:
             lanes: [n] int.
             firsts: [n] bool, whether the step is a reset's frame.
-            version: how many updates made the weights that act. Books that tell policy lag keep it.
+            version: number of updates behind the acting weights. Books that report policy lag
+                store it.
         """
         self._steps[lanes] += 1
         ages = np.where(firsts, 0, np.minimum(self._ages[lanes] + 1, self._stack - 1))
@@ -57,12 +58,12 @@ class Book(ABC):
 
     @abstractmethod
     def complete(self, lanes: np.ndarray) -> list[Segment]:
-        """The newest steps of `lanes` are in the ring. Returns the segments that this completes."""
+        """Record that the newest steps of `lanes` are in the ring. Returns completed segments."""
 
     @abstractmethod
     def read(self) -> dict[str, np.ndarray]:
-        """A copy of all that the book knows, by name."""
+        """A copy of the book's arrays, by name."""
 
     @abstractmethod
     def restore(self, values: Mapping[str, np.ndarray]) -> None:
-        """Take over what `read` gave. Raises KeyError or ValueError if it does not fit."""
+        """Restore what `read` returned. Raises KeyError or ValueError if it does not fit."""

@@ -1,4 +1,4 @@
-"""Segments in the order in which they were completed: each is trained once."""
+"""Batches of segments in the order of completion. Each segment is trained once."""
 
 import threading
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from ga3c.experience.segments import SegmentBook
 
 
 class InOrder:
-    """What the model asks of a source, for segments that the host names (`batches.Source`)."""
+    """A `batches.Source` of segments. The host says which segments make up each batch."""
 
     batch: Any = Segments
 
@@ -25,18 +25,18 @@ class InOrder:
         self.inputs: Signature = [((None,), "int32"), ((None, book.t_max + 1), "int32")]
 
     def signature(self, count: int | None = None) -> Signature:
-        """Of a batch of so many segments."""
+        """Shapes and dtypes of a batch of `count` segments."""
         ring, t_max = self.experience.ring, self.book.t_max
         steps = [((count, t_max), dtype) for dtype in ("int32", *["float32"] * 4)]
         observations = None if count is None else count * (t_max + 1)
         return [((observations, *ring.observation_shape), ring.dtype), *steps]
 
     def rates(self, progress: float) -> dict[str, float]:
-        """None: nothing about the draws changes as time goes by."""
+        """Empty: the draws follow no schedule."""
         return {}
 
     def draw(self, rates: Mapping[str, Any], *inputs: Any) -> Segments:
-        """The segments of lanes [B] at slots [B, T + 1], which are the two inputs."""
+        """A batch of segments. The two inputs are lanes [B] and slots [B, T + 1]."""
         lanes, slots = inputs
         experience = self.experience
         rows = experience.ring.rows(lanes[:, None], slots)
@@ -51,19 +51,19 @@ class InOrder:
         )
 
     def learned(self, batch: Segments, errors: Any) -> None:
-        """Nothing is drawn again, so no error matters for a later draw."""
+        """Does nothing: no segment is drawn again, so no later draw depends on the errors."""
 
     def devices(self) -> dict[str, str]:
-        """Where each column lies."""
+        """The device that holds each column."""
         return self.experience.devices()
 
     def read(self) -> dict[str, np.ndarray]:
-        """`ring/COLUMN` and `lanes/NAME`, the book's."""
+        """The ring's columns as `ring/COLUMN` and the book's arrays as `lanes/NAME`."""
         with self.lock:
             return named(ring=self.experience.read(), lanes=self.book.read())
 
     def restore(self, values: Mapping[str, np.ndarray]) -> None:
-        """Take over what `read` gave. Raises ValueError if it does not fit."""
+        """Restore what `read` returned. Raises ValueError if it does not fit."""
         try:
             self.experience.restore(part(values, "ring"))
             self.book.restore(part(values, "lanes"))

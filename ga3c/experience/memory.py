@@ -1,6 +1,6 @@
-"""Where experience lives: on the device or in RAM, with one set of names for both.
+"""Where experience is stored, on the device or in RAM, with the same operations for both.
 
-What is written in these names runs in either place: compiled on the device, or in numpy.
+Code that uses these operations runs in either place: compiled on the device, or in numpy.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,35 +37,35 @@ class HostTable:
         return {name: column.copy() for name, column in self._columns.items()}
 
     def restore(self, values: Mapping[str, np.ndarray]) -> None:
-        """Take over what `read` gave. Raises KeyError or ValueError if it does not fit."""
+        """Restore what `read` returned. Raises KeyError or ValueError if it does not fit."""
         for name, column in self._columns.items():
             column[:] = values[name]
 
     def devices(self) -> dict[str, str]:
-        """Where each column lies."""
+        """The device that holds each column."""
         return dict.fromkeys(self._columns, "RAM")
 
 
 @dataclass(frozen=True)
 class Memory:
-    """A place, and how arrays are made and worked on there."""
+    """A place for arrays, and the operations that run there."""
 
     on_device: bool
     ops: Any
-    """keras.ops or numpy: what both have by the same name."""
+    """keras.ops or numpy. Use only functions that both have under the same name."""
     table: Callable[[Mapping[str, Column], int], Any]
-    """Columns of so many rows, with `write`, `gather`, `read` and `restore`."""
+    """Makes columns with a number of rows, with `write`, `gather`, `read` and `restore`."""
     cast: Callable[[Tensor, str], Tensor]
     channels_last: Callable[[Sequence[Tensor]], Tensor]
     """Frames [..., pixels], oldest first, as one [..., pixels, len(frames)]."""
     uniform: Callable[[Any, Tensor], Tensor]
-    """Draws from [tiny, 1) of a shape, by a seed int32 [2]."""
+    """Uniform float32 draws from [tiny, 1), given a shape and a seed int32 [2]."""
     integers: Callable[[Any, Tensor, Tensor], Tensor]
-    """int32 draws below a total, of a shape, by a seed int32 [2]."""
+    """Uniform int32 draws from [0, total), given a shape, a seed int32 [2] and a total."""
     compiled: Callable[[Callable[..., Any], Signature], Callable[..., Any]]
-    """A function of tables, to be called from outside with arrays of a signature."""
+    """Compiles a function that uses tables. The host calls it with arrays of the signature."""
     row_dtype: str
-    """Dtype of lanes, slots and row numbers in arithmetic there."""
+    """Dtype of lanes, slots and row numbers in this memory's arithmetic."""
 
 
 def _host_channels_last(frames: Sequence[np.ndarray]) -> np.ndarray:
@@ -115,19 +115,19 @@ HOST = Memory(
 
 
 def free_bytes(memory: Memory) -> int:
-    """How much of it nothing uses yet."""
+    """Free bytes of this memory."""
     left = backend.free_bytes() if memory.on_device else None
     return psutil.virtual_memory().available if left is None else left
 
 
 def named(**parts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """All arrays of all parts, as PART/NAME."""
+    """The arrays of all parts in one dictionary, under the names PART/NAME."""
     return {
         f"{part}/{name}": array for part, arrays in parts.items() for name, array in arrays.items()
     }
 
 
 def part(values: Mapping[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
-    """The arrays of one part, by their own names."""
+    """The arrays of the part `name`, by their names without the prefix PART/."""
     start = f"{name}/"
     return {key.removeprefix(start): a for key, a in values.items() if key.startswith(start)}

@@ -1,7 +1,7 @@
-"""Who waits for whom where segments are trained in the order in which they were played.
+"""Whether acting waits for learning, when segments are trained in the order of completion.
 
-Predictors ask before they act. `Free` and `InTurn` are for learning in order; those of a replay are
-in `replay_pacing`.
+Predictors ask the pacing before they act. `Free` and `InTurn` are for learning in order;
+`replay_pacing` holds the pacings of a replay.
 """
 
 import threading
@@ -10,19 +10,19 @@ from collections.abc import Callable, Mapping
 
 
 class Pacing(ABC):
-    """Counts the run's steps, and says when more may be made. Safe from every thread."""
+    """Counts the run's steps and decides when more may be made. Safe from every thread."""
 
     acts_on_target = False
     """Whether actions are chosen with the target network's weights."""
 
     def __init__(self, limit_steps: float = float("inf")) -> None:
-        """`limit_steps`: no prediction is admitted once so many steps have been."""
+        """`limit_steps`: once this many steps have been admitted, no prediction is."""
         self._limit_steps = limit_steps
         self._changed = threading.Condition()
         """Guards all counts."""
-        self._before = 0  # steps of the run that this process has not made
-        self._admitted = 0  # steps that may be made
-        self._acted = 0  # steps made
+        self._before = 0  # steps that the run had made before this process began
+        self._admitted = 0  # steps that predictors were allowed to make
+        self._acted = 0  # steps that are in the ring
 
     @property
     def steps(self) -> int:
@@ -31,7 +31,7 @@ class Pacing(ABC):
 
     @property
     def schedule_steps(self) -> int:
-        """The steps that schedules of learning go by."""
+        """The steps that drive the schedules of learning."""
         return self.steps
 
     @property
@@ -42,10 +42,10 @@ class Pacing(ABC):
     @property
     @abstractmethod
     def is_settled(self) -> bool:
-        """Whether all that can be learned from what was played has been."""
+        """Whether nothing more can be learned from the steps made so far."""
 
     def admit(self, steps: int, timeout_s: float) -> bool:
-        """Wait until so many steps may be made; False if they still may not."""
+        """Wait until `steps` more may be made. False if the timeout passes first."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._admits(steps), timeout_s):
                 return False
@@ -61,34 +61,34 @@ class Pacing(ABC):
 
     @abstractmethod
     def _may_act(self, steps: int) -> bool:
-        """Whether so many more steps may be made now."""
+        """Whether `steps` more may be made now."""
 
     def acted(self, steps: int) -> None:
-        """So many of the admitted steps are in the ring."""
+        """Record that `steps` of the admitted steps are in the ring."""
         with self._changed:
             self._acted += steps
             self._changed.notify_all()
 
     def begin_after(self, steps: int) -> None:
-        """The run has made so many steps before, which this process knows nothing of."""
+        """Continue a run that has made `steps` steps, none of them by this process."""
         self._before = steps
 
     def read(self) -> dict[str, int]:
-        """What a resumed run goes on with."""
+        """The counts that a resumed run continues with."""
         return {"before": self._before, "acted": self._acted}
 
     def restore(self, values: Mapping[str, int]) -> None:
-        """Take over what `read` gave. Raises KeyError if something is missing."""
+        """Restore what `read` returned. Raises KeyError if a count is missing."""
         self._before, self._acted = int(values["before"]), int(values["acted"])
         self._admitted = self._acted
 
 
 class Free(Pacing):
-    """Nobody waits for anybody, but for room in the ring and in the queues (GA3C)."""
+    """Acting waits only for room in the ring and in the queues, not for learning (GA3C)."""
 
     @property
     def is_settled(self) -> bool:
-        """Always: what awaits training when the run ends is left."""
+        """Always True: segments that await training when the run ends are dropped."""
         return True
 
     def _may_act(self, steps: int) -> bool:
@@ -98,8 +98,8 @@ class Free(Pacing):
 class InTurn(Pacing):
     """Acting and learning take turns (lockstep), so that the same seed gives the same weights.
 
-    A prediction waits until all whole batches have been trained, and none begins once the run's
-    steps have been made.
+    A prediction waits until every complete batch has been trained. No prediction begins after the
+    run's last step.
     """
 
     def __init__(
@@ -107,19 +107,20 @@ class InTurn(Pacing):
     ) -> None:
         """Args:
         batch: segments of an update.
-        settle: waits until at most so many segments await training, for so many seconds.
+        settle: waits until at most a given number of segments await training, with a timeout
+            in seconds; returns whether that was reached.
         """
         super().__init__(limit_steps)
-        self._untrained = batch - 1  # segments that may await the ones that complete their batch
+        self._untrained = batch - 1  # segments of an incomplete batch
         self._settle = settle
 
     def admit(self, steps: int, timeout_s: float) -> bool:
-        """Wait until what was played has been learned from; False if it still has not been."""
+        """Wait until every complete batch is trained. False if the timeout passes first."""
         return self._settle(self._untrained, timeout_s) and super().admit(steps, timeout_s)
 
     @property
     def is_settled(self) -> bool:
-        """Whether no prediction is on its way, and no whole batch awaits training."""
+        """Whether no prediction is under way and no complete batch awaits training."""
         with self._changed:
             return self._admitted == self._acted and self._settle(self._untrained, 0.0)
 

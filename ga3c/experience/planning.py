@@ -1,4 +1,4 @@
-"""How much memory experience takes: said, and refused, before any of it is allocated."""
+"""How much memory experience takes. A plan that does not fit is refused before allocation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,11 +7,11 @@ from typing import NamedTuple
 from ga3c import backend
 from ga3c.experience.memory import DEVICE, HOST, free_bytes
 
-USABLE = 0.95  # of what is free
+USABLE = 0.95  # share of the free memory that experience may take
 
 
 class _Need(NamedTuple):
-    """Bytes of one step, for all the steps of the rings, in one place."""
+    """The bytes that each step takes in one place, and the bytes that are free there."""
 
     place: str
     step_bytes: float
@@ -20,19 +20,19 @@ class _Need(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """Steps of all rings, and what each of them takes."""
+    """The number of steps in all rings, and the bytes that each step takes."""
 
     steps: int
-    step_bytes: float  # of the ring's columns
-    ram_bytes: float  # of what is in RAM besides, for each step: a book, a checkpoint's copy
+    step_bytes: float  # for each step, the ring's columns
+    ram_bytes: float  # for each step, what RAM holds besides: a book, a checkpoint's copy
     on_device: bool
 
     def check(self, asked: str, most: Callable[[int], str]) -> None:
-        """Raises ValueError if it does not fit.
+        """Raises ValueError if the plan does not fit.
 
         Args:
-            asked: the settings that ask for so much, in words.
-            most: says in words what could be asked for, where so many steps have room.
+            asked: the settings that ask for this many steps, in words.
+            most: given how many steps fit, describes in words the largest possible setting.
         """
         for need in self._needs():
             fits = int(need.free_bytes * USABLE / need.step_bytes)

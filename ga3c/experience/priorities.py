@@ -1,7 +1,8 @@
-"""Priorities of a replay's rows, and draws in proportion to them: a tree of sums.
+"""Priorities of a replay's rows, and draws in proportion to them, with a sum tree.
 
-Every node is the sum of `FANOUT` others. A draw goes down from the top, a change goes up from the
-row; both are of whole batches, on the device or in RAM, and cost the logarithm of the rows.
+Every node is the sum of its `FANOUT` children. A draw descends from the top, a change ascends from
+the row. Both take whole batches, run on the device or in RAM, and take time logarithmic in the
+number of rows.
 """
 
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from ga3c.backend import Tensor
 from ga3c.experience.memory import Memory
 
-FANOUT = 16  # measured: benchmarks/results/replay has others
+FANOUT = 16  # chosen by measurement; benchmarks/results/replay compares others
 
 
 class Priorities:
@@ -32,7 +33,7 @@ class Priorities:
         return self._levels[0].gather("sum", rows)
 
     def set(self, rows: Tensor, priorities: Tensor) -> None:
-        """Set the priorities [n] of `rows` [n]; a row that comes twice has one of its two."""
+        """Set the priorities [n] of `rows` [n]. A row given twice keeps one of its two values."""
         rows = self._cast(rows, self._row_dtype)
         self._levels[0].write(rows, {"sum": priorities})
         for below, level in zip(self._levels, self._levels[1:]):
@@ -40,16 +41,17 @@ class Priorities:
             level.write(rows, {"sum": self._ops.sum(self._below(below, rows), axis=1)})
 
     def draw(self, points: Tensor) -> Tensor:
-        """Rows [n] at `points` [n] of [0, 1): each has its priority's share of them."""
+        """The rows [n] that `points` [n] in [0, 1) fall on, when row i covers p_i / sum_k p_k."""
         ops, top = self._ops, self._levels[-1]
         sums = top.gather("sum", self._children)
         left = points * ops.sum(sums)
         node = self._cast(ops.zeros_like(points), self._row_dtype)
+        # Cumulative sums are rounded, so a child is at most the last one whose sum is above 0.
         for level in reversed(self._levels):
             below = self._below(level, node)
             sums = ops.cumsum(below, axis=1)
             passed = ops.sum(self._cast(sums <= left[:, None], self._row_dtype), axis=1)
-            last = ops.max(ops.where(below > 0, self._children, 0), axis=1)  # sums are rounded
+            last = ops.max(ops.where(below > 0, self._children, 0), axis=1)
             child = self._cast(ops.minimum(passed, last), self._row_dtype)
             chosen = child[:, None]
             before = ops.take_along_axis(sums - below, chosen, axis=1)[:, 0]
@@ -58,11 +60,11 @@ class Priorities:
         return node
 
     def _below(self, level: Any, nodes: Tensor) -> Tensor:
-        """The sums [n, fanout] that the nodes [n] of the level above are made of."""
+        """The children's sums [n, fanout] of the nodes [n] of the level above."""
         return level.gather("sum", nodes[:, None] * self._fanout + self._children)
 
     def devices(self) -> dict[str, str]:
-        """Where each level of the tree lies."""
+        """The device that holds each level of the tree."""
         return {
             f"sums of {size:,}": level.devices()["sum"]
             for size, level in zip(self._sizes, self._levels, strict=True)
@@ -74,7 +76,7 @@ class Priorities:
         return priorities
 
     def restore(self, priorities: np.ndarray) -> None:
-        """Take over what `read` gave. Raises ValueError if it does not fit."""
+        """Restore what `read` returned. Raises ValueError if it does not fit."""
         self._levels[0].restore({"sum": priorities})
         for size, level in zip(self._sizes[1:], self._levels[1:]):
             sums = priorities.reshape(-1, self._fanout).sum(axis=1, dtype=np.float32)

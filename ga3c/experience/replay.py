@@ -1,7 +1,7 @@
-"""A replay: a long ring, the book about it, and draws of transitions from what is visible of it.
+"""A replay: a long ring, its book, and draws of transitions from the ring's visible steps.
 
-A transition goes from a step to that n steps later, or to the last one before a reset if that
-comes first.
+A transition goes from one step to the step n later, or to the last step before a reset if the
+reset comes first.
 """
 
 import threading
@@ -21,10 +21,10 @@ from ga3c.settings.replay import ReplayConfig
 
 
 class Replay:
-    """What the model asks of a source, for transitions that are drawn (`batches.Source`).
+    """A `batches.Source` of transitions, drawn at random.
 
-    New steps can be drawn after the next `flush`. Predictors may write meanwhile; whoever draws,
-    learns or flushes holds the lock.
+    New steps can be drawn after the next `flush`. The thread that draws, learns or flushes holds
+    the lock; predictors may write meanwhile.
     """
 
     batch: Any = Transitions
@@ -42,17 +42,17 @@ class Replay:
         self._publish = self._memory.compiled(self._sampler.publish, self._sampler.signature)
 
     def signature(self, count: int | None = None) -> Signature:
-        """Of a batch of so many transitions."""
+        """Shapes and dtypes of a batch of `count` transitions."""
         observation = ((count, *self._ring.observation_shape), self._ring.dtype)
         steps: Signature = [((count, self._config.n_step), "float32")] * 3
         one: Signature = [((count,), "int32"), ((count,), "float32")]
         return [*one, observation, ((count,), "int32"), *steps, observation]
 
     def flush(self) -> Block:
-        """Let all that was played be drawn. Returns what that changed.
+        """Make all steps played so far visible to draws. Returns what changed.
 
-        What enters and leaves is settled first, then the draws are told, and only then may
-        predictors write where steps have left.
+        The order matters: the book decides which steps enter and leave, then the sampler is
+        updated, and only then may predictors overwrite the steps that left.
         """
         block = self.book.flush()
         self._show(block)
@@ -61,25 +61,25 @@ class Replay:
 
     def _show(self, block: Block) -> None:
         entering, leaving = block.entering, block.leaving
-        if not self._sampler.is_prioritised:  # rows are given only where they are needed
+        if not self._sampler.is_prioritised:  # only priorities need the rows
             entering = leaving = np.zeros(0, np.int32)
         with self.lock:
             self._publish(block.slots, block.counts, _padded(entering), _padded(leaving))
 
     def rates(self, progress: float) -> dict[str, float]:
-        """The importance exponent."""
+        """The importance-sampling exponent."""
         return {"importance_exponent": self._sampler.rate(progress)}
 
     def draw(self, rates: Mapping[str, Any], *inputs: Any) -> Transitions:
-        """A batch. The host gives no inputs."""
+        """A batch. There are no inputs from the host."""
         return self.transitions(*self._sampler.draw(rates["importance_exponent"]))
 
     def learned(self, batch: Transitions, errors: Tensor) -> None:
-        """Errors [B] of the batch's transitions: their next priorities."""
+        """Set the priorities of the batch's transitions from their errors [B]."""
         self._sampler.learned(batch.rows, errors)
 
     def transitions(self, rows: Tensor, weights: Tensor) -> Transitions:
-        """What begins at `rows` [B]."""
+        """The transitions that begin at `rows` [B]."""
         experience, ring, dtype = self.experience, self._ring, self._memory.row_dtype
         ops = self._memory.ops
         after = ring.after(rows[:, None], np.arange(1, self._config.n_step + 1, dtype=dtype))
@@ -97,18 +97,18 @@ class Replay:
         )
 
     def devices(self) -> dict[str, str]:
-        """Where each column lies."""
+        """The device that holds each column."""
         return {**self.experience.devices(), **self._sampler.devices()}
 
     def read(self) -> dict[str, np.ndarray]:
-        """`ring/COLUMN`, `replay/NAME`, what draws depend on, and `lanes/NAME`, the book's."""
+        """The ring's `ring/COLUMN`, the sampler's `replay/NAME` and the book's `lanes/NAME`."""
         with self.lock:
             return named(
                 ring=self.experience.read(), replay=self._sampler.read(), lanes=self.book.read()
             )
 
     def restore(self, values: Mapping[str, np.ndarray]) -> None:
-        """Take over what `read` gave. Raises ValueError if it does not fit."""
+        """Restore what `read` returned. Raises ValueError if it does not fit."""
         try:
             self.experience.restore(part(values, "ring"))
             self._sampler.restore(part(values, "replay"))
@@ -119,9 +119,9 @@ class Replay:
 
 
 def _padded(rows: np.ndarray) -> np.ndarray:
-    """As many rows as the framework wants at once, filled up by the last one.
+    """The rows, padded with the last one to a size that the framework prefers.
 
-    There are few different numbers then: a function may have to be compiled for each.
+    A function may be compiled once for each size, so there should be few sizes.
     """
     if not len(rows):
         return rows

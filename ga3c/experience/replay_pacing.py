@@ -1,7 +1,7 @@
-"""Who waits for whom where learning draws from a replay.
+"""How acting and learning wait for each other when learning draws from a replay.
 
-Predictors ask before they act, and trainers for their next turn. Every run begins with `min_steps`
-steps without an update. So does a run that is resumed without its replay, which it fills anew.
+Predictors ask before they act, and trainers ask for their next turn. Every run begins with
+`min_steps` steps without an update. A run resumed without its replay does too, to fill a new one.
 """
 
 from abc import abstractmethod
@@ -15,52 +15,52 @@ COUNTS = ("before", "admitted", "acted", "flushed", "claimed", "learned", "perio
 
 
 class Turn(Enum):
-    """What a trainer is to do next."""
+    """What a trainer does next."""
 
     LEARN = auto()  # one update, and then `learned`
-    FLUSH = auto()  # make what was played visible, and then `flushed`
-    MEET = auto()  # the same, and copy the weights to the target's
+    FLUSH = auto()  # make the new steps visible, and then `flushed`
+    MEET = auto()  # flush, and copy the weights to the target network
 
 
 class ReplayPacing(Pacing):
-    """Counts of what was played, made visible and learned, and waits on them."""
+    """Counts steps made, steps made visible and updates, and lets threads wait on the counts."""
 
     def __init__(self, min_steps: int, limit_steps: float) -> None:
         super().__init__(limit_steps)
         self._min_steps = min_steps
-        self._flushed = 0  # of the steps made, visible
+        self._flushed = 0  # steps made visible
         self._claimed = 0  # updates begun
         self._learned = 0  # updates done
         self._periods = 0
         self._flushing = self._meeting = False
-        self._hurried = False  # a lane has no room
+        self._hurried = False  # a lane has no room until the next flush
 
     @abstractmethod
     def _next(self) -> Turn | None:
-        """What a trainer can do now."""
+        """What a trainer can do now; None if it must wait."""
 
     @abstractmethod
     def copies_target(self, update: int) -> bool:
-        """Whether the target takes over the weights after this update, counted from 1."""
+        """Whether the weights are copied to the target after this update, counted from 1."""
 
     @abstractmethod
     def _limits(self) -> str:
-        """What either side waits for, and what to change, in words."""
+        """What acting and learning wait for, and what to change, in words."""
 
     def waits(self) -> str:
-        """How far acting and learning are, and what either waits for, in words."""
+        """The progress of acting and learning, and what each waits for, in words."""
         with self._changed:
             made = f"{self.steps:,} steps are made, {self._flushed:,} can be drawn"
             return f"{made}, {self._learned:,} updates are done; {self._limits()}"
 
     def hurry(self) -> None:
-        """A lane has no room for another step before the next flush."""
+        """Ask for a flush soon, because a lane has no room for another step before it."""
         with self._changed:
             self._hurried = True
             self._changed.notify_all()
 
     def turn(self, timeout_s: float) -> Turn | None:
-        """What the caller has to do now; None if there is nothing within the timeout."""
+        """What the caller must do now; None if nothing is due within the timeout."""
         with self._changed:
             self._changed.wait_for(lambda: self._next() is not None, timeout_s)
             turn = self._next()
@@ -71,13 +71,13 @@ class ReplayPacing(Pacing):
             return turn
 
     def learned(self) -> None:
-        """An update is done."""
+        """Record that an update is done."""
         with self._changed:
             self._learned += 1
             self._changed.notify_all()
 
     def flushed(self, steps: int) -> None:
-        """So many steps in all are visible now."""
+        """Record that `steps` steps in all are visible now."""
         with self._changed:
             self._flushed = steps
             self._periods += self._meeting
@@ -97,27 +97,27 @@ class ReplayPacing(Pacing):
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is on its way, and all that can be learned has been."""
+        """Whether no prediction, update or flush is under way and no update is due."""
         with self._changed:
             busy = self._flushing or self._claimed > self._learned or self._admitted > self._acted
             return not busy and self._next() is not Turn.LEARN
 
     def read(self) -> dict[str, int]:
-        """All that a run resumed with its replay goes on with."""
+        """The counts that a run resumed with its replay continues with."""
         with self._changed:
             return {name: getattr(self, f"_{name}") for name in COUNTS}
 
     def restore(self, values: Mapping[str, int]) -> None:
-        """Take over what `read` gave. Raises KeyError if something is missing."""
+        """Restore what `read` returned. Raises KeyError if a count is missing."""
         for name in COUNTS:
             setattr(self, f"_{name}", int(values[name]))
         self._admitted, self._claimed = self._acted, self._learned
 
 
 class Ratio(ReplayPacing):
-    """An update every `steps_per_update` steps; acting is at most `slack_steps` ahead.
+    """One update for every `steps_per_update` steps; acting is at most `slack_steps` ahead.
 
-    Learning is never ahead. Raises ValueError if either would wait for the other forever.
+    Learning is never ahead. Raises ValueError if acting and learning would deadlock.
     """
 
     def __init__(
@@ -132,9 +132,9 @@ class Ratio(ReplayPacing):
         limit_steps: float = float("inf"),
     ) -> None:
         """Args:
-        largest_batch: most steps of one prediction.
-        update_size: new steps of a flush.
-        target_period: updates between two copies of the weights to the target.
+        largest_batch: largest number of steps in one prediction.
+        update_size: number of new steps that is due for a flush.
+        target_period: updates between two copies of the weights to the target network.
         """
         super().__init__(min_steps, limit_steps)
         check_slack(slack_steps, largest_batch, steps_per_update)
@@ -172,9 +172,9 @@ class Ratio(ReplayPacing):
 class TargetPeriod(ReplayPacing):
     """Concurrent Training (Daley and Amato 2021, section 3).
 
-    Acting makes `period_steps` steps with the target's weights while learning makes `updates`;
-    then they meet: what was played becomes visible, the weights are copied to the target's, and
-    the next period begins. The first period is `min_steps` long and has no update.
+    Acting makes `period_steps` steps with the target network's weights while learning makes
+    `updates` updates. When both are done, the new steps become visible, the weights are copied to
+    the target, and the next period begins. The first period has `min_steps` steps and no update.
     """
 
     acts_on_target = True
@@ -187,7 +187,7 @@ class TargetPeriod(ReplayPacing):
         self._updates = updates
 
     def copies_target(self, update: int) -> bool:
-        """After no update: the weights are copied where acting and learning meet."""
+        """Always False: the weights are copied at the end of a period, not after an update."""
         return False
 
     def _may_act(self, steps: int) -> bool:

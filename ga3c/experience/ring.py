@@ -1,9 +1,9 @@
-"""The observation's home: a ring of steps for every environment lane.
+"""The one store of observations: a ring of steps for every environment lane.
 
-A step's record is its newest frame, the outcome that came with it, and what acting added. It
-is written once, when the prediction is made; stacks are gathered from the ring, for acting and
-for learning alike. It is kept where the model is, or in RAM, from where every stack is sent anew:
-the comparison that the published systems are about (`ga3c/experience/memory.py`).
+A step's record is its newest frame, the outcome that came with it, and the columns that acting
+adds. It is written once, when the prediction is made. Stacks of frames are gathered from the ring,
+both for acting and for learning. The ring is either on the model's device, or in RAM, in which case
+every stack is sent to the device for each use (`ga3c/experience/memory.py`).
 """
 
 import math
@@ -21,14 +21,14 @@ MOST_ROWS = 2**31
 
 
 class Arrivals(NamedTuple):
-    """n newest frames with their outcomes, each of another lane."""
+    """The newest frames of n different lanes, with their outcomes."""
 
     lanes: np.ndarray  # [n] int32
     slots: np.ndarray  # [n] int32, position in the lane's ring
     ages: np.ndarray  # [n] int32, steps since the reset, at most stack - 1
     outcomes: np.ndarray  # [n, 3] float32: reward, discount, first
     frames: np.ndarray  # [n, *shape]
-    exploration: np.ndarray | None = None  # [n] float32, of the algorithm; None: 0
+    exploration: np.ndarray | None = None  # [n] float32, the epsilon of each lane; None: 0
 
 
 def step_record(index: Tensor, outcomes: Tensor, frames: Tensor) -> dict[str, Tensor]:
@@ -54,7 +54,7 @@ class RingShape:
 
     lanes: int
     capacity: int  # slots of a lane
-    shape: tuple[int, ...]  # of the newest frame
+    shape: tuple[int, ...]  # of one frame
     dtype: str
     stack: int
 
@@ -68,7 +68,7 @@ class RingShape:
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
-        """As the network sees an observation: [h, w, channels * stack], or a flat vector."""
+        """Shape of an observation as the network sees it: [h, w, channels * stack], or flat."""
         spaces = Spaces(self.shape, self.dtype, 1, self.stack)
         if not spaces.is_picture:
             return (math.prod(self.shape) * self.stack,)
@@ -85,23 +85,23 @@ class RingShape:
         }
 
     def bytes(self, columns: Mapping[str, Column]) -> int:
-        """Of a ring with these columns besides its own."""
+        """Size in bytes of a ring that has these columns besides its own."""
         entries = {**self.columns(), **columns}.values()
         row = sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in entries)
         return row * self.lanes * self.capacity
 
     def rows(self, lanes: Any, slots: Any) -> Any:
-        """Rows of the flat ring."""
+        """Row numbers in the flat ring of these lanes and slots."""
         return lanes * self.capacity + slots
 
     def after(self, rows: Any, steps: Any) -> Any:
-        """Rows of the same lanes, so many steps later."""
+        """The rows of the same lanes, `steps` steps later."""
         return (
             rows // self.capacity * self.capacity + (rows % self.capacity + steps) % self.capacity
         )
 
     def stack_rows(self, lanes: Any, slots: Any, ages: Any, minimum: Callable) -> list[Any]:
-        """Rows of an observation's frames, oldest first; a reset's frame stands for all before."""
+        """Rows of an observation's frames, oldest first. A reset's frame repeats to fill it."""
         return [
             self.rows(lanes, (slots - minimum(ages, back)) % self.capacity)
             for back in reversed(range(self.stack))
@@ -109,7 +109,7 @@ class RingShape:
 
 
 class Experience:
-    """The ring in a memory: on the device, for use inside compiled functions, or in RAM."""
+    """The ring's data: on the device, for use inside compiled functions, or in RAM."""
 
     def __init__(self, ring: RingShape, columns: Mapping[str, Column], memory: Memory) -> None:
         self.ring = ring
@@ -118,7 +118,7 @@ class Experience:
 
     @property
     def on_device(self) -> bool:
-        """Whether it lives where the model is."""
+        """Whether the ring is on the model's device."""
         return self.memory.on_device
 
     def write(self, rows: Tensor, values: Mapping[str, Tensor]) -> None:
@@ -144,13 +144,13 @@ class Experience:
         return self.stacks(rows // capacity, rows % capacity, self.gather("age", rows))
 
     def devices(self) -> dict[str, str]:
-        """Where each column lies."""
+        """The device that holds each column."""
         return self._table.devices()
 
     def read(self) -> dict[str, np.ndarray]:
-        """A copy of every column; outside of compiled functions."""
+        """A copy of every column. Call outside of compiled functions."""
         return self._table.read()
 
     def restore(self, values: Mapping[str, np.ndarray]) -> None:
-        """Take over what `read` gave."""
+        """Restore what `read` returned."""
         self._table.restore(values)

@@ -1,6 +1,6 @@
-"""Which rows of a replay a batch is made of: drawn evenly, or in proportion to priorities.
+"""Draws the rows of a batch from a replay, uniformly or in proportion to priorities.
 
-Draws are made where the ring is, and need nothing from the host but a rate.
+Draws run where the ring is, and the host supplies only the importance exponent.
 """
 
 from collections.abc import Mapping
@@ -14,21 +14,21 @@ from ga3c.experience.ring import Experience
 from ga3c.settings.replay import ReplayConfig
 from ga3c.settings.schedules import linear
 
-TRIES = 4  # candidates for each place of a batch: some precede a reset, or are in it already
-SMALLEST_ERROR = 1e-6  # so that no step is never drawn again (Schaul et al. 2016, section 3.3)
+TRIES = 4  # candidates per batch slot; those that precede a reset or are repeated are dropped
+SMALLEST_ERROR = 1e-6  # keeps every priority above 0 (Schaul et al. 2016, section 3.3)
 
 
 class Sampler:
     """Draws from the visible steps of every lane.
 
-    Not safe: one thread at a time draws, learns or changes what is visible.
+    Not thread-safe: only one thread at a time may draw, learn or publish.
     """
 
     def __init__(self, experience: Experience, config: ReplayConfig, seed: int) -> None:
         memory, ring = experience.memory, experience.ring
         self._experience, self._config, self._seed = experience, config, seed
         self._memory, self._ops, self._ring = memory, memory.ops, ring
-        # The oldest step of each lane that can be drawn, and how many: as `window.Block` says.
+        # Each lane's oldest drawable slot and its number of drawable steps, as in `window.Block`.
         visible: dict[str, Column] = {"slot": ((), "int32"), "count": ((), "int32")}
         self._lanes = memory.table(visible, ring.lanes)
         self._every_lane = np.arange(ring.lanes, dtype=np.int32)
@@ -42,21 +42,21 @@ class Sampler:
 
     @property
     def signature(self) -> Signature:
-        """Of what `publish` takes."""
+        """Shapes and dtypes of the arguments of `publish`."""
         lanes: Signature = [((self._ring.lanes,), "int32")] * 2
         return [*lanes, ((None,), "int32"), ((None,), "int32")]
 
     def rate(self, progress: float) -> float:
-        """The importance exponent."""
+        """The importance-sampling exponent."""
         config = self._config
         return linear(config.importance_exponent, config.importance_exponent_end, progress)
 
     def publish(self, slots: Tensor, counts: Tensor, entering: Tensor, leaving: Tensor) -> None:
-        """Let other steps be drawn.
+        """Change which steps can be drawn.
 
         Args:
-            slots, counts: int32 [lanes], the oldest step of each lane and how many from there on.
-            entering, leaving: int32 [k], rows that can be drawn from now on, or no longer.
+            slots, counts: int32 [lanes], each lane's oldest drawable slot, and its drawable steps.
+            entering, leaving: int32 [k], rows that become drawable, and rows that cease to be.
         """
         ops = self._ops
         self._lanes.write(self._every_lane, {"slot": slots, "count": counts})
@@ -88,18 +88,18 @@ class Sampler:
         return rows, self._weights(rows, good, importance_exponent)
 
     def learned(self, rows: Tensor, errors: Tensor) -> None:
-        """Errors [B] of the transitions at `rows` [B]: their next priorities."""
+        """Set the priorities of the transitions at `rows` [B] from their errors [B]."""
         if self._priorities is None:
             return
         ops = self._ops
-        # One that is not finite would make every sum above it so, and draws with them.
+        # An error that is not finite would spoil every sum above it, and so every draw.
         errors = ops.where(ops.isfinite(errors), ops.abs(errors), 0.0) + SMALLEST_ERROR
         self._priorities.set(rows, errors**self._config.priority_exponent)
         largest = ops.maximum(self._state.gather("largest", self._first), ops.max(errors))
         self._state.write(self._first, {"largest": largest})
 
     def _next_seed(self) -> Tensor:
-        """int32 [2], another one for each draw."""
+        """A seed int32 [2] that is different for each draw."""
         ops = self._ops
         draws = self._state.gather("draws", self._first)
         self._state.write(self._first, {"draws": draws + 1})
@@ -107,7 +107,7 @@ class Sampler:
         return ops.concatenate([ops.zeros_like(count) + np.int32(self._seed), count], axis=0)
 
     def _evenly(self, count: int, seed: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows [count] out of all that can be drawn, and which do not precede a reset."""
+        """Uniform rows [count] of the drawable ones, and a mask of those that precede no reset."""
         ops, cast, dtype = self._ops, self._memory.cast, self._dtype
         capacity = self._ring.capacity
         counts = self._lanes.gather("count", self._every_lane)
@@ -120,7 +120,7 @@ class Sampler:
         return rows, self._experience.gather("first", self._ring.after(rows, 1)) == 0
 
     def _weights(self, rows: Tensor, good: Tensor, exponent: Any) -> Tensor:
-        """(N P)^-beta over the batch's largest (Schaul et al. 2016, section 3.4); 0 if not good."""
+        """(N P)^-beta / max over the batch (Schaul et al. 2016, section 3.4); 0 if not good."""
         ops, good = self._ops, self._memory.cast(good, "float32")
         if self._priorities is None:
             return good
@@ -129,19 +129,19 @@ class Sampler:
         return good * (ops.maximum(priorities, SMALLEST_ERROR) / smallest) ** -exponent
 
     def devices(self) -> dict[str, str]:
-        """Where each column lies."""
+        """The device that holds each column."""
         lies = {**self._lanes.devices(), **self._state.devices()}
         return {**lies, **self._priorities.devices()} if self._priorities else lies
 
     def read(self) -> dict[str, np.ndarray]:
-        """What draws depend on but the ring and what is visible of it."""
+        """The sampler's own state: the draw count, the largest error and any priorities."""
         values: dict[str, np.ndarray] = self._state.read()
         if self._priorities is not None:
             values["priorities"] = self._priorities.read()
         return values
 
     def restore(self, values: Mapping[str, np.ndarray]) -> None:
-        """Take over what `read` gave. Raises KeyError or ValueError if it does not fit."""
+        """Restore what `read` returned. Raises KeyError or ValueError if it does not fit."""
         self._state.restore(values)
         if self._priorities is not None:
             self._priorities.restore(values["priorities"])

@@ -1,4 +1,4 @@
-"""The book of segments that are trained once, in the order in which they were completed."""
+"""The book of segments: each is trained once, in the order of completion."""
 
 import threading
 from collections.abc import Mapping
@@ -7,41 +7,42 @@ import numpy as np
 
 from ga3c.experience.book import Book, Segment
 
-COLUMNS = ("steps", "starts", "ages", "versions", "free")  # what `SegmentBook.read` gives as it is
+COLUMNS = ("steps", "starts", "ages", "versions", "free")  # arrays that `SegmentBook.read` copies
 
 
 class SegmentBook(Book):
     """Which slot of its ring each lane fills next, and which segments await training.
 
-    Segment k of a lane holds its steps k T .. (k + 1) T. At most `pending` segments of a lane
-    await training, the one being filled among them; the ring has room for those and the older
-    frames of the first stack: pending * T + stack slots. `admit` waits where a step would overwrite
-    one of them: this is what bounds policy lag. Safe for several predictors and trainers.
+    Segment k of a lane holds its steps k T .. (k + 1) T. At most `pending` segments of a lane are
+    untrained, including the one being filled. The ring has pending * T + stack slots: room for
+    these segments and for the earlier frames that the first observation's stack needs. `admit`
+    waits if a step would overwrite an untrained segment, which bounds policy lag. Safe for several
+    predictors and trainers.
     """
 
-    BYTES_OF_A_SLOT = 8  # which weights acted, in RAM
+    BYTES_OF_A_SLOT = 8  # the version of the acting weights, in RAM
 
     def __init__(self, lanes: int, t_max: int, pending: int, stack: int) -> None:
         super().__init__(lanes, self.slots_of_a_lane(t_max, pending, stack), stack)
         self.t_max = t_max
-        self._starts = np.zeros(lanes, np.int64)  # the first record of who plays the lane now
+        self._starts = np.zeros(lanes, np.int64)  # the current agent's first segment
         self._versions = np.zeros((lanes, self.capacity), np.int64)
-        self._free = np.ones((lanes, pending), bool)  # of segment k at k % pending
+        self._free = np.ones((lanes, pending), bool)  # segment k is at k % pending
         self._waiting: dict[Segment, None] = {}  # completed and not yet trained, in order
         self._trained = threading.Condition()  # guards _free and _waiting
 
     @staticmethod
     def slots_of_a_lane(t_max: int, pending: int, stack: int) -> int:
-        """The ring's slots that a lane needs."""
+        """Number of slots that a lane needs in the ring."""
         return pending * t_max + stack
 
     def begin(self, lanes: np.ndarray) -> None:
-        """Another agent plays `lanes` from now on: their unfinished segments are left out.
+        """A new agent plays `lanes` from now on. Their unfinished segments are discarded.
 
-        Otherwise their oldest steps would be trained however long ago the last agent ended. Lanes
-        that begin together come to their first segment's start one after another, up to t_max - 1
-        untrained steps late: if all ended their segments at once, trainers would idle for the
-        rest of the time, and predictors wait for room in their queue.
+        Otherwise steps from before the last agent's end would be trained, however old they are.
+        Lanes that begin together start their first segments staggered, after up to t_max - 1 steps
+        that are not trained. If all lanes completed their segments at once, trainers would idle
+        between these moments, and predictors would wait for room in the queue.
         """
         super().begin(lanes)
         starts = (self._steps[lanes] // self.t_max + 1) * self.t_max
@@ -49,7 +50,7 @@ class SegmentBook(Book):
         self._starts[lanes] = starts
 
     def admit(self, lanes: np.ndarray, timeout_s: float) -> bool:
-        """Wait until the next step of all `lanes` [n] may be written; False if it still may not."""
+        """Wait until the next step of all `lanes` [n] may be written. False at the timeout."""
         segments = np.maximum(self._steps[lanes], 0) // self.t_max
         places = segments % self._free.shape[1]
         with self._trained:
@@ -58,7 +59,7 @@ class SegmentBook(Book):
     def advance(
         self, lanes: np.ndarray, firsts: np.ndarray, version: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Slots and ages, int32 [n], of the next step of each lane. Keeps who acted."""
+        """Slots and ages, int32 [n], of the next step of each lane. Stores `version`."""
         slots, ages = super().advance(lanes, firsts, version)
         self._versions[lanes, slots] = version
         return slots, ages
@@ -70,7 +71,7 @@ class SegmentBook(Book):
         return self._segments(lanes[begins], steps[begins])
 
     def complete(self, lanes: np.ndarray) -> list[Segment]:
-        """The segments that the newest step of `lanes` completed: to be trained once each."""
+        """The segments that the newest step of `lanes` completed. Each must be trained once."""
         steps = self._steps[lanes]
         done = (steps > self._starts[lanes]) & (steps % self.t_max == 0)
         segments = self._segments(lanes[done], steps[done] - self.t_max)
@@ -81,7 +82,7 @@ class SegmentBook(Book):
         return segments
 
     def release(self, segments: list[Segment]) -> None:
-        """The segments have been trained: their records may be overwritten."""
+        """Record that the segments are trained, so that their records may be overwritten."""
         with self._trained:
             for segment in segments:
                 self._free[self._place(segment)] = True
@@ -89,7 +90,7 @@ class SegmentBook(Book):
             self._trained.notify_all()
 
     def settle(self, most: int, timeout_s: float) -> bool:
-        """Wait until at most `most` segments await training; False if there still are more."""
+        """Wait until at most `most` segments await training. False at the timeout."""
         with self._trained:
             return self._trained.wait_for(lambda: len(self._waiting) <= most, timeout_s)
 
@@ -105,17 +106,17 @@ class SegmentBook(Book):
         return ((starts[:, None] + np.arange(self.t_max + 1)) % self.capacity).astype(np.int32)
 
     def versions(self, lanes: np.ndarray, slots: np.ndarray) -> np.ndarray:
-        """Updates that made the weights that acted: [B, T] int64 for lanes [B], slots [B, T]."""
+        """Versions of the acting weights, [B, T] int64, for lanes [B] and slots [B, T]."""
         return self._versions[lanes[:, None], slots]
 
     def read(self) -> dict[str, np.ndarray]:
-        """A copy of all that the book knows; `waiting` is int64 [segments, 2]: lane and start."""
+        """A copy of the book's arrays; `waiting` is int64 [segments, 2]: lane and start."""
         book = {name: getattr(self, f"_{name}").copy() for name in COLUMNS}
         waiting = [(segment.lane, segment.start) for segment in self.waiting]
         return {**book, "waiting": np.array(waiting, np.int64).reshape(-1, 2)}
 
     def restore(self, values: Mapping[str, np.ndarray]) -> None:
-        """Take over what `read` gave. Raises KeyError or ValueError if it does not fit."""
+        """Restore what `read` returned. Raises KeyError or ValueError if it does not fit."""
         for name in COLUMNS:
             getattr(self, f"_{name}")[:] = values[name]
         lanes, starts = np.asarray(values["waiting"], np.int64).reshape(-1, 2).T

@@ -1,4 +1,4 @@
-"""The host's book of a replay: which slot of a lane comes next, and which steps can be drawn."""
+"""The host's book of a replay: which slot each lane fills next, and which steps can be drawn."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -8,13 +8,13 @@ import numpy as np
 
 from ga3c.experience.book import Book, Segment
 
-COLUMNS = ("written", "flushed", "firsts", "played")  # what `ReplayBook.read` gives
+COLUMNS = ("written", "flushed", "firsts", "played")  # arrays that `ReplayBook.read` copies
 
 
 class Block(NamedTuple):
-    """What a flush changes: from then on these are the steps that can be drawn."""
+    """The steps that can be drawn after a flush, and the rows that it changes."""
 
-    heads: np.ndarray  # [lanes] int64, steps of each lane that are visible
+    heads: np.ndarray  # [lanes] int64, number of each lane's steps made visible so far
     firsts: np.ndarray  # [lanes] int64, the oldest step of each lane that can be drawn
     slots: np.ndarray  # [lanes] int32, the ring's slot of that step
     counts: np.ndarray  # [lanes] int32, steps of each lane that can be drawn, from that one on
@@ -25,11 +25,11 @@ class Block(NamedTuple):
 class ReplayBook(Book):
     """Which slot of its ring each lane fills next, and which steps can be drawn.
 
-    New steps wait until `flush` makes them visible. Visible are the newest `window` steps of a
-    lane; beyond them its ring has `reserve` slots, so that nothing that can be drawn is ever being
-    written. A step can be drawn once n more are visible, and while the frames of its stack are.
-    While nobody plays a lane, its steps grow old at the pace of the busiest lane, and leave.
-    Safe for several predictors, each lane being with one at a time, and one flush at a time.
+    New steps become visible at the next `flush`; then the newest `window` steps of a lane are
+    visible. The lane's ring has `reserve` more slots, so that no drawable step is overwritten.
+    A step can be drawn when the n steps after it and all frames of its stack are visible.
+    The steps of a lane that no agent plays age at the pace of the busiest lane, and leave.
+    Safe for one flush at a time and several predictors, if each lane is with one at a time.
 
     Raises:
         ValueError: if no step could ever be drawn.
@@ -45,7 +45,7 @@ class ReplayBook(Book):
         stack: int,
         on_full: Callable[[], None] = lambda: None,
     ) -> None:
-        """Args: on_full: called when a lane has no room before the next flush."""
+        """Args: on_full: called when a lane has no room until the next flush."""
         if window < n_step + stack:
             raise ValueError(
                 f"replay of {window} steps for each of {lanes} environments < n_step {n_step} + "
@@ -57,14 +57,14 @@ class ReplayBook(Book):
         self._reserve = reserve
         self._n_step = n_step
         self._on_full = on_full
-        self._written = np.zeros(lanes, np.int64)  # records that are in the ring for sure
-        self._flushed = np.zeros(lanes, np.int64)  # of them, visible
+        self._written = np.zeros(lanes, np.int64)  # steps written to the ring
+        self._flushed = np.zeros(lanes, np.int64)  # steps made visible
         self._firsts = np.zeros(lanes, np.int64)  # the oldest step that can be drawn
-        self._played = np.zeros(lanes, np.int64)  # the busiest lane's steps when this one gained
+        self._played = np.zeros(lanes, np.int64)  # busiest lane's steps when this one last grew
         self._room = threading.Condition()
 
     def admit(self, lanes: np.ndarray, timeout_s: float) -> bool:
-        """Wait until the next step of all `lanes` [n] has room; False if it still has none."""
+        """Wait until the next step of all `lanes` [n] has room. False at the timeout."""
         with self._room:
             if self._has_room(lanes):
                 return True
@@ -76,17 +76,17 @@ class ReplayBook(Book):
         return bool((waiting < self._reserve).all())
 
     def begun(self, lanes: np.ndarray) -> list[Segment]:
-        """No segment: a replay's steps are drawn one by one."""
+        """Always empty: a replay has no segments."""
         return []
 
     def complete(self, lanes: np.ndarray) -> list[Segment]:
-        """The newest steps of `lanes` are in the ring and await the next flush: no segment."""
+        """Record that the newest steps of `lanes` are in the ring. Returns no segment."""
         with self._room:
             self._written[lanes] = self._steps[lanes] + 1
         return []
 
     def flush(self) -> Block:
-        """What is to become visible; `flushed` says when it is."""
+        """The block that should become visible. Call `flushed` once draws use it."""
         with self._room:
             heads = self._written.copy()
         self._played[heads > self._flushed] = heads.max(initial=0)
@@ -100,25 +100,25 @@ class ReplayBook(Book):
         )
 
     def visible(self) -> Block:
-        """What can be drawn already: no row enters, none leaves."""
+        """The block of what can be drawn now, in which no row enters or leaves."""
         nothing = np.zeros(0, np.int32)
         return self._block(self._flushed.copy(), self._firsts.copy(), nothing, nothing)
 
     def flushed(self, block: Block) -> None:
-        """The block is visible: its steps make room for others."""
+        """Record that the block is visible, so that predictors have room for new steps."""
         with self._room:
             self._flushed[:], self._firsts[:] = block.heads, block.firsts
             self._room.notify_all()
 
     @property
     def written_steps(self) -> int:
-        """Steps of all lanes since the replay was begun."""
+        """Steps of all lanes since the replay began."""
         with self._room:
             return int(self._written.sum())
 
     @property
     def drawable(self) -> int:
-        """How many steps can be drawn, those before a reset included."""
+        """How many steps can be drawn, including those just before a reset."""
         return int((self._ends(self._flushed, self._firsts) - self._firsts).sum())
 
     def _block(
@@ -129,14 +129,14 @@ class ReplayBook(Book):
         return Block(heads, firsts, slots, counts, entering, leaving)
 
     def _oldest(self, heads: np.ndarray) -> np.ndarray:
-        """The first step of each lane that can be drawn when `heads` [lanes] are visible."""
-        # Lanes that are played lie apart by less than the reserve.
+        """The oldest step of each lane that can be drawn when `heads` [lanes] are visible."""
+        # The counts of lanes that are being played differ by less than the reserve.
         idle = np.maximum(heads.max(initial=0) - self._played - self._reserve, 0)
         out = heads + idle - self.window  # steps that have left the window
         return np.maximum(np.where(out > 0, out + self._stack - 1, 0), self._firsts)
 
     def _ends(self, heads: np.ndarray, firsts: np.ndarray) -> np.ndarray:
-        """The step after the last one of each lane that can be drawn."""
+        """For each lane, the step after the last drawable one."""
         return np.maximum(heads - self._n_step, firsts)
 
     def _rows(self, first: np.ndarray, last: np.ndarray) -> np.ndarray:
@@ -151,9 +151,9 @@ class ReplayBook(Book):
             return {name: getattr(self, f"_{name}").copy() for name in COLUMNS}
 
     def restore(self, values: Mapping[str, np.ndarray]) -> None:
-        """Take over what `read` gave. Raises KeyError or ValueError if it does not fit."""
+        """Restore what `read` returned. Raises KeyError or ValueError if it does not fit."""
         self._written[:], self._flushed[:] = values["written"], values["flushed"]
-        # Books of before 2026-11-22 have only these two: none of their lanes has been left.
+        # Checkpoints from before 2026-11-22 hold only these two arrays. All lanes count as played.
         self._played[:] = values.get("played", self._flushed.max(initial=0))
         self._firsts[:] = values.get("firsts", self._oldest(self._flushed))
         self._steps[:] = self._written - 1

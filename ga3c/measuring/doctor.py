@@ -1,8 +1,8 @@
 """`ga3c doctor`: what limits this run, by how much, and which setting to change.
 
-About a minute: the parts alone, the service as configured, then the service with the change that
-promises most. The promise comes from what was measured: a cheaper part gives its time to the
-others, and time in which cores idle could be used as all the rest is.
+It takes about a minute: it measures the parts alone, then the service as configured, and then the
+service with the most promising change. The expected gain comes from these measurements: a cheaper
+part leaves its time to the others, and idle time could be divided as the busy time is.
 """
 
 from collections.abc import Callable, Iterator
@@ -43,21 +43,21 @@ class Config(TrainConfig):
 
 
 class Remedy(NamedTuple):
-    """A change of settings, and the relative gain of steps a second that it promises."""
+    """A change of settings, and the relative gain of steps a second expected from it."""
 
-    options: dict[str, Any]  # of one section of the settings, by name
+    options: dict[str, Any]  # settings of one section, by name
     gain: float
     because: str
     section: str = "service"
 
     @property
     def command(self) -> str:
-        """As options of the command line."""
+        """The change as command-line options."""
         return " ".join(f"--{k.replace('_', '-')} {v}" for k, v in self.options.items())
 
 
 def run(config: Config) -> None:
-    """Measure, say, try, say. Raises RunFailed if the service does."""
+    """Measure and report, then try the best change and report. Raises RunFailed."""
     found, model = prepare(config)
     seconds = config.benchmark.part_seconds
     print(f"ga3c doctor: {config.environment.game}, about a minute", flush=True)
@@ -87,7 +87,7 @@ def run(config: Config) -> None:
 
 
 class Sizes(NamedTuple):
-    """What batches of other sizes make alone, a second."""
+    """Functions from a batch size to predictions a second and to trained samples a second."""
 
     predictions: Callable[[int], float]
     training: Callable[[int], float]
@@ -119,7 +119,7 @@ def _diagnosis(figures: dict[str, Any]) -> str:
 def _remedies(
     config: TrainConfig, figures: dict[str, Any], parts: dict[str, float], sizes: Sizes
 ) -> Iterator[Remedy]:
-    """Changes that may help, each with what it promises."""
+    """Changes that may help, each with its expected gain."""
     service = config.service
     account = figures["core_seconds_per_s"]
     used = CORES - account["idle"]
@@ -165,7 +165,7 @@ def _remedies(
 def _remedies_of_pacing(
     config: TrainConfig, account: dict[str, float], gain_of_idle: float
 ) -> Iterator[Remedy]:
-    """What to change where one side waits for the other."""
+    """Changes that may help when acting and learning wait for each other."""
     steps = config.pacing.steps_per_update
     if config.pacing.pacing == "ratio" and account["idle"] > NOISE * CORES:
         period = {
@@ -188,7 +188,7 @@ def _gain(saved_cores: float) -> float:
 
 
 def _changed(config: Config, remedy: Remedy) -> Config:
-    """Raises ValueError if the other settings forbid it."""
+    """The settings after the change. Raises ValueError if they contradict each other."""
     section = replace(getattr(config, remedy.section), **remedy.options)
     return replace(config, **{remedy.section: section})
 
@@ -218,7 +218,7 @@ def _try(
 
 
 def _lag(config: TrainConfig, figures: dict[str, Any]) -> str:
-    """Of steps that are trained once, in order; a replay's are as old as it is."""
+    """The policy lag in words; empty for a replay, where it only reflects the replay's length."""
     if config.learns_from_replay:
         return ""
     return f"; policy lag {figures['policy_lag_mean']:.1f} updates"

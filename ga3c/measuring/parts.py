@@ -1,4 +1,4 @@
-"""The parts of the service, each alone: environments, the wire, predictions, training."""
+"""Measures each part of the service alone: environments, the wire, predictions, training."""
 
 import contextlib
 import multiprocessing
@@ -26,7 +26,7 @@ from ga3c.wire.requests import Reply, Request
 
 
 def environment_only(config: EnvironmentConfig, agents: int, envs: int, seconds: float) -> float:
-    """Steps a second of `agents` processes at once, each with one thread and `envs` lanes.
+    """Steps a second of `agents` concurrent processes, each with one thread and `envs` lanes.
 
     Raises RuntimeError if a process fails.
     """
@@ -38,7 +38,7 @@ def environment_only(config: EnvironmentConfig, agents: int, envs: int, seconds:
             receiver, sender = context.Pipe(duplex=False)
             given = (config, envs, seconds, barrier, sender)
             processes.enter_context(running(context.Process(target=play_alone, args=given)))
-            sender.close()  # the process has its own: should it fail, the pipe says so
+            sender.close()  # only the process holds it now, so its death ends the pipe
             receivers.append(receiver)
         rates = []
         for receiver in receivers:
@@ -53,7 +53,7 @@ def environment_only(config: EnvironmentConfig, agents: int, envs: int, seconds:
 
 @contextlib.contextmanager
 def running(process: multiprocessing.process.BaseProcess) -> Iterator[None]:
-    """While a process runs; it is killed at the end."""
+    """Start a process and kill it at the end of the context."""
     process.daemon = True
     process.start()
     try:
@@ -66,7 +66,7 @@ def running(process: multiprocessing.process.BaseProcess) -> Iterator[None]:
 def wire_only(found: Spaces, agents: int, envs: int, seconds: float) -> float:
     """Messages a second through the real frontend, each answered at once with `envs` actions.
 
-    The senders' frames are always the same, so that nothing but the way is measured.
+    The senders always send the same frames, so that only the transport is measured.
     """
     requests: BatchQueue[Request] = BatchQueue(agents * envs, 0, envs, 0.0)
     metrics, token = Metrics(), secrets.token_hex()
@@ -113,11 +113,12 @@ def _answer(requests: BatchQueue[Request], frontend: Frontend) -> None:
 
 
 def limit(parts: dict[str, float]) -> float:
-    """Steps a second that no service with these parts can exceed.
+    """Upper bound of the steps a second of a service with these parts.
 
-    On cores alone: cores / (seconds of one environment step + one prediction + the samples trained
-    a step). With a GPU: what all cores play, or what the GPU thinks, whichever is less; there it is
-    an estimate, as calls were measured one at a time, which several threads may overlap.
+    Without a GPU: cores / (seconds of one environment step + one prediction + the samples trained
+    a step). With a GPU: the smaller of the rate at which all cores step environments and the rate
+    of the GPU's predictions and training. The latter is an estimate, because calls were measured
+    one at a time, and those of several threads may overlap.
     """
     thinking = 1 / parts["predict_only"] + parts["samples_a_step"] / parts["train_only"]
     if backend.has_gpu():
@@ -126,13 +127,13 @@ def limit(parts: dict[str, float]) -> float:
 
 
 def training_batch(config: TrainConfig) -> int:
-    """Samples of one update, at most."""
+    """The largest number of samples of one update."""
     learns_from_replay = config.learns_from_replay
     return config.replay.batch_size if learns_from_replay else config.service.training_batch_max
 
 
 def samples_a_step(config: TrainConfig) -> float:
-    """Samples that are trained for each step that is played."""
+    """Trained samples for each environment step."""
     if not config.learns_from_replay:
         return 1.0
     pacing = config.pacing
@@ -142,7 +143,7 @@ def samples_a_step(config: TrainConfig) -> float:
 
 
 def prepare(config: TrainConfig) -> "tuple[Spaces, ModelAlone]":
-    """The game's spaces and the model. Call first: it sets the tensor framework up.
+    """The game's spaces and the model. Call this first, because it sets up the tensor framework.
 
     Raises WrongInput if the settings do not fit the game.
     """
@@ -155,10 +156,10 @@ def prepare(config: TrainConfig) -> "tuple[Spaces, ModelAlone]":
 
 
 class ModelAlone:
-    """The configured model without ring, queues and wire: what only predicts and only trains.
+    """The configured model without ring, queues and wire, to measure predictions and training.
 
-    Rates are a second of a GPU, or of one core: there the process's CPU time is the clock, as
-    the tensor framework may use several cores at once.
+    With a GPU, rates are per second of wall-clock time. Otherwise they are per second of one core,
+    measured by the process's CPU time, because the tensor framework may use several cores.
     """
 
     def __init__(self, config: TrainConfig, found: Spaces) -> None:

@@ -1,4 +1,4 @@
-"""The whole service, run for a while with fixed counts, and what its figures say."""
+"""Runs the whole service for a while with fixed counts, and computes its figures."""
 
 import contextlib
 import statistics
@@ -23,7 +23,7 @@ from ga3c.settings.train import TrainConfig
 
 TICK_S = 0.1
 STOP_TIMEOUT_S = 8.0
-FIRST_UPDATE_S = 600.0  # a replay is filled first
+FIRST_UPDATE_S = 600.0  # long enough to fill a replay before the first update
 PREDICTION_BATCH = 64
 
 
@@ -33,14 +33,14 @@ class Measured:
 
     window: Window
     cpu_s: dict[str, float]
-    prediction_queue: float  # mean
-    training_queue: float  # mean
+    prediction_queue: float  # mean size in observations
+    training_queue: float  # mean size in samples
 
 
 def measure_parts(config: TrainConfig, model: ModelAlone, seconds: float) -> dict[str, float]:
-    """The three rates of one core, each alone, and the limit that they set for all cores.
+    """The three parts' rates on one core, each measured alone, and the limit for all cores.
 
-    Of predictions in the best of the batches that the service may make.
+    The prediction rate is that of the best batch size among those that the service may use.
     """
     service = config.service
     group = service.envs_per_agent // service.groups
@@ -63,10 +63,10 @@ def measure_service(
     window_s: float,
     model: Model | None = None,
 ) -> list[Measured]:
-    """`windows` of one run, one after another, whose counts stay as configured, without --steps.
+    """Consecutive windows of one run. The counts stay as configured, and --steps is ignored.
 
-    Raises WrongInput if the settings do not fit the game, RunFailed if the service fails or has
-    not begun to learn after a while.
+    Raises WrongInput if the settings do not fit the game, and RunFailed if the service fails or
+    makes no update within FIRST_UPDATE_S.
     """
     config = replace(config, scheduler=replace(config.scheduler, scheduler="off"))
     with _learning(config, found, model) as service:
@@ -75,7 +75,7 @@ def measure_service(
 
 
 def count_options(counts: Sequence[int], most: Sequence[int]) -> list[str]:
-    """Words of the command line: `counts` at first, and room for `most`."""
+    """Command-line options that start with `counts` and leave room for `most`."""
     words = []
     for name, count, largest in zip(Counts._fields, counts, most, strict=True):
         words += [f"--{name}", str(count), f"--max-{name}", str(largest)]
@@ -83,14 +83,14 @@ def count_options(counts: Sequence[int], most: Sequence[int]) -> list[str]:
 
 
 def of_turn(counts: Sequence[Counts], turn: int) -> Sequence[Counts]:
-    """`counts`, in every other turn backwards: a machine's speed wanders within one, too."""
+    """`counts`, reversed in odd turns, because a machine's speed also drifts within a turn."""
     return counts[:: -1 if turn % 2 else 1]
 
 
 def with_room(game: str, most: Sequence[int]) -> TrainConfig:
-    """For `measure_in_turn`: 1 agent, 1 predictor and 1 trainer, and room for the largest counts.
+    """Settings for `measure_in_turn`: one of each role, and room for the largest counts.
 
-    Raises WrongInput if there cannot be so many.
+    Raises WrongInput if the settings do not allow `most`.
     """
     words = ["--game", game, *count_options((1, 1, 1), most)]
     try:
@@ -102,10 +102,10 @@ def with_room(game: str, most: Sequence[int]) -> TrainConfig:
 def measure_in_turn(
     config: TrainConfig, found: Spaces, counts: Sequence[Counts], window_s: float
 ) -> Iterator[tuple[Counts, Measured]]:
-    """A window of each of `counts` in one run, each after a third of a window to settle.
+    """One window for each of `counts` within one run, each after a third of a window to settle.
 
-    What wanders over minutes, such as a machine's speed, does not part them as it would in a run
-    for each. Raises as `measure_service`.
+    Slow drifts, such as of a machine's speed, distort the comparison less than in separate runs.
+    Raises what `measure_service` raises.
     """
     with _learning(config, found) as service:
         _tend(service, window_s)
@@ -119,7 +119,7 @@ def measure_in_turn(
 
 @contextlib.contextmanager
 def _learning(config: TrainConfig, found: Spaces, model: Model | None = None) -> Iterator[Service]:
-    """A service that plays and has begun to learn, whatever --steps says. Stopped at the end."""
+    """A service that has made its first update. It ignores --steps and is stopped at the end."""
     config = replace(config, run=replace(config.run, steps=None, trace=None))
     try:
         service = build_service(config, found, model)
@@ -159,7 +159,7 @@ def _tend(service: Service, seconds: float, also: Callable[[], None] = lambda: N
 
 
 def figures(measured: list[Measured], parts: dict[str, float]) -> dict[str, Any]:
-    """The figures of all windows together; PPS also by window."""
+    """The figures of all windows together, with the spread of PPS between windows."""
     pps = spread([each.window.rate("steps") for each in measured])
     whole = Window(measured[0].window.start, measured[-1].window.end)
     if not whole.count("steps"):
@@ -188,8 +188,8 @@ def figures(measured: list[Measured], parts: dict[str, float]) -> dict[str, Any]
 def _account(measured: list[Measured], whole: Window, parts: dict[str, float]) -> dict[str, float]:
     """Core-seconds a second by activity. They should add up to the number of cores.
 
-    The tensor framework works in the threads that call it and in its own; the time of its own is
-    divided between predictions and training as their costs alone are.
+    The tensor framework works in the calling threads and in its own threads. The time of its own
+    threads is divided between predictions and training in proportion to their costs when alone.
     """
     seconds = sum(each.window.seconds for each in measured)
     names = measured[0].cpu_s

@@ -1,7 +1,7 @@
-"""All actions of a run in lockstep, in a file beside its checkpoints.
+"""All actions of a lockstep run, in a file beside its checkpoints.
 
-A resumed run plays them once more, so all of them are kept from the first step on. They are in a
-file of their own, so that memory and checkpoints do not grow with the run.
+A resumed run replays them, so every action is kept from the first step on. They have a file of
+their own, so that memory and checkpoints do not grow with the run.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ class ActionLog:
         self.path = path
         self._unsaved: list[np.ndarray] = []
         self._digest = hashlib.sha256()
-        self._bytes = 0  # of this run, in the file
+        self._bytes = 0  # bytes in the file that belong to this run
 
     def append(self, actions: np.ndarray) -> None:
         """Record one step of every environment; `save` writes it to disk."""
@@ -44,7 +44,7 @@ class ActionLog:
         return {"bytes": self._bytes, "sha256": self._digest.hexdigest()}
 
     def restore(self, saved: Mapping[str, Any]) -> int:
-        """Continue after the actions that `save` returned; later ones are forgotten.
+        """Continue after the actions that `saved` describes, and discard later ones.
 
         Returns the number of actions. Raises ValueError if the file does not hold them.
         """
@@ -59,7 +59,7 @@ class ActionLog:
         return self._bytes // DTYPE.itemsize
 
     def adopt(self, actions: np.ndarray) -> int:
-        """Take over `actions` [t, n] of a checkpoint older than this file. Returns their number."""
+        """Store `actions` [t, n] of a checkpoint from before this file. Returns their number."""
         self.append(actions)
         self.save()
         return int(actions.size)

@@ -1,4 +1,4 @@
-"""The agent processes: started, replaced, rested and ended."""
+"""Starts, replaces, rests and ends the agent processes."""
 
 import signal
 import time
@@ -19,39 +19,39 @@ from ga3c.settings.service import ServiceConfig
 from ga3c.wire.frontend import Frontend
 from ga3c.wire.peers import name_of, new_identity
 
-MAX_EARLY_DEATHS = 3  # in one place in a row, each before its agent's first step
-MAX_FAILURES = 5  # in one place in a row, each of an agent that was not healthy
-HEALTHY_S = 600.0  # an agent that has lived so long may fail without being counted
-FIRST_DELAY_S = 0.5  # before the second failure's successor starts; doubled for each further one
-SLOWEST_STEPS_PER_S = 100.0  # of an agent that plays recorded actions once more
-OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP}  # exit codes
+MAX_EARLY_DEATHS = 3  # consecutive deaths in one place before the agent's first step
+MAX_FAILURES = 5  # consecutive failures in one place
+HEALTHY_S = 600.0  # the death of an agent that lived this long is not counted as a failure
+FIRST_DELAY_S = 0.5  # delay of the successor after a second failure; doubles with each further one
+SLOWEST_STEPS_PER_S = 100.0  # slowest rate assumed of an agent that replays recorded actions
+OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP}  # kills from outside
 
 
 class Death(NamedTuple):
     """How an agent ended."""
 
     played: bool  # whether it had made a step
-    from_outside: bool  # by a signal that neither it nor this program sent
-    silent_s: float  # how long it had owed a step
+    from_outside: bool  # killed by a signal that neither it nor the service sent
+    silent_s: float  # how long its step had been overdue
 
 
 @dataclass
 class _Place:
-    """One agent's number, whoever plays it."""
+    """The record of one agent number, across the agents that succeed each other in it."""
 
-    began_s: float = 0.0  # of the agent that plays now
-    updates: float = 0.0  # of the run when it began
-    early_deaths: int = 0  # in a row
-    failures: int = 0  # in a row
+    began_s: float = 0.0  # when the current agent began
+    updates: float = 0.0  # the run's updates when the current agent began
+    early_deaths: int = 0  # consecutive
+    failures: int = 0  # consecutive
 
 
 class Deaths:
-    """Counts failures in each agent's place, in a row.
+    """Counts consecutive failures in each agent's place.
 
-    An agent's death is a failure unless the agent was healthy: it had lived for HEALTHY_S, or it
-    was killed from outside and the run had learned since it began. A first failure's successor
-    starts at once, so that a rare death costs nothing; later ones wait, each twice as long as the
-    one before.
+    A death is a failure, unless the agent had lived for HEALTHY_S, or was killed from outside
+    after the run had made updates during its life. The successor starts at once after a first
+    failure, so that a rare death costs nothing. After each further failure the successor waits,
+    twice as long as the time before.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -59,12 +59,12 @@ class Deaths:
         self._places: defaultdict[int, _Place] = defaultdict(_Place)
 
     def began(self, index: int, updates: float) -> None:
-        """An agent starts in place `index`, when the run has made so many updates."""
+        """Record that an agent starts in place `index`, when the run has made `updates`."""
         place = self._places[index]
         place.began_s, place.updates = self._clock(), updates
 
     def delay_s(self, index: int, death: Death, updates: float) -> float:
-        """Count a death in place `index`. Returns how long its successor is to wait."""
+        """Count a death in place `index`. Returns how long its successor must wait."""
         place = self._places[index]
         place.early_deaths = 0 if death.played else place.early_deaths + 1
         if self._clock() - place.began_s - death.silent_s >= HEALTHY_S:
@@ -74,7 +74,7 @@ class Deaths:
         return FIRST_DELAY_S * 2 ** (place.failures - 2) if place.failures > 1 else 0.0
 
     def hopeless(self, index: int) -> str:
-        """Why no successor would do better in place `index`; empty if one may."""
+        """Why a successor in place `index` is pointless; empty if one should be tried."""
         place = self._places[index]
         if place.early_deaths >= MAX_EARLY_DEATHS:
             return f"{MAX_EARLY_DEATHS} in a row ended in its place before their first step"
@@ -87,12 +87,12 @@ class Deaths:
 
 
 class Agents:
-    """The agent processes: agent i owns lanes i * E .. (i + 1) * E, whoever plays it.
+    """The agent processes. Agent number i owns lanes i * E .. (i + 1) * E.
 
-    One that dies is replaced; where they die again and again, the run fails: see `Deaths`. One
-    that is no longer wanted rests until it is: its environments took seconds of a core to make.
-    With a cap on memory it ends. Those that play and rest are never more than the most that may
-    play.
+    An agent that dies is replaced; if agents die repeatedly in one place, the run fails (see
+    `Deaths`). An agent that is no longer needed rests until it is needed again, because making its
+    environments took seconds of a core. Under a cap on memory it ends instead. Playing and resting
+    agents together never exceed the largest number that may play.
     """
 
     def __init__(
@@ -108,9 +108,9 @@ class Agents:
         launcher: Launcher,
         updates: Callable[[], int],
     ) -> None:
-        """Args: may_rest: False ends an agent that is no longer wanted, to free its memory."""
+        """Args: may_rest: False ends an agent that is no longer needed, to free its memory."""
         self.started = 0
-        """Agents so far: each has seeds of its own."""
+        """Number of agents started so far; it makes the seeds of each agent different."""
         self._played: tuple[Path | None, int] = (None, 0)
         self._service = service
         self._environment = environment
@@ -122,16 +122,16 @@ class Agents:
         self._metrics = metrics
         self._launcher = launcher
         self._identities: dict[int, str] = {}
-        self._retired: list[str] = []  # they rest, or soon will
-        self._killed: dict[str, str] = {}  # by us, and why
+        self._retired: list[str] = []  # agents that rest, or will after their current step
+        self._killed: dict[str, str] = {}  # why this service killed an agent, by identity
         self._deaths = Deaths()
-        self._due_s: dict[int, float] = {}  # when a dead agent's successor is to start
+        self._due_s: dict[int, float] = {}  # when the successor in a place must start
 
     def __len__(self) -> int:
         return len(self._identities) + len(self._due_s)
 
     def play_again(self, actions: Path, steps: int) -> None:
-        """In lockstep: the agent plays so many steps of the file `actions` first."""
+        """In lockstep: the agent first replays `steps` steps from the file `actions`."""
         self._played = actions, steps
 
     def play(self) -> bool:
@@ -144,12 +144,12 @@ class Agents:
         return sum(self._frontend.peers.has_played(name) for name in self._identities.values())
 
     def pids(self) -> list[int]:
-        """Process ids of the agents: of those that play, then of those that rest."""
+        """Process ids of the playing agents, then of the resting ones."""
         identities = [*self._identities.values(), *self._retired]
         return [self._launcher.pid(identity) for identity in identities]
 
     def resize(self, count: int) -> None:
-        """Start agents, or let the last ones retire after their current step."""
+        """Start agents, or retire the last ones after their current step."""
         self._due_s = {index: due_s for index, due_s in self._due_s.items() if index < count}
         for index in range(count):
             if index not in self._identities and index not in self._due_s:
@@ -163,9 +163,9 @@ class Agents:
             self._launcher.end(self._retired.pop(0))
 
     def tend(self) -> list[str]:
-        """Replace the dead; kill those that are silent or send what is refused.
+        """Replace dead agents, and kill those that are silent or sent a refused message.
 
-        Returns a line for each death. Raises RunFailed if agents die again and again.
+        Returns a line for each death. Raises RunFailed if agents die repeatedly.
         """
         timeout_s = self._service.agent_timeout_s
         for identity in self._frontend.silent(timeout_s):
@@ -183,7 +183,7 @@ class Agents:
         self._launcher.kill(identity)
 
     def _bury(self, ended: Exit) -> str:
-        """See to an agent that has ended. Returns a line about it, empty if it is not missed."""
+        """Handle an agent that has ended. Returns a line about it; empty if it was retired."""
         identity = ended.identity
         why = self._killed.pop(identity, "")
         silent_s = self._service.agent_timeout_s if why else 0.0

@@ -1,4 +1,4 @@
-"""Simulated annealing over the counts of agents, predictors and trainers, and the paper's walk."""
+"""Searches counts of agents, predictors and trainers: annealing, and the paper's random walk."""
 
 import math
 import random
@@ -8,48 +8,49 @@ from typing import Any, NamedTuple
 from ga3c.settings.scheduler import Counts, SchedulerConfig
 
 COLDEST = 1e-6
-SURE = 0.1  # of their time: who waits less is not made fewer, who works less not more
+# A role that waits less than this share of its time is not shrunk; one that works less, not grown.
+SURE = 0.1
 
 
 class Figures(NamedTuple):
-    """What one window of one setting measured."""
+    """The figures measured in one window with one setting."""
 
     rate: float  # trained samples a second
     policy_lag: float  # mean, in updates
-    memory_mb: float  # resident, of the service and its agents, in MiB
-    agent_mb: float  # of the largest agent
-    waiting: tuple[float, float, float]  # share of their time, of agents, predictors, trainers
+    memory_mb: float  # resident memory of the service and its agents, in MiB
+    agent_mb: float  # resident memory of the largest agent, in MiB
+    waiting: tuple[float, float, float]  # share of time that agents, predictors, trainers wait
 
 
 class Decision(NamedTuple):
     """One line of the journal."""
 
-    seconds: float  # on the clock of the scheduler: in a run, since it began
+    seconds: float  # on the scheduler's clock; in a run, since the run began
     kept: Counts
     tried: Counts
     figures_kept: Figures
     figures_tried: Figures
     temperature: float
-    wins: int  # of the tried setting, in a row, this one included
+    wins: int  # consecutive wins of the tried setting, including this one
     accepted: bool
 
     def plain(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """The decision as values that JSON can hold."""
         parts = ("kept", "tried", "figures_kept", "figures_tried")
         return {**self._asdict(), **{name: getattr(self, name)._asdict() for name in parts}}
 
 
 class Annealer:
-    """Simulated annealing over the three counts by steps of +-1. Knows neither clock nor threads.
+    """Simulated annealing over the three counts by steps of +-1. Uses neither clock nor threads.
 
-    `propose` gives a neighbour of the kept setting: first one more of those who wait least, or one
-    fewer of those who wait most, and never one fewer of those who hardly wait. It wins if it gains
-    at least the margin, or else with probability exp(-relative lack / temperature); after a win it
-    is proposed again, and `judge` accepts it when it has won `wins` times in a row: noise seldom
-    does. Beyond a cap, on policy lag or on memory, nothing wins but what has less of it than the
-    kept setting.
+    `propose` gives a neighbour of the kept setting. The first choices are one more of the role that
+    waits least and one fewer of the role that waits most; a role that hardly waits is not shrunk. A
+    neighbour wins if the rate gains at least the margin, or else with probability
+    exp(-shortfall / temperature), with the shortfall relative to the kept rate. After a win it is
+    proposed again, and `judge` accepts it after `wins` wins in a row, which noise seldom produces.
+    While policy lag or memory exceeds its cap, only a setting that lowers it can win.
 
-    As `random` it is the paper's walk: any neighbour, kept if the rate did not fall in one window.
+    `random` is the paper's walk: any neighbour is kept if the rate did not fall in one window.
     """
 
     def __init__(
@@ -65,11 +66,11 @@ class Annealer:
         self.kept = start
         self.temperature = config.temperature
         self._wins = 0
-        self._judged: Counts | None = None  # the last one
-        self.calm = 0  # times that all neighbours in a row were rejected
+        self._judged: Counts | None = None  # the setting judged last
+        self.calm = 0  # consecutive rounds in which every neighbour was rejected
 
     def propose(self, kept: Figures) -> Counts | None:
-        """The next setting to try, given what the kept one made; None if there is no other."""
+        """The next setting to try, given the kept one's figures; None if there is none."""
         if not self._untried:
             self._untried = self._neighbours(kept)
         cap = self._config.max_memory_mb
@@ -78,11 +79,11 @@ class Annealer:
         return self._untried[-1] if self._untried else None
 
     def _dice(self, purpose: str) -> random.Random:
-        """Of one decision: what was only looked at between two of them does not change the next."""
+        """Random numbers of one decision, which depend only on how many were made before."""
         return random.Random(f"{self._seed} {self._decisions} {purpose}")
 
     def _neighbours(self, figures: Figures) -> list[Counts]:
-        """In ascending order of promise."""
+        """The neighbours of the kept setting, the most promising one last."""
         found = []
         for name, waiting in zip(Counts._fields, figures.waiting, strict=True):
             for change, promise in ((-1, waiting), (1, 1 - waiting)):
@@ -96,7 +97,7 @@ class Annealer:
         return [counts for _, counts in sorted(found, key=lambda pair: pair[0])]
 
     def judge(self, tried: Counts, kept: Figures, made: Figures, seconds: float) -> Decision:
-        """Judge the setting that `propose` gave, by what the `kept` one and it have `made`."""
+        """Judge `tried` by its figures `made` and those of the kept setting, `kept`."""
         gain = made.rate / kept.rate - 1 if kept.rate > 0 else math.inf
         lacking = min(gain - self._config.margin, 0.0)
         won = self._dice("judge").random() < math.exp(lacking / self.temperature)
@@ -112,7 +113,7 @@ class Annealer:
         if better:
             won = all(better) and made.rate > 0
         if tried != self._judged:
-            self._wins = 0  # they were another setting's
+            self._wins = 0  # the wins belong to another setting
         self._judged = tried
         self._wins = self._wins + 1 if won else 0
         accepted = self._wins >= self._config.wins

@@ -1,4 +1,4 @@
-"""Puts a configured system together: the only reader of which algorithm and pacing are chosen."""
+"""Builds the configured parts. Only this module reads which algorithm and pacing are chosen."""
 
 import math
 from collections.abc import Callable
@@ -32,18 +32,18 @@ ALGORITHMS: dict[str, Callable[[TrainConfig, int], Algorithm]] = {
         config.dqn, actions, config.learning.reward_clip, config.replay.replay_min_steps
     ),
 }
-"""How each algorithm is made of the settings and the number of actions."""
+"""Builds each algorithm from the settings and the number of actions."""
 
 
 def build_algorithm(config: TrainConfig, num_actions: int) -> Algorithm:
-    """What is learned. Raises ValueError if an algorithm of the user's own cannot be made."""
+    """The algorithm. Raises ValueError if a user-defined algorithm cannot be built."""
     if config.algorithm in ALGORITHMS:
         return ALGORITHMS[config.algorithm](config, num_actions)
     return own_algorithm(config.algorithm, num_actions, config.learning)
 
 
 def build_pacing(config: TrainConfig) -> ReplayPacing:
-    """Who waits for whom where learning draws from a replay."""
+    """The pacing of acting and learning when learning draws from a replay."""
     pacing, replay = config.pacing, config.replay
     limit_steps = math.inf if config.run.steps is None else config.run.steps
     if pacing.pacing == "target-period":
@@ -62,10 +62,10 @@ def build_pacing(config: TrainConfig) -> ReplayPacing:
 
 
 def build_books(config: TrainConfig, stack: int) -> tuple[Book, Pacing]:
-    """The host's book about the ring, and who waits for whom.
+    """The host's book about the ring, and the pacing.
 
-    Raises ValueError if no transition would fit the replay, or if either side of the pacing would
-    wait for the other forever.
+    Raises ValueError if no transition would fit the replay, or if acting and learning would
+    deadlock.
     """
     service, lanes = config.service, config.max_lanes
     if config.learns_from_replay:
@@ -150,7 +150,7 @@ def _model(
 
 
 def small_model(config: TrainConfig, spaces: Spaces, memory: Memory = HOST) -> Model:
-    """The configured model with room for a few steps of one environment: to measure and compare."""
+    """The configured model with room for a few steps of one environment, to be measured alone."""
     algorithm = build_algorithm(config, spaces.num_actions)
     book: Book
     if config.learns_from_replay:
@@ -178,14 +178,14 @@ def plan(config: TrainConfig, spaces: Spaces, algorithm: Algorithm) -> Plan:
     ring = RingShape(lanes, capacity, spaces.shape, spaces.dtype, stack)
     step_bytes = ring.bytes(columns) / (lanes * capacity)
     if config.learns_from_replay and config.replay.save_replay:
-        in_ram = step_bytes  # a checkpoint's copy
+        in_ram = step_bytes  # a checkpoint holds a copy of the ring
     planned = Plan(lanes * capacity, step_bytes, in_ram, service.experience == "device")
     planned.check(*_asked(config, stack))
     return planned
 
 
 def _asked(config: TrainConfig, stack: int) -> tuple[str, Callable[[int], str]]:
-    """Which settings ask for memory, in words, and the most that fit in so many steps."""
+    """The settings that ask for memory, and a function: the largest setting for given steps."""
     service, lanes = config.service, config.max_lanes
     if config.learns_from_replay:
 
@@ -214,7 +214,7 @@ def build_feed(
     segments: BatchQueue[Segment],
     progress: Callable[[], float],
 ) -> Feed:
-    """What trainers are to do."""
+    """The feed of work for the trainers."""
     if isinstance(book, SegmentBook):
         return SegmentFeed(
             segments=segments,

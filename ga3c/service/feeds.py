@@ -1,4 +1,4 @@
-"""What trainers are to do next: updates from segments in order, or from a replay, and flushes."""
+"""The work of trainers: updates from segments in order, or updates and flushes of a replay."""
 
 import time
 from collections.abc import Callable
@@ -18,22 +18,22 @@ from ga3c.wire.queues import BatchQueue
 
 @dataclass(frozen=True)
 class Done:
-    """What one piece of work did."""
+    """The result of one piece of work."""
 
     name: str  # for the trace
     details: dict[str, int]  # for the trace
-    newest: dict[str, float]  # figures that are shown as they are
-    counts: dict[str, float] = field(default_factory=dict)  # by how much counters grow
-    segments: list[Segment] = field(default_factory=list)  # that were learned from
-    cpu_s: float = 0.0  # of this thread, inside the model
+    newest: dict[str, float]  # new values of gauges
+    counts: dict[str, float] = field(default_factory=dict)  # increments of counters
+    segments: list[Segment] = field(default_factory=list)  # segments that the update used
+    cpu_s: float = 0.0  # CPU seconds of this thread inside the model
 
 
 Work = Callable[[], Done]
-"""To be done at once, with nothing in between."""
+"""A piece of work. The trainer must do it before it asks for the next one."""
 
 
 class Feed(Protocol):
-    """What a trainer asks for its next work."""
+    """Gives a trainer its next piece of work."""
 
     def next(self, timeout_s: float) -> Work | None:
         """The next piece of work; None if there is none within the timeout. Raises Closed."""
@@ -43,7 +43,7 @@ class Feed(Protocol):
 
 
 class SegmentFeed:
-    """Updates from segments in the order in which they were completed, each trained once."""
+    """Updates from segments in the order of completion. Each segment is trained once."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class SegmentFeed:
         progress: Callable[[], float],
         batch_min: int,
     ) -> None:
-        """Args: progress: of the schedules; batch_min: samples of the smallest batch."""
+        """Args: progress: position in the schedules; batch_min: samples of the smallest batch."""
         self._segments = segments
         self._book = book
         self._model = model
@@ -90,7 +90,7 @@ class SegmentFeed:
 
 
 class ReplayFeed:
-    """Updates from a replay, and flushes of what was played, as the pacing bids."""
+    """Updates from a replay, and flushes of new steps, when the pacing says so."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class ReplayFeed:
         progress: Callable[[], float],
         batch_size: int,
     ) -> None:
-        """Args: progress: of the schedules; batch_size: transitions of an update."""
+        """Args: progress: position in the schedules; batch_size: transitions of an update."""
         self._pacing = pacing
         self._replay = replay
         self._model = model
@@ -116,7 +116,7 @@ class ReplayFeed:
         return self._learn if turn is Turn.LEARN else partial(self._flush, turn)
 
     def waits(self) -> str:
-        """How far acting and learning are."""
+        """The progress of acting and learning, and what each waits for."""
         return self._pacing.waits()
 
     def _learn(self) -> Done:
@@ -141,7 +141,7 @@ class ReplayFeed:
 
 
 def _counted(learned: Learned, samples: int) -> dict[str, float]:
-    """What an update of so many samples adds to the counters."""
+    """The increments of the counters for an update of `samples` samples."""
     if not learned.is_finite:
         return {"refused_updates": 1}
     return {"updates": 1, "trained_samples": samples}

@@ -1,4 +1,4 @@
-"""A predictor thread: requests in, actions out, completed segments on to the trainers."""
+"""A predictor thread: answers requests with actions, and passes completed segments to trainers."""
 
 import threading
 import time
@@ -43,8 +43,8 @@ class Predictor:
     ) -> None:
         """Args:
         segments: where completed segments go.
-        discount: of a step that does not terminate its episode.
-        actions: where all actions are recorded, if anywhere.
+        discount: discount of a step that does not terminate its episode.
+        actions: log of all actions; None records none.
         """
         self._requests = requests
         self._segments = segments
@@ -74,7 +74,7 @@ class Predictor:
             pass
 
     def _predict(self, batch: list[Request]) -> None:
-        batch.sort(key=lambda request: int(request.lanes[0]))  # the same requests, the same batch
+        batch.sort(key=lambda request: int(request.lanes[0]))  # makes the batch reproducible
         lanes = np.concatenate([request.lanes for request in batch])
         fresh = [request.lanes for request in batch if request.sequence == 0]
         if fresh:
@@ -116,14 +116,14 @@ class Predictor:
     def _act(
         self, batch: list[Request], lanes: np.ndarray
     ) -> tuple[np.ndarray, list[Segment], float]:
-        """Actions int32 [n], the segments that this completes, and the model's CPU seconds."""
+        """Actions int32 [n], the segments that they complete, and the model's CPU seconds."""
         arrivals, cpu_s = self._arrivals(batch, lanes), time.thread_time()
         actions = self._model.act(arrivals)
         cpu_s = time.thread_time() - cpu_s
         self._note_episodes(batch)
         if self._actions:
             self._actions.append(actions)
-        completed = self._book.complete(lanes)  # before the lanes can move on
+        completed = self._book.complete(lanes)  # before the reply lets the agents go on
         self._pacing.acted(len(lanes))
         self._metrics.add(steps=len(lanes), prediction_batches=1)
         return actions, completed, cpu_s

@@ -1,9 +1,10 @@
-"""Anneals the numbers of agents, predictors and trainers against the measured training rate.
+"""Adapts the numbers of agents, predictors and trainers to the measured training rate.
 
-After GA3C, section 4.4, with the faults of its public code mended: equal windows after a
-settling time, a comparison with the last accepted setting measured right before, samples and
-not updates counted, and a rejected setting undone at once. As Multiverse RL asked (Chen and Deng
-2017), who waits for whom says what to try first. The paper's random walk is kept beside it.
+This follows GA3C, section 4.4, and corrects faults of its public code: windows are equal and come
+after a settling time, a setting is compared with the last accepted one measured just before,
+samples are counted instead of updates, and a rejected setting is undone at once. As Multiverse RL
+proposed (Chen and Deng 2017), waiting times decide what to try first. The paper's random walk can
+be chosen instead.
 """
 
 import contextlib
@@ -19,9 +20,9 @@ from ga3c.runs.metrics import Snapshot, Window
 from ga3c.service.annealer import Annealer, Decision, Figures
 from ga3c.settings.scheduler import Counts, SchedulerConfig
 
-HOPELESS = 0.15  # less of a rate in a third of a window: the rest of it would be lost time
-DISTURBED = 0.1  # of all cores: a window in which other programs took more is measured again,
-AT_MOST = 4  # times in a row: they may be there for good
+HOPELESS = 0.15  # a setting that loses this share of the rate is judged before its window ends
+DISTURBED = 0.1  # a window in which other programs take more of all cores is measured again
+AT_MOST = 4  # windows measured again in a row; the other programs may never end
 
 
 class Tuned(Protocol):
@@ -34,10 +35,10 @@ class Tuned(Protocol):
         """Whether every agent has made a step."""
 
     def memory_mb(self) -> list[float]:
-        """Resident memory of its process and of each agent's, in MiB."""
+        """Resident memory of the service's process and of each agent's, in MiB."""
 
     def foreign_cpu_s(self) -> float:
-        """Seconds of all its cores that other programs have used: for differences."""
+        """CPU seconds of other programs over the number of cores. Take differences of it."""
 
     def resize(self, counts: Counts) -> None:
         """Change the counts."""
@@ -46,12 +47,12 @@ class Tuned(Protocol):
 class Scheduler:
     """Drives an annealer by the clock: `tick` is called often and never waits.
 
-    A journal that is there already, of the same settings, is gone on with: `counts` are then those
-    that it ends with.
+    If the journal exists and has the same settings, it is continued, and `counts` begins with its
+    last ones.
 
-    Phases: settle, measure the kept setting, change, settle, measure the tried one, judge. Nothing
-    is measured, nor settles, while an agent has yet to make its first step; a window in which other
-    programs, or an evaluation, took the cores is measured again.
+    Phases: settle, measure the kept setting, change, settle, measure the tried one, judge. Settling
+    and measuring wait until every agent has made its first step. A window in which other programs
+    or an evaluation used the cores is measured again.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Scheduler:
         self._window_from_s = clock() + config.settle_s
         self._first: Snapshot | None = None
         self._foreign_cpu_s = 0.0
-        self._disturbed = 0  # windows in a row
+        self._disturbed = 0  # consecutive disturbed windows
         self._spoiled = False
         self._annealer = Annealer(config, start, most, seed)
         beginning = {"config": asdict(config), "start": start, "most": most, "seed": seed}
@@ -81,7 +82,7 @@ class Scheduler:
             known = _last_part(journal)
             same = bool(known) and known[0] == json.loads(json.dumps(beginning))
             _decide_anew(self._annealer, known[1:] if same else [])
-        except (ValueError, KeyError, TypeError):  # damaged
+        except (ValueError, KeyError, TypeError):  # the journal is damaged
             same = False
             self._annealer = Annealer(config, start, most, seed)
         if not same:
@@ -93,7 +94,7 @@ class Scheduler:
         return self._annealer.kept
 
     def tick(self) -> Decision | None:
-        """Do what is due. Returns a decision when one was made."""
+        """Do what is due now. Returns the decision if one was made."""
         now = self._clock()
         if not self._service.plays():
             self._first = None
@@ -121,17 +122,17 @@ class Scheduler:
         return self._judge(self._tried, self._kept_made, made, now)
 
     def disturb(self) -> None:
-        """Something besides playing and training uses the cores now, such as an evaluation."""
+        """Record that something else, such as an evaluation, uses the cores now."""
         self._spoiled = True
 
     def _is_disturbed(self, now: float) -> bool:
-        """Whether the window is spoiled, as by other programs, and worth another one."""
+        """Whether the window is spoiled, as by other programs, and should be measured again."""
         share = (self._service.foreign_cpu_s() - self._foreign_cpu_s) / (now - self._window_from_s)
         self._disturbed = self._disturbed + 1 if self._spoiled or share > DISTURBED else 0
         return 0 < self._disturbed <= AT_MOST
 
     def _is_hopeless(self, now: float) -> bool:
-        """Whether a third of the window shows already that what is tried harms."""
+        """Whether a third of the window already shows that the tried setting does harm."""
         config = self._config
         capped = config.max_policy_lag is not None or config.max_memory_mb is not None
         if config.scheduler == "random" or capped or not self._kept_made or not self._first:
@@ -177,15 +178,15 @@ class Scheduler:
         return decision
 
     def _write(self, entry: dict[str, Any]) -> None:
-        # a full disk is no reason to end a run
+        # A full disk should not end the run.
         with contextlib.suppress(OSError):
             records.append(self._journal, entry)
 
 
 def replay(journal: Path) -> list[Decision]:
-    """Decide anew by a journal's figures, from where its settings last changed.
+    """Repeat the decisions from a journal's figures, since its settings last changed.
 
-    The same decisions, or the journal is not whole: ValueError.
+    Raises ValueError if they differ from those in the journal, which is then damaged.
     """
     first, *entries = _last_part(journal)
     start, most = Counts(*first["start"]), Counts(*first["most"])
@@ -194,7 +195,7 @@ def replay(journal: Path) -> list[Decision]:
 
 
 def _last_part(journal: Path) -> list[dict[str, Any]]:
-    """The newest beginning and the decisions after it."""
+    """The journal's last line with settings, and the decisions after it."""
     lines = records.read(journal)
     begins = [number for number, line in enumerate(lines) if "config" in line]
     return lines[begins[-1] :] if begins else []

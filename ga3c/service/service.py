@@ -1,6 +1,6 @@
-"""Starts the parts, changes their numbers while they run, tends them, and ends them in order.
+"""Starts the parts, changes their numbers while they run, watches them, and ends them in order.
 
-To stop, the queues are closed, so that predictors and trainers end; then the frontend ends, and
+A stop first closes the queues, so that predictors and trainers end; then it ends the frontend, and
 then the agents' processes. Every wait has a limit.
 """
 
@@ -34,14 +34,14 @@ from ga3c.wire.frontend import Frontend
 from ga3c.wire.queues import BatchQueue
 from ga3c.wire.requests import Request
 
-AGENTS_END_S = 2.0  # an agent that lives so long after the end of its input is frozen
+AGENTS_END_S = 2.0  # an agent still alive this long after its input ended is considered frozen
 Body = Callable[[threading.Event], Callable[[], None]]
-"""Makes the body of a thread, which ends once the event is set."""
+"""Makes the body of a thread. The body returns once the event is set."""
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What a service is made of: `assembly.build_service` puts it together."""
+    """The parts of a service. `wiring.build_service` puts them together."""
 
     config: ServiceConfig
     schedule_steps: float
@@ -63,7 +63,7 @@ class Parts:
 
 
 class Service:
-    """A whole run's threads and processes. Made, resized, tended and stopped by the main thread."""
+    """A run's threads and processes. Only the main thread makes, resizes, tends and stops it."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -79,16 +79,16 @@ class Service:
         self._frontend = parts.frontend
         self._predictors = Workers("predictor", parts.predictor)
         self._trainers = Workers("trainer", parts.trainer)
-        self._stuck: list[str] | None = None  # known once stopped
+        self._stuck: list[str] | None = None  # names of what did not end; None until `stop`
 
     @property
     def progress(self) -> float:
-        """Of the schedules: 0 at the start, 1 at their end and more beyond."""
+        """Position in the schedules: 0 at the start, 1 at their end, more than 1 beyond."""
         return self.pacing.schedule_steps / self._parts.schedule_steps
 
     @property
     def counts(self) -> Counts:
-        """How many of each there are."""
+        """The numbers of agents, predictors and trainers."""
         return Counts(len(self.agents), len(self._predictors), len(self._trainers))
 
     def snapshot(self) -> Snapshot:
@@ -103,31 +103,31 @@ class Service:
         """Resident memory of this process and of each agent's, in MiB."""
         used = []
         for pid in self._pids():
-            with contextlib.suppress(psutil.Error):  # it has just ended
+            with contextlib.suppress(psutil.Error):  # the process has just ended
                 used.append(psutil.Process(pid).memory_info().rss / 2**20)
         return used
 
     def foreign_cpu_s(self) -> float:
-        """Seconds of all our cores that other programs have used: for differences."""
+        """CPU seconds of other programs over the number of cores. Take differences of it."""
         return cpu_s_of_others(self._pids()) / CORES
 
     def _pids(self) -> list[int]:
         return [os.getpid(), *self.agents.pids()]
 
     def keep_actions(self, directory: Path) -> None:
-        """In lockstep: keep the file of all actions there. Call before all else."""
+        """In lockstep: keep the file of all actions in `directory`. Call before anything else."""
         self._parts.kept.keep_actions(directory)
 
     def read(
         self, timeout_s: float, experience: bool = True
     ) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-        """Arrays and counters of one moment, between two predictions and two updates.
+        """Arrays and counters of one moment, at which no prediction or update is under way.
 
-        On-policy experience is not among them: lanes begin anew, but in lockstep. A replay is, if
-        --save-replay asks for it.
+        On-policy experience is included only in lockstep; otherwise lanes begin anew. A replay is
+        included if --save-replay is set.
 
         Args:
-            experience: False leaves out all experience: what was learned, and the counters.
+            experience: False leaves out all experience; weights and counters remain.
 
         Returns:
             What `restore` takes; None if a prediction or an update does not end within `timeout_s`.
@@ -135,11 +135,11 @@ class Service:
         return self._parts.kept.read(timeout_s, experience)
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Take over what `read` gave; before the start. Raises ValueError if it does not fit."""
+        """Restore what `read` returned, before the start. Raises ValueError if it does not fit."""
         self._parts.kept.restore(checkpoint)
 
     def start(self, counts: Counts | None = None) -> None:
-        """Begin with `counts`, or with the configured ones."""
+        """Start with `counts`, or with the configured counts."""
         self._frontend.start()
         self.resize(self._config.counts if counts is None else counts)
 
@@ -150,7 +150,7 @@ class Service:
         self.agents.resize(counts.agents)
 
     def waits(self) -> str:
-        """Who waits for whom, and what to change, in words: for a run in which nothing moves."""
+        """For a run that makes no progress: which part waits for which, and what to change."""
         config, begun, unanswered = self._config, self.agents.begun, self._frontend.unanswered
         if begun < len(self.agents):
             return (
@@ -172,10 +172,10 @@ class Service:
         return f"{unanswered} observations await actions until learning catches up; {waits}"
 
     def tend(self) -> list[str]:
-        """See to the agents. Returns a line for each event.
+        """Replace dead agents and check the threads. Returns a line for each event.
 
-        Raises RunFailed if a thread has failed, agents cannot live, or too many updates in a row
-        were not finite.
+        Raises RunFailed if a thread has failed, if agents die repeatedly, or if too many updates in
+        a row were not finite.
         """
         refused = self.model.refused_in_a_row
         if refused >= self._parts.max_refused_updates:
@@ -193,7 +193,7 @@ class Service:
     def stop(self, timeout_s: float, hurry: threading.Event | None = None) -> list[str]:
         """End everything within about `timeout_s`, or at once when `hurry` is set.
 
-        Returns what did not end, by name. A second call does nothing more.
+        Returns the names of the parts that did not end. A second call only returns them again.
         """
         if self._stuck is not None:
             return self._stuck

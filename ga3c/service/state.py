@@ -1,4 +1,4 @@
-"""What a service keeps of itself, read at one moment and taken over before the next start."""
+"""The saved state of a service: read at one moment, and restored before the next start."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +19,12 @@ from ga3c.service.agents import Agents
 from ga3c.service.threads import Gate
 from ga3c.wire.queues import BatchQueue
 
-ACTIONS = "actions.bin"  # of a run in lockstep
+ACTIONS = "actions.bin"  # the action file of a lockstep run
 
 
 @dataclass(frozen=True)
 class Kept:
-    """The parts of a service that a resumed run goes on with. The main thread's."""
+    """The parts of a service whose state a resumed run needs. Used by the main thread only."""
 
     model: Model
     pacing: Pacing
@@ -34,15 +34,15 @@ class Kept:
     segments: BatchQueue[Segment]
     gate: Gate
     actions: ActionLog | None
-    """Of lockstep: its whole experience is kept, and its agent plays these actions once more."""
+    """Set in lockstep: all experience is saved, and a resumed run's agent replays these actions."""
     envs_per_agent: int
     keeps_replay: bool
-    """Whether a replay is kept too. All other experience begins anew."""
+    """Whether a replay is saved too. All other experience begins anew."""
 
     def read(
         self, timeout_s: float, experience: bool
     ) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-        """Arrays and counters of one moment, between two predictions and two updates.
+        """Arrays and counters of one moment, at which no prediction or update is under way.
 
         Returns:
             What `restore` takes; None if a prediction or an update does not end within `timeout_s`.
@@ -65,7 +65,7 @@ class Kept:
             return arrays, state
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Take over what `read` gave; before the start. Raises ValueError if it does not fit."""
+        """Restore what `read` returned, before the start. Raises ValueError if it does not fit."""
         state = checkpoint.state
         self.model.restore(checkpoint.arrays)
         self.tally.restore(state)
@@ -79,7 +79,7 @@ class Kept:
             self._restore_replay(checkpoint)
 
     def keep_actions(self, directory: Path) -> None:
-        """In lockstep: keep the file of all actions there. Call before all else."""
+        """In lockstep: keep the file of all actions in `directory`. Call before anything else."""
         if self.actions:
             self.actions.path = directory / ACTIONS
 
@@ -88,7 +88,7 @@ class Kept:
         assert isinstance(book, SegmentBook)
         if "actions" not in (*state, *arrays):
             raise ValueError("lockstep: the run was not, so it cannot be repeated: leave it out")
-        # Before 2026-11-22 the book did not know what awaits training; the queue was kept.
+        # Checkpoints from before 2026-11-22 hold the queue instead of the book's waiting segments.
         waiting = {"lanes/waiting": arrays["queue"]} if "queue" in arrays else {}
         self.model.source.restore({**arrays, **waiting})
         self.segments.fill(book.waiting, [book.t_max] * len(book.waiting))
@@ -99,9 +99,9 @@ class Kept:
         self.agents.play_again(actions.path, made // self.envs_per_agent)
 
     def _restore_replay(self, checkpoint: Checkpoint) -> None:
-        """Go on with the replay that was kept.
+        """Continue with the saved replay.
 
-        Counts that the book knows too are taken from it, so that the two cannot disagree.
+        Counts that the book has too are taken from the book, so that the two cannot disagree.
         """
         self.model.source.restore(checkpoint.arrays)
         book = self.model.source.book

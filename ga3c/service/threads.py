@@ -1,4 +1,4 @@
-"""Threads of a role, whose number can change while they run; a gate that halts them; their end."""
+"""Threads of one role, a gate that pauses them for a checkpoint, and the deadline of their end."""
 
 import contextlib
 import threading
@@ -6,8 +6,8 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 
-SLICE_S = 0.1  # of a wait that can be cut short
-HURRIED_S = 0.5  # for all threads to end what they do, when the end is wanted at once
+SLICE_S = 0.1  # a wait that can be interrupted is made of waits of this length
+HURRIED_S = 0.5  # time that threads have to finish their work in a hurried stop
 
 
 class RunFailed(RuntimeError):
@@ -15,7 +15,7 @@ class RunFailed(RuntimeError):
 
 
 class Deadline:
-    """A moment on the monotonic clock, which comes HURRIED_S after `hurry` was seen set."""
+    """A moment on the monotonic clock. Once `hurry` is seen set, it is at most HURRIED_S away."""
 
     def __init__(self, timeout_s: float, hurry: threading.Event) -> None:
         self._at_s = time.monotonic() + timeout_s
@@ -23,7 +23,7 @@ class Deadline:
         self._hurried = False
 
     def left_s(self) -> float:
-        """Until then."""
+        """Seconds until the deadline, at least 0."""
         now_s = time.monotonic()
         if self._hurry.is_set() and not self._hurried:
             self._hurried, self._at_s = True, min(self._at_s, now_s + HURRIED_S)
@@ -33,7 +33,7 @@ class Deadline:
 class Workers:
     """Threads of one role, whose number can change while they run.
 
-    A thread that fails is kept in `failure`: the run ends with its traceback.
+    If a thread fails, `failure` holds its traceback, and the run ends with it.
     """
 
     def __init__(self, role: str, body: Callable[[threading.Event], Callable[[], None]]) -> None:
@@ -80,10 +80,10 @@ class Workers:
 
 
 class Gate:
-    """Predictors and trainers change what was played and learned only inside `passing`.
+    """Predictors and trainers change experience and weights only inside `passing`.
 
-    While the main thread is inside `held`, nobody else is: weights, counters, books and rings then
-    belong to the same moment. Safe from every thread.
+    While the main thread is inside `held`, no thread is inside `passing`, so weights, counters,
+    books and rings belong to the same moment. Safe from every thread.
     """
 
     def __init__(self) -> None:
@@ -93,9 +93,9 @@ class Gate:
 
     @contextlib.contextmanager
     def passing(self) -> Iterator[None]:
-        """Change what was played or learned. Waits while the gate is held.
+        """Change experience or weights. Waits while the gate is held.
 
-        It must not wait inside for what another thread does in `passing`.
+        Code inside must not wait for another thread that needs `passing`.
         """
         with self._changed:
             while self._holds:
@@ -110,7 +110,7 @@ class Gate:
 
     @contextlib.contextmanager
     def held(self, timeout_s: float) -> Iterator[bool]:
-        """Keep everybody out. Yields False if somebody is still inside after the timeout."""
+        """Keep all threads out. Yields False if one is still inside after the timeout."""
         deadline_s = time.monotonic() + timeout_s
         with self._changed:
             self._holds += 1

@@ -1,8 +1,8 @@
 """A run's trace in Chrome's format: open it at https://ui.perfetto.dev or chrome://tracing.
 
 There is one row for each agent and each service thread. Arrows follow the first observation of each
-segment: from the environment to the prediction, to the environment that took the action, and to
-the update that learned from it.
+segment from the environment to the prediction, then to the environment step that takes the action,
+and then to the update that learns from it.
 """
 
 import json
@@ -32,7 +32,7 @@ class Trace:
 
     def __init__(self) -> None:
         self._events: deque[dict[str, Any]] = deque(maxlen=MOST_EVENTS)
-        self._followed: dict[int, list[str]] = {}  # by first lane: observations that await a step
+        self._followed: dict[int, list[str]] = {}  # by first lane: keys awaiting their step
 
     def span(self, row: str, name: str, start_s: float, end_s: float, **details: Any) -> None:
         """Record an event of `row` with a start and an end."""
@@ -61,7 +61,7 @@ class Trace:
     def predicted(
         self, arrivals: Sequence[Arrival], begun: Sequence[Sequence[Segment]], at_s: float
     ) -> None:
-        """This thread answers `arrivals` at `at_s`; each begins some segments, to be followed."""
+        """Record that this thread answers `arrivals` at `at_s`; each has `begun` some segments."""
         row = threading.current_thread().name
         for arrival, segments in zip(arrivals, begun, strict=True):
             keys = [key_of(segment.lane, segment.start) for segment in segments]

@@ -1,4 +1,4 @@
-"""A trainer thread: does what its feed says, and notes what that did."""
+"""A trainer thread: does the work that its feed gives, and records the results."""
 
 import threading
 import time

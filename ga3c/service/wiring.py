@@ -1,4 +1,4 @@
-"""Connects queues, threads and processes into a service, of the parts that `assembly` makes."""
+"""Connects the parts from `assembly` with queues, threads and processes into a service."""
 
 import math
 import secrets
@@ -45,11 +45,11 @@ def build_service(
     model: Model | None = None,
     tell: Callable[[str], None] = lambda line: None,
 ) -> Service:
-    """Everything, not yet started.
+    """A service that is not yet started.
 
     Args:
-        model: if it is not to be the configured one.
-        tell: is told how much memory a replay takes, before any is allocated.
+        model: replaces the configured model.
+        tell: called with a line about a replay's memory, before any is allocated.
 
     Raises ValueError if the settings do not fit the environment or the machine.
     """

@@ -1,25 +1,26 @@
 """Lets only this run's agents connect: the password check of ZeroMQ's PLAIN mechanism.
 
-libzmq asks it over an inproc socket (ZeroMQ RFC 27, ZAP) while a peer shakes hands, before it takes
-a single message from that peer. Without it a stranger on this machine could send parts of one
-message for ever: libzmq keeps all of them until the last one comes, whatever RCVHWM says.
+libzmq asks the authenticator over an inproc socket (ZeroMQ RFC 27, ZAP) during a peer's handshake,
+before it accepts any message from that peer. Without this check, a stranger on this machine could
+send parts of one message for ever, and libzmq would keep them all until the last one, regardless of
+RCVHWM.
 """
 
 import secrets
 
 import zmq
 
-ZAP_ENDPOINT = "inproc://zeromq.zap.01"  # given by the protocol
+ZAP_ENDPOINT = "inproc://zeromq.zap.01"  # fixed by the protocol
 ZAP_VERSION = b"1.0"
 DOMAIN = "ga3c"
 ACCEPTED, REFUSED = b"200", b"400"
 
 
 class Authenticator:
-    """Answers libzmq's questions about who may connect. Owned by the frontend's thread."""
+    """Answers libzmq's requests to admit a peer. Owned by the frontend's thread."""
 
     def __init__(self, context: zmq.Context, password: str) -> None:
-        """Make it before the server's socket, which refuses every peer until it exists."""
+        """Create it before the server's socket, which refuses every peer without it."""
         self._password = password.encode()
         self.socket = context.socket(zmq.REP)
         self.socket.setsockopt(zmq.LINGER, 0)
@@ -27,13 +28,13 @@ class Authenticator:
 
     @staticmethod
     def guard(server: zmq.Socket) -> None:
-        """Let `server` take only peers that an authenticator accepts. Call before its bind."""
+        """Make `server` admit only peers that an authenticator accepts. Call before its bind."""
         server.setsockopt(zmq.PLAIN_SERVER, 1)
         server.setsockopt_string(zmq.ZAP_DOMAIN, DOMAIN)
-        server.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)  # no authenticator, no peers
+        server.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)  # refuses all peers without an authenticator
 
     def answer(self) -> None:
-        """Answer every question that waits."""
+        """Answer every pending request."""
         while True:
             try:
                 version, request, _, _, _, mechanism, *credentials = self.socket.recv_multipart(

@@ -29,11 +29,11 @@ class Frontend:
     """One ROUTER socket, served by one thread.
 
     Only a peer that knows the token can connect: libzmq closes every other connection before it
-    takes a message from it. An agent may speak only after `expect` has given its identity its
-    lanes, and only for steps in order, one at a time for each group. Whatever else arrives is
-    counted by reason and dropped. When an agent is replaced, its successor's steps wait here until
-    the last request for the same lanes has been answered, so that a lane is never with two
-    predictors.
+    accepts a message. An agent's messages are accepted only after `peers.expect` has given lanes to
+    its identity, and its steps must be in order, one at a time for each group. Any other message is
+    dropped and counted by reason. When an agent is replaced, its successor's steps wait here until
+    the last request for the same lanes is answered, so that two predictors never have the same
+    lane.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Frontend:
         metrics: Metrics,
         on_step: Callable[[str, messages.Header, float], None] | None = None,
     ) -> None:
-        """Args: on_step: told of each step: the agent's readable name, the header, when it came."""
+        """Args: on_step: called for each step with the agent's name, the header and the time."""
         self._on_step = on_step
         self._hello = Hello(
             token, spaces.shape, spaces.dtype, spaces.num_actions, groups, envs_per_group
@@ -56,9 +56,9 @@ class Frontend:
         self._requests = requests
         self._metrics = metrics
         self.peers = Peers(self._hello)
-        """Who may speak, and what has been heard of whom."""
+        """The agents whose messages are accepted, and when each was last heard."""
         self._unanswered: dict[int, Request] = {}  # by first lane
-        self._parked: dict[int, Request] = {}  # by first lane
+        self._parked: dict[int, Request] = {}  # by first lane: a successor's steps that wait
         self._outbox: deque[Reply | str] = deque()  # replies, and identities to retire
         self.failure = ""  # the traceback of what ended the thread
         self._waker = Waker()
@@ -71,7 +71,7 @@ class Frontend:
         self._thread = threading.Thread(target=self._serve, name="frontend", daemon=True)
 
     def start(self) -> None:
-        """Begin to serve."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self, timeout_s: float) -> bool:
@@ -79,7 +79,7 @@ class Frontend:
         if self._stopped:
             return True
         self._stop.set()
-        if self._thread.ident is None:  # never started: the socket is still the caller's
+        if self._thread.ident is None:  # never started, so the caller still owns the socket
             self._close()
         else:
             self._waker.wake()
@@ -97,22 +97,22 @@ class Frontend:
 
     @property
     def unanswered(self) -> int:
-        """Observations that await their actions, approximately: the frontend's thread goes on."""
+        """Observations that await actions, approximately, as the frontend's thread changes them."""
         return sum(len(request.lanes) for request in list(self._unanswered.values()))
 
     def reply(self, replies: list[Reply]) -> None:
-        """Send actions; for predictors."""
+        """Send actions to agents. Called by predictors."""
         self._outbox.extend(replies)
         self._waker.wake()
 
     def retire(self, identity: str) -> None:
-        """Tell an agent to rest, now or when it says hello: forgotten when it says that it does."""
+        """Tell an agent to rest, now or at its hello. It is forgotten once it confirms."""
         self.peers.retire(identity)
         self._outbox.append(identity)
         self._waker.wake()
 
     def silent(self, longer_than_s: float) -> list[str]:
-        """Agents that owe a hello, a step or their rest and have not been heard for so long."""
+        """Agents whose hello, step or confirmation of rest has been due for `longer_than_s`."""
         waiting = [*list(self._unanswered.values()), *list(self._parked.values())]
         return self.peers.silent(longer_than_s, {request.identity for request in waiting})
 
@@ -144,7 +144,7 @@ class Frontend:
         self._context.term()
 
     def _receive_some(self) -> None:
-        """Receive what has come, but turn to the other duties now and then."""
+        """Receive waiting messages, up to a limit, and send replies between them."""
         for _ in range(MESSAGES_A_TURN):
             try:
                 parts = self._socket.recv_multipart(zmq.DONTWAIT)
@@ -157,7 +157,7 @@ class Frontend:
             self._send_all()
 
     def _refuse(self, sender: bytes, error: MessageError) -> None:
-        """Count a message that is dropped; one from an agent of this run is that agent's fault."""
+        """Count a dropped message, and record it as a fault if an agent of this run sent it."""
         log.debug("dropped a message: %s", error)
         self._metrics.reject(error.reason)
         self.peers.refuse(sender.decode("ascii", errors="replace"), str(error))
@@ -215,7 +215,7 @@ class Frontend:
             self._queue(request)
 
     def _queue(self, request: Request) -> None:
-        """Queue a request. The queue has room for every lane's one request: it cannot block."""
+        """Queue a request. This never blocks: the queue has room for one request of each lane."""
         self._unanswered[int(request.lanes[0])] = request
         self._requests.put([request], [len(request.lanes)], timeout_s=0.0)
 
@@ -243,5 +243,5 @@ class Frontend:
     def _send(self, identity: str, parts: list[bytes]) -> None:
         try:
             self._socket.send_multipart([identity.encode(), *parts], zmq.DONTWAIT)
-        except zmq.ZMQError as error:  # it has gone: the launcher will say so
+        except zmq.ZMQError as error:  # the agent has died; the launcher reports it
             log.debug("no message to %s: %s", identity, error)

@@ -1,4 +1,4 @@
-"""Which agents may speak, for which lanes, and what has been heard of each."""
+"""The agents whose messages are accepted, their lanes, and when each was last heard."""
 
 import secrets
 import threading
@@ -11,7 +11,7 @@ from agents.messages import Hello, MessageError
 
 
 def new_identity(name: str) -> str:
-    """An identity on the wire that nobody can guess, for an agent with this readable name."""
+    """An unguessable identity on the wire for an agent with this readable name."""
     return f"{name}#{secrets.token_hex(8)}"
 
 
@@ -22,24 +22,24 @@ def name_of(identity: str) -> str:
 
 @dataclass
 class Peer:
-    """An agent that may speak."""
+    """An agent whose messages are accepted."""
 
     lanes: np.ndarray  # [groups, n] int32
-    sequences: list[int] = field(default_factory=list)  # next expected of each group
+    sequences: list[int] = field(default_factory=list)  # next expected number of each group
 
 
 class Peers:
     """The agents of a run, by identity. Safe from every thread.
 
-    The main thread says whom to expect, to retire and to forget; the frontend's thread says what
-    it has heard. The sequences of a peer are the frontend's thread's alone.
+    The main thread says which agents to expect, to retire and to forget. The frontend's thread
+    records what it receives. Only the frontend's thread uses the sequences of a peer.
     """
 
     def __init__(self, hello: Hello) -> None:
         """`hello`: what every agent of this run must say first."""
         self._hello = hello
         self._lock = threading.Lock()
-        """Guards all that follows."""
+        """Guards all attributes below."""
         self._expected: dict[str, Peer] = {}
         self._welcomed: dict[str, Peer] = {}
         self._retired: set[str] = set()
@@ -53,18 +53,18 @@ class Peers:
     def expect(
         self, identity: str, lanes: np.ndarray, played: int = 0, patience_s: float = 0.0
     ) -> None:
-        """Let an agent of this identity speak for `lanes` int32 [groups, n].
+        """Accept messages of an agent with this identity for `lanes` int32 [groups, n].
 
         Args:
-            played: the steps that each group plays once more by itself, before its first message.
-            patience_s: how long that may take.
+            played: recorded steps that each group replays by itself before its first message.
+            patience_s: how long the replayed steps may take.
         """
         with self._lock:
             self._expected[identity] = Peer(lanes, [played] * len(lanes))
             self._heard_s[identity] = time.monotonic() + patience_s
 
     def forget(self, identity: str) -> str:
-        """The agent has ended: hear it no longer. Returns its last words, if it had any."""
+        """Forget an agent that has ended. Returns its failure message, or an empty text."""
         with self._lock:
             self._expected.pop(identity, None)
             self._retired.discard(identity)
@@ -74,7 +74,7 @@ class Peers:
             return self._failures.pop(identity, "")
 
     def welcome(self, identity: str, hello: Hello) -> None:
-        """An agent has said hello. Raises MessageError if it may not speak."""
+        """Admit an agent that has said hello. Raises MessageError if it is not acceptable."""
         with self._lock:
             peer = self._expected.get(identity)
             if peer is None or hello.token != self._hello.token:
@@ -87,40 +87,40 @@ class Peers:
             self._welcomed[identity] = peer
 
     def welcomed(self, identity: str) -> Peer | None:
-        """The agent, if it has said hello."""
+        """The agent with this identity; None if it has not said hello."""
         with self._lock:
             return self._welcomed.get(identity)
 
     def knows(self, identity: str) -> bool:
-        """Whether it is to be heard, or has not yet said that it rests."""
+        """Whether the agent is expected. A retired agent is until it confirms that it rests."""
         with self._lock:
             return identity in self._expected
 
     def has_played(self, identity: str) -> bool:
-        """Whether the agent has made a step, not only shown what a reset gave."""
+        """Whether the agent has sent a step after its first reset."""
         peer = self.welcomed(identity)
         return peer is not None and max(peer.sequences) > 1
 
     def retire(self, identity: str) -> None:
-        """The agent is to rest: it is forgotten when it says that it does."""
+        """Mark an agent to rest. It is forgotten once it confirms that it rests."""
         with self._lock:
             self._retired.add(identity)
 
     def is_retired(self, identity: str) -> bool:
-        """Whether it was told to rest, or will be when it says hello."""
+        """Whether the agent was told to rest, or will be when it says hello."""
         with self._lock:
             return identity in self._retired
 
     def heard(self, identity: str) -> None:
-        """A message has come from it, or gone to it."""
+        """Record that a message has come from the agent or was sent to it."""
         with self._lock:
             if identity in self._heard_s:
                 self._heard_s[identity] = time.monotonic()
 
     def silent(self, longer_than_s: float, waiting: set[str]) -> list[str]:
-        """Agents that owe a hello, a step or their rest and have not been heard for so long.
+        """Agents whose hello, step or confirmation of rest has been due for `longer_than_s`.
 
-        Args: waiting: those that owe no step, as theirs await an answer.
+        Args: waiting: agents from which no step is due, because theirs await an answer.
         """
         limit_s = time.monotonic() - longer_than_s
         with self._lock:
@@ -131,17 +131,17 @@ class Peers:
             ]
 
     def failed(self, identity: str, words: str) -> None:
-        """The agent has said why it ends."""
+        """Store the agent's message about why it ends."""
         with self._lock:
             self._failures[identity] = words
 
     def refuse(self, identity: str, reason: str) -> None:
-        """A message was refused; if an agent of this run has sent it, that is a fault of its."""
+        """Record a refused message as a fault, if an agent of this run sent it."""
         with self._lock:
             if identity in self._expected:
                 self._faults.setdefault(identity, reason)
 
     def faults(self) -> dict[str, str]:
-        """Agents that have sent what was refused, and why their first such message was."""
+        """Agents that sent a refused message, with the reason of the first refusal."""
         with self._lock:
             return dict(self._faults)

@@ -1,4 +1,4 @@
-"""The two queues between playing and learning: bounded, closable, timed, batched."""
+"""A bounded queue that hands out batches: one queue holds requests, another holds segments."""
 
 import threading
 import time
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Closed(Exception):
-    """The queue is closed: its user should end."""
+    """The queue is closed, so the thread that uses it should end."""
 
 
 class _Entry(NamedTuple, Generic[T]):
@@ -21,9 +21,9 @@ class _Entry(NamedTuple, Generic[T]):
 
 
 class BatchQueue(Generic[T]):
-    """Items of a size each, handed out in order in batches of [min_batch .. max_batch] by size.
+    """Items with sizes, handed out in order in batches of total size min_batch .. max_batch.
 
-    A batch below `min_batch` is handed out only `max_wait_s` after its first item came; one item
+    A batch smaller than `min_batch` is handed out `max_wait_s` after its first item came. An item
     larger than `max_batch` is a batch of its own. Safe for many producers and consumers.
 
     Raises:
@@ -54,7 +54,7 @@ class BatchQueue(Generic[T]):
 
     @property
     def size(self) -> int:
-        """The sum of the sizes of what waits."""
+        """Total size of the waiting items."""
         return self._size
 
     @property
@@ -84,7 +84,7 @@ class BatchQueue(Generic[T]):
         return done
 
     def fill(self, items: Sequence[T], sizes: Sequence[int]) -> None:
-        """Begin with `items`, as many as they are: what a resumed run's queue held."""
+        """Append `items` regardless of the capacity, to restore the queue of a resumed run."""
         with self._lock:
             now_s = time.monotonic()
             self._entries.extend(map(_Entry, items, sizes, repeat(now_s)))
@@ -107,7 +107,7 @@ class BatchQueue(Generic[T]):
             raise Closed
 
     def close(self) -> None:
-        """Wake everyone with Closed; what waits is handed out no more."""
+        """Raise Closed in all waiting threads. The waiting items are no longer handed out."""
         with self._lock:
             self._closed = True
             self._changed.notify_all()

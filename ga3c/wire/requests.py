@@ -1,4 +1,4 @@
-"""What the frontend queues for predictors, and what they answer."""
+"""The requests that the frontend queues for predictors, and the predictors' replies."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from ga3c.wire.peers import name_of
 
 
 class Request(NamedTuple):
-    """A group's step, which awaits its actions."""
+    """The step of a group of environments that awaits actions."""
 
     identity: str
     group: int

@@ -1,4 +1,4 @@
-"""The frontend's socket, and how other threads wake the one that serves it."""
+"""The frontend's socket, and a pipe with which other threads wake the frontend's thread."""
 
 import contextlib
 import math
@@ -12,8 +12,8 @@ from agents.messages import OUTCOME, Hello
 from ga3c.wire.authenticator import Authenticator
 
 MAX_SOCKET_PATH = 107
-LEAST_PART_LIMIT_BYTES = 1 << 20  # so that parts of a wrong size are counted, not cut off
-SPARE_MESSAGES = 64  # of a peer in libzmq's queue, beyond one for each of its groups
+LEAST_PART_LIMIT_BYTES = 1 << 20  # libzmq disconnects the sender of a larger part
+SPARE_MESSAGES = 64  # libzmq's queue for a peer holds this many more than one for each group
 
 
 def endpoint_in(directory: Path, transport: str) -> str:
@@ -44,7 +44,7 @@ def bound_router(context: zmq.Context, endpoint: str, hello: Hello) -> zmq.Socke
         (zmq.LINGER, 0),
         (zmq.MAXMSGSIZE, max(step_bytes, LEAST_PART_LIMIT_BYTES)),
         (zmq.RCVHWM, hello.groups + SPARE_MESSAGES),
-        (zmq.SNDHWM, 0),  # never more than one answer for each request
+        (zmq.SNDHWM, 0),  # unlimited: there is at most one answer for each request
     ):
         socket.setsockopt(option, value)
     socket.bind(endpoint)
@@ -52,7 +52,7 @@ def bound_router(context: zmq.Context, endpoint: str, hello: Hello) -> zmq.Socke
 
 
 class Waker:
-    """A pipe that a poller watches: any thread writes to it, the poller's thread reads it."""
+    """A pipe that a poller watches. Any thread may write to it; the poller's thread reads it."""
 
     def __init__(self) -> None:
         self.fd, self._write_fd = os.pipe()
@@ -64,11 +64,11 @@ class Waker:
         """Wake the poller's thread."""
         if self._closed:
             return
-        with contextlib.suppress(BlockingIOError):  # full of wake-ups: one more changes nothing
+        with contextlib.suppress(BlockingIOError):  # a full pipe wakes the poller anyway
             os.write(self._write_fd, b"w")
 
     def drain(self) -> None:
-        """Forget the wake-ups so far."""
+        """Discard the wake-ups so far."""
         os.read(self.fd, 4096)
 
     def close(self) -> None:
