@@ -60,11 +60,7 @@ class Model:
         self._acts = 0
         self._updates = 0
         self.refused_in_a_row = 0
-<<<<<<< HEAD
-        """Updates left out since the last one that was made, as they were not finite."""
-=======
         """Updates skipped since the last finite one, because they were not finite."""
->>>>>>> words2
         self._counting = threading.Lock()  # guards _acts
         self.source = source
         self.experience = source.experience
@@ -140,16 +136,10 @@ class Model:
             return self._learned(figures)
 
     def copy_target(self) -> None:
-<<<<<<< HEAD
-        """Give the target's network, if there is one, the weights of the other one."""
+        """Copy the newest weights to the target network, if there is one."""
         if self.target:
             with self.source.lock:
                 self._copy()
-=======
-        """Copy the newest weights to the target network."""
-        with self.source.lock:
-            self._copy()
->>>>>>> words2
 
     def _learned(self, figures: Mapping[str, Any]) -> Learned:
         means = {name: float(value) for name, value in figures.items()}

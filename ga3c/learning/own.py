@@ -72,11 +72,7 @@ def own_part(setting: str, given: str) -> Any:
     module, _, name = given.partition(":")
     try:
         imported = importlib.import_module(module)
-<<<<<<< HEAD
-    except (Exception, SystemExit) as error:  # it is anybody's code
-=======
-    except Exception as error:  # the user's code may raise anything
->>>>>>> words2
+    except (Exception, SystemExit) as error:  # the user's code may raise anything
         raise ValueError(
             f"{setting} {given}: module {module} cannot be imported: {fault(error)}"
         ) from error

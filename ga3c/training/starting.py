@@ -56,21 +56,14 @@ def prepared(config: TrainConfig, known: Known | None) -> Start:
 def begin(start: Start, interrupts: Interrupts) -> "Outcome":
     """Load the tensor framework, and run until a limit, a signal or a failure.
 
-<<<<<<< HEAD
-    Raises as `training.train` does, and WrongInput if Keras has been loaded with another framework.
+    Raises what `training.run.train` raises, and WrongInput if Keras has already been loaded with
+    another framework.
     """
     try:
         frameworks.choose(start.config.service.backend)
     except ValueError as error:
         raise WrongInput(str(error)) from error
-    import ga3c.backend  # noqa: F401  first: it keeps the framework's greetings from the terminal
-=======
-    Raises what `training.run.train` raises, and ValueError if Keras has already been loaded with
-    another framework.
-    """
-    frameworks.choose(start.config.service.backend)
     import ga3c.backend  # noqa: F401  imported first: it silences the framework's startup messages
->>>>>>> words2
     from ga3c.training.run import train
 
     interrupts.listen()  # before this point there is nothing to save or to stop
