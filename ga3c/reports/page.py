@@ -74,7 +74,10 @@ def page(title: str, runs: Sequence[History]) -> str:
 def _overview(runs: Sequence[History]) -> Iterator[str]:
     here = machine()
     cores = f"{here['cores']} cores ({escape(here['processor'])})"
-    versions = f"Python {here['python']}, TensorFlow {here['tensorflow']}, revision {here['git']}"
+    framework = {"jax": "JAX"}.get(here["backend"], "TensorFlow")
+    versions = (
+        f"Python {here['python']}, {framework} {here[here['backend']]}, revision {here['git']}"
+    )
     yield f'<p class="small">Made {here["date"]} on {cores}, {versions}.</p>'
     yield "<h2>Runs</h2>"
     rows = []
