@@ -76,7 +76,7 @@ def train(config: TrainConfig | None = None, /, **settings: Any) -> Run:
         finally:
             interrupts.restore()
             if interrupts.number:
-                signal.raise_signal(interrupts.number)
+                _hand_on(interrupts.number)
     from ga3c.service.threads import RunFailed
 
     if outcome.stuck:
@@ -84,6 +84,19 @@ def train(config: TrainConfig | None = None, /, **settings: Any) -> Run:
     if not outcome.kept:
         raise RunFailed(f"run {start.path}: no checkpoint of its end could be written")
     return Run(start.path.resolve(), outcome.result)
+
+
+def _hand_on(number: int) -> None:
+    """Let the program itself handle a signal that has ended the run.
+
+    A handler in Python is called here: after `raise_signal` it may run a moment later, inside of a
+    destructor, where its KeyboardInterrupt would be lost.
+    """
+    handler = signal.getsignal(number)
+    if callable(handler):
+        handler(number, None)
+    else:
+        signal.raise_signal(number)
 
 
 @contextlib.contextmanager

@@ -138,8 +138,10 @@ def refused(*arguments: str, code: int = 2) -> str:
     """The one line that the command says when it refuses, with `code`, to do any work.
 
     It runs in this process, which knows the tensor framework already: hundreds of refusals would
-    else take the suite several minutes. `test_command` refuses in processes of their own.
+    else take the suite several minutes. `test_command` refuses in processes of their own. What
+    starts a process before it refuses does not belong here.
     """
+    known = psutil.Process().children()
     from ga3c.__main__ import main
 
     said, environment, directory = io.StringIO(), dict(os.environ), os.getcwd()
@@ -155,6 +157,7 @@ def refused(*arguments: str, code: int = 2) -> str:
         for number, handler in handlers.items():
             signal.signal(number, handler)
     assert returned == code, said.getvalue()
+    assert psutil.Process().children() == known, "a process was left"
     *before, line = said.getvalue().splitlines()
     assert code == 1 or not before, said.getvalue()
     assert "Traceback" not in said.getvalue()

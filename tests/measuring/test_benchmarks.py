@@ -308,7 +308,6 @@ def test_the_baseline_learns(tmp_path: Path) -> None:
         (["a3c", "--game", "CartPole-v1"], ["small", "vectors"]),
         (["a3c", "--algorithm", "dqn"], ["algorithm dqn", "must be a3c"]),
         (["replay", "--batches", "0"], ["batches (0,)", "at least 1"]),
-        (["replay", "--picture-steps", "900000000"], ["GB", "that are free"]),
         (["replay", "--vector-steps", "100"], ["a replay of 100 steps", "at least 1000"]),
         (["gpu-check", "--out-dir", "x", "--time-factor", "0"], ["time_factor 0.0", "above 0"]),
         (["fast-dqn", "--out-dir", "x", "--samplers", "0"], ["samplers (0,)", "at least 1"]),
@@ -317,6 +316,14 @@ def test_the_baseline_learns(tmp_path: Path) -> None:
 def test_wrong_use_is_one_line_and_code_2(arguments: list[str], words: list[str]) -> None:
     line = refused("benchmark", *arguments)
     assert all(word in line for word in words), line
+
+
+def test_a_replay_that_does_not_fit_is_one_line_and_code_2() -> None:
+    """In a process of its own, as it asks another one how much memory there is."""
+    done = ended("benchmark", "replay", "--picture-steps", "900000000")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "GB" in line and "that are free" in line
 
 
 @pytest.mark.slow
