@@ -2,7 +2,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install train play tensorboard test scores benchmark gpu-check check clean
+.PHONY: help install train play tensorboard test scores benchmark peers gpu-check check clean
 
 GAME ?= Pong
 ARGS ?=
@@ -64,6 +64,16 @@ benchmark: $(STAMP)  ## measure this machine in less than 10 minutes, and update
 	$(BENCHMARK) lanes --repeats 1 --seconds 5 --out $(QUICK)/lanes.json
 	$(BENCHMARK) sweep --quick --out-dir $(QUICK)/sweep
 	$(BIN)/python -m benchmarks.readme $(QUICK)
+
+PEERS := .venv-peers
+PEERS_STAMP := $(PEERS)/.installed-$(firstword $(shell cksum requirements/peers.txt))
+peers: $(PEERS_STAMP)  ## install what `ga3c benchmark peers` compares us with, into .venv-peers
+$(PEERS_STAMP):
+	@$(or $(shell command -v python3.11),python3) -m venv --clear $(PEERS)
+	@$(PEERS)/bin/pip install -qq --disable-pip-version-check -r requirements/peers.txt
+	@$(PEERS)/bin/pip install -qq --disable-pip-version-check --no-deps --ignore-requires-python cleanrl==1.2.0
+	@touch $@
+	@echo "$(PEERS) is ready: .venv/bin/ga3c benchmark peers --out-dir DIRECTORY"
 
 WHEELS ?= wheels
 PYTHON ?= python3

@@ -11,6 +11,7 @@ import numpy as np
 
 from agents.checks import check_finite, check_kind, check_shape
 from agents.config import EnvironmentConfig
+from agents.cuts import FirstGames
 from agents.games import check, fault
 from agents.messages import OUTCOME, Step
 from agents.spaces import Spaces, UnfitSpaces, fit
@@ -54,11 +55,18 @@ class Environments:
     """
 
     def __init__(
-        self, config: EnvironmentConfig, num_envs: int, num_threads: int = 1, first_number: int = 0
+        self,
+        config: EnvironmentConfig,
+        num_envs: int,
+        num_threads: int = 1,
+        first_number: int = 0,
+        stagger_steps: int = 0,
     ) -> None:
         """`num_threads` threads emulate Atari games; others step in the caller's thread.
 
-        Errors name an environment by its number. Numbers start at `first_number`.
+        Args:
+            first_number: the number of the first environment, for errors.
+            stagger_steps: first games of Atari games are cut short after up to this many steps.
         """
         if num_envs < 1:
             raise ValueError(f"num_envs {num_envs} < 1: nothing would be played")
@@ -75,6 +83,7 @@ class Environments:
         action = self._vector.single_action_space
         self.spaces = fit(config, self._game, self._vector.single_observation_space, action)
         self._first_action = int(action.start)
+        self._cuts = FirstGames(num_envs, stagger_steps if self._game.is_atari else 0)
         self._watches_lives = self._game.is_atari and config.life_loss_terminates
         self._clear()
 
@@ -83,6 +92,7 @@ class Environments:
         self._returns = np.zeros(self.num_envs, np.float64)
         self._lengths_steps = np.zeros(self.num_envs, np.int32)
         self._finished = np.ones(self.num_envs, np.bool_)  # makes the next step a first one
+        self._cut = np.zeros(self.num_envs, np.bool_)  # games that ended because we cut them
 
     def reset(self, seed: int | None, first: int = 0) -> Step:
         """Begin a game in every environment. The same `seed` (>= 0) begins the same games.
@@ -97,6 +107,7 @@ class Environments:
         except (Exception, SystemExit) as error:
             raise self._failure(error) from error
         self._clear()
+        self._cuts.begin(seed)
         nothing = np.zeros(self.num_envs, np.bool_)
         return self._outcome(frames, np.zeros(self.num_envs), nothing, nothing, info)
 
@@ -109,9 +120,26 @@ class Environments:
             actions = actions + self._first_action
         try:
             answer = self._vector.step(actions)
+            if self._cut.any():
+                answer = self._restarted(*answer)
         except (Exception, SystemExit) as error:
             raise self._failure(error) from error
         return self._outcome(*answer)
+
+    def _restarted(
+        self,
+        frames: np.ndarray,
+        rewards: np.ndarray,
+        terminated: np.ndarray,
+        truncated: np.ndarray,
+        info: dict[str, Any],
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """A vector's answer with the games that were cut begun anew; it had played them on."""
+        cut = self._cut
+        begun, begun_info = self._vector.reset(options={"reset_mask": cut})
+        frames, lives = frames.copy(), info["lives"].copy()
+        frames[cut], lives[cut] = begun[cut], begun_info["lives"][cut]
+        return frames, rewards, terminated & ~cut, truncated & ~cut, {"lives": lives}
 
     def _failure(self, error: BaseException) -> FailedEnvironment:
         return FailedEnvironment(f"{self._name}: {fault(error)}")
@@ -138,8 +166,9 @@ class Environments:
         outcomes["first"] = first
         if self._watches_lives:
             terminated = terminated | self._lost_life(info["lives"], first)
+        self._cut = self._cuts.due(self._lengths_steps, finished)
         outcomes["terminated"] = terminated
-        outcomes["truncated"] = truncated & ~terminated
+        outcomes["truncated"] = (truncated | self._cut) & ~terminated
         check_finite(self._game.name, "reward", outcomes["reward"], self._first_number)
         if finished.any():
             outcomes["finished"] = finished
@@ -147,7 +176,7 @@ class Environments:
             outcomes["episode_length"][finished] = self._lengths_steps[finished]
             returns = outcomes["episode_return"]
             check_finite(self._game.name, "episode's return", returns, self._first_number)
-        self._finished = finished
+        self._finished = finished | self._cut
         return Step(self._newest(frames), outcomes)
 
     def _lost_life(self, lives: np.ndarray, first: np.ndarray) -> np.ndarray:

@@ -39,6 +39,7 @@ class Task:
     envs_per_group: int
     seed: int  # of the environments; used by the first task only, in which they are new
     environment: EnvironmentConfig
+    stagger_steps: int = 0  # first games are cut short after up to this many steps
     played: str | None = None  # file with the earlier actions of the only group: uint16 [t, n]
     played_steps: int = 0  # the first t of them are played once more
     registration: str | None = None  # of the environment, in the form of `agents.registrations`
@@ -156,7 +157,12 @@ def main() -> int:
                 for group in range(task.groups if new else 0):
                     number = group * task.envs_per_group
                     groups.append(
-                        Environments(task.environment, task.envs_per_group, first_number=number)
+                        Environments(
+                            task.environment,
+                            task.envs_per_group,
+                            first_number=number,
+                            stagger_steps=task.stagger_steps,
+                        )
                     )
                 play(socket, task, groups, new)
             except Exception:

@@ -11,6 +11,8 @@ NAMES = (
     "tuning",
     "lanes",
     "watching",
+    "learning",
+    "peers",
     "replay",
     "fast-dqn",
     "gpu-check",

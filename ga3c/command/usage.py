@@ -2,7 +2,7 @@
 
 from ga3c.settings.preset_names import preset_lines
 
-USAGE = f"""usage: ga3c train [--game GAME] [--algorithm a3c|dqn] [--preset NAME] [options]
+USAGE = f"""usage: ga3c train [--game GAME] [--algorithm a3c|ppo|dqn] [--preset NAME] [options]
        ga3c train --resume RUN [options]
        ga3c train --config FILE [options] | ga3c train [options] --print-config
        ga3c runs [options]
@@ -33,6 +33,8 @@ benchmark   measure this machine. NAME is
             tuning      the counts tuned from 1/1/1, by our annealing and by the paper's walk
             watching    what showing, noting and keeping a run costs
             lanes       the machinery with thousands of environments, without emulator and model
+            learning    recipes of learning side by side, by steps and by minutes
+            peers       score and speed beside Stable-Baselines3 and CleanRL
             replay      in-GPU replay: a train step's time by place, what adding and drawing cost
             fast-dqn    Concurrent Training and Synchronized Execution, on and off
             gpu-check   what a machine with a GPU makes of it all, in ten minutes

@@ -88,6 +88,13 @@ def entropies(probs: Tensor, log_epsilon: float) -> Tensor:
     return -ops.sum(probs * ops.log(probs + log_epsilon), axis=-1)
 
 
+def log_ratios(logits: Tensor, segments: Segments) -> Tensor:
+    """log pi(a) - log mu(a) of the segments' actions, [B, T], for logits [B T, actions]."""
+    actions = ops.reshape(segments.actions, (-1, 1))
+    log_probs = ops.take_along_axis(ops.log_softmax(logits), actions, axis=1)
+    return ops.reshape(log_probs, (-1, segments.rewards.shape[1])) - segments.log_probs
+
+
 class A3C:
     """Advantage actor-critic as the model calls it (`algorithm.Algorithm`)."""
 
@@ -154,10 +161,9 @@ class A3C:
         logits = ops.reshape(logits, (-1, steps + 1, self._num_actions))[:, :-1]
         logits = ops.reshape(logits, (-1, self._num_actions))
         probs = ops.softmax(logits)
-        actions = ops.reshape(segments.actions, (-1,))
         valid = 1.0 - segments.firsts
         count = ops.maximum(ops.sum(valid), 1.0)
-        moved = self._log_ratios(logits, actions, segments.log_probs)
+        moved = ops.stop_gradient(log_ratios(logits, segments))
         ratios = ops.exp(moved) if config.correction == "vtrace" else ops.ones_like(moved)
         targets, advantages = lambda_returns(
             ops.stop_gradient(values),
@@ -169,8 +175,7 @@ class A3C:
         )
         if config.normalize_advantages:
             advantages = normalized(advantages, valid)
-        advantages = ops.reshape(advantages * ops.minimum(ratios, 1.0), (-1,))
-        policy = policy_gradient_loss(probs, actions, advantages, config.log_epsilon)
+        policy = self.policy_loss(logits, segments, advantages, ratios)
         errors = valid * (targets - values[:, :-1])
         value = ops.sum(ops.square(errors))
         entropy = ops.sum(ops.reshape(valid, (-1,)) * entropies(probs, config.log_epsilon))
@@ -183,6 +188,20 @@ class A3C:
             "approx_kl": ops.sum(valid * (ops.exp(moved) - 1.0 - moved)) / count,
         }
         return loss, (figures, errors)
+
+    def policy_loss(
+        self, logits: Tensor, segments: Segments, advantages: Tensor, ratios: Tensor
+    ) -> Tensor:
+        """The summed loss of the policy.
+
+        Args: logits [B T, actions]; ratios and advantages [B, T], the latter 0 where void.
+        """
+        return policy_gradient_loss(
+            ops.softmax(logits),
+            ops.reshape(segments.actions, (-1,)),
+            ops.reshape(advantages * ops.minimum(ratios, 1.0), (-1,)),
+            self.config.log_epsilon,
+        )
 
     def rates(self, progress: float) -> dict[str, float]:
         """The weight of the entropy at this progress of the schedules, 0 to 1."""
@@ -198,9 +217,3 @@ class A3C:
     def _clipped(self, rewards: Tensor) -> Tensor:
         limit = self._reward_clip
         return ops.clip(rewards, -limit, limit) if limit else rewards
-
-    def _log_ratios(self, logits: Tensor, actions: Tensor, behaviour: Tensor) -> Tensor:
-        """log pi(a) - log mu(a), [B, T]; no gradient flows through it."""
-        log_probs = ops.take_along_axis(ops.log_softmax(logits), actions[:, None], axis=1)
-        log_probs = ops.reshape(log_probs, (-1, behaviour.shape[1]))
-        return ops.stop_gradient(log_probs - behaviour)

@@ -128,14 +128,13 @@ def limit(parts: dict[str, float]) -> float:
 
 def training_batch(config: TrainConfig) -> int:
     """The largest number of samples of one update."""
-    learns_from_replay = config.learns_from_replay
-    return config.replay.batch_size if learns_from_replay else config.service.training_batch_max
+    return config.replay.batch_size if config.learns_from_replay else config.service.update_max
 
 
 def samples_a_step(config: TrainConfig) -> float:
     """Trained samples for each environment step."""
     if not config.learns_from_replay:
-        return 1.0
+        return float(config.service.passes)
     pacing = config.pacing
     if pacing.pacing == "target-period":
         return config.replay.batch_size * pacing.updates_per_period / pacing.period_steps

@@ -15,7 +15,7 @@ import msgspec
 from ga3c.settings.train import TrainConfig
 
 CONFIG = "config.json"
-FORMAT = 3
+FORMAT = 4
 # Where settings of older formats are now. The first two moved while there was format 1.
 TO_FORMAT_3 = {
     "a3c.discount": "learning.discount",
@@ -49,6 +49,8 @@ SINCE_FORMAT_1 = {
     "dqn.loss_reduction",
 }
 SINCE_FORMAT_2 = {"learns_from"}
+SINCE_FORMAT_3 = {"service.passes", "service.minibatch", "service.stagger_steps", "ppo.clip_ratio"}
+BEFORE_FORMAT_4 = {"service.stagger_steps": 0}  # what runs did whose files lack it
 
 
 class KeptConfig(NamedTuple):
@@ -84,6 +86,8 @@ def read_config(path: Path) -> KeptConfig:
             )
         if number < 3:
             _move(values, TO_FORMAT_3)
+        if number < 4:
+            _complete(values, BEFORE_FORMAT_4)
         config = msgspec.convert(values, TrainConfig, dec_hook=lambda kind, value: kind(value))
     except (OSError, ValueError) as error:  # msgspec's errors are ValueErrors
         raise ValueError(f"run {path}: its {CONFIG} cannot be read: {error}") from error
@@ -98,6 +102,13 @@ def _move(values: dict[str, Any], moved: Mapping[str, str]) -> None:
             values.setdefault(section, {})[name] = values[old_section].pop(name)
 
 
+def _complete(values: dict[str, Any], before: Mapping[str, Any]) -> None:
+    """Add the values of settings that are not their defaults today."""
+    for key, value in before.items():
+        section, name = key.split(".")
+        values.setdefault(section, {}).setdefault(name, value)
+
+
 def _notes(
     path: Path, values: Mapping[str, Any], config: TrainConfig, number: int
 ) -> Iterator[str]:
@@ -107,6 +118,8 @@ def _notes(
             unknown
         )
     missing = known - given
+    if number < 4:
+        missing -= SINCE_FORMAT_3
     if number < 3:
         missing -= SINCE_FORMAT_2
     if number == 1:

@@ -238,6 +238,7 @@ class Agents:
             per_agent // groups,
             int(seeds.generate_state(1)[0]),
             self._environment,
+            service.stagger_steps,
             str(file) if file else None,
             played,
         )

@@ -21,13 +21,17 @@ from ga3c.learning.algorithm import Algorithm
 from ga3c.learning.dqn import DQN
 from ga3c.learning.model import Model
 from ga3c.learning.own import own_algorithm
-from ga3c.service.feeds import Feed, ReplayFeed, SegmentFeed
+from ga3c.learning.ppo import PPO
+from ga3c.service.feeds import Feed, Passes, ReplayFeed, SegmentFeed
 from ga3c.settings.checks import is_own
 from ga3c.settings.train import TrainConfig
 from ga3c.wire.queues import BatchQueue
 
 ALGORITHMS: dict[str, Callable[[TrainConfig, int], Algorithm]] = {
     "a3c": lambda config, actions: A3C(config.a3c, actions, config.learning.reward_clip),
+    "ppo": lambda config, actions: PPO(
+        config.a3c, config.ppo, actions, config.learning.reward_clip
+    ),
     "dqn": lambda config, actions: DQN(
         config.dqn, actions, config.learning.reward_clip, config.replay.replay_min_steps
     ),
@@ -222,6 +226,7 @@ def build_feed(
             model=model,
             progress=progress,
             batch_min=config.service.training_batch_min,
+            passes=Passes(config.service.passes, config.service.minibatch, config.run.seed),
         )
     assert isinstance(pacing, ReplayPacing) and isinstance(model.source, Replay)
     return ReplayFeed(

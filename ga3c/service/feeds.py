@@ -1,7 +1,8 @@
 """The work of trainers: updates from segments in order, or updates and flushes of a replay."""
 
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -42,8 +43,34 @@ class Feed(Protocol):
         """What learning waits for, and what to change, in words."""
 
 
+@dataclass(frozen=True)
+class Passes:
+    """How a batch of segments is divided into updates."""
+
+    passes: int = 1
+    """How often each segment is trained."""
+    minibatch: int | None = None
+    """Most samples of an update; None: the whole batch."""
+    seed: int = 0
+
+    def minibatches(self, batch: list[Segment], updates: int) -> Iterator[list[Segment]]:
+        """The segments of each update. Every pass takes all segments, in an order of its own.
+
+        Args: updates: the number of updates made so far, which seeds the orders.
+        """
+        count = len(batch)
+        size = count
+        if self.minibatch is not None:
+            size = max(1, min(count, self.minibatch // batch[0].steps))
+        draws = np.random.default_rng([self.seed, updates])
+        for _ in range(self.passes):
+            order = np.arange(count) if size == count else draws.permutation(count)
+            for part in np.array_split(order, -(-count // size)):
+                yield [batch[place] for place in part]
+
+
 class SegmentFeed:
-    """Updates from segments in the order of completion. Each segment is trained once."""
+    """Updates from segments in the order of completion."""
 
     def __init__(
         self,
@@ -53,8 +80,10 @@ class SegmentFeed:
         model: Model,
         progress: Callable[[], float],
         batch_min: int,
+        passes: Passes,
     ) -> None:
         """Args: progress: position in the schedules; batch_min: samples of the smallest batch."""
+        self._passes = passes
         self._segments = segments
         self._book = book
         self._model = model
@@ -75,18 +104,25 @@ class SegmentFeed:
         )
 
     def _learn(self, batch: list[Segment]) -> Done:
+        cpu_s, counts = time.thread_time(), defaultdict[str, float](float)
+        for part in self._passes.minibatches(batch, self._model.updates):
+            newest = self._update(part, counts)
+        self._book.release(batch)
+        cpu_s = time.thread_time() - cpu_s
+        samples = sum(segment.steps for segment in batch)
+        return Done("learn", {"samples": samples}, newest, dict(counts), batch, cpu_s)
+
+    def _update(self, batch: list[Segment], counts: dict[str, float]) -> dict[str, float]:
+        """Make one update and add it to `counts`. Returns the new values of gauges."""
         lanes = np.array([segment.lane for segment in batch], np.int32)
         slots = self._book.slots(batch)
         versions = self._book.versions(lanes, slots[:, :-1])
-        progress, cpu_s = self._progress(), time.thread_time()
-        learned = self._model.learn(lanes, slots, progress=progress)
-        cpu_s = time.thread_time() - cpu_s
-        self._book.release(batch)
+        learned = self._model.learn(lanes, slots, progress=self._progress())
         lags = learned.update - 1 - versions
-        counts = _counted(learned, lags.size)
-        counts["lag_updates"] = float(lags.sum()) * learned.is_finite
-        newest = {**learned.means, "policy_lag_max": float(lags.max())}
-        return Done("learn", {"samples": lags.size}, newest, counts, batch, cpu_s)
+        lag = {"lag_updates": float(lags.sum()) * learned.is_finite}
+        for name, count in {**_counted(learned, lags.size), **lag}.items():
+            counts[name] += count
+        return {**learned.means, "policy_lag_max": float(lags.max())}
 
 
 class ReplayFeed:

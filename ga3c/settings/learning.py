@@ -58,6 +58,18 @@ class A3CConfig:
 
 
 @dataclass(frozen=True)
+class PPOConfig:
+    """Proximal policy optimization (Schulman et al. 2017), besides the settings of a3c."""
+
+    clip_ratio: float = 0.2
+    """An action whose probability has moved by more than this share in the direction that its
+    advantage asks for is no longer moved (epsilon)."""
+
+    def __post_init__(self) -> None:
+        check_share(self, "clip_ratio")
+
+
+@dataclass(frozen=True)
 class DQNConfig:
     """Q-learning from a replay (Mnih et al. 2015) and later extensions."""
 

@@ -39,6 +39,10 @@ class ServiceConfig:
     """Environments in each agent process."""
     groups: int = 2
     """Groups of an agent's environments: one group steps while the others wait for actions."""
+    stagger_steps: int = 2_000
+    """The first game of each environment of an Atari game is cut short after up to this many steps,
+    so that not all environments are at the same minute of a game of fixed length. 0: whole games.
+    A game that was cut counts as no episode."""
     prediction_batch_min: int = 32
     """Observations for which a predictor waits, for at most prediction_wait_s."""
     prediction_batch_max: int = 128
@@ -51,7 +55,12 @@ class ServiceConfig:
     training_batch_min: int = 80
     """Samples for which a trainer waits, for at most training_wait_s."""
     training_batch_max: int = 80
-    """Most samples in one update."""
+    """Most samples that are trained together."""
+    passes: int = 1
+    """How often each training batch is trained. Each pass takes its segments in a new order."""
+    minibatch: int | None = None
+    """Most samples in one update: a pass makes several updates of a larger training batch. None:
+    one update a pass."""
     training_wait_s: float = 1.0
     """Longest wait for the smallest training batch, in seconds."""
     training_queue: int = 320
@@ -101,12 +110,18 @@ class ServiceConfig:
                 f"prediction_batch_min {self.prediction_batch_min} > prediction_batch_max "
                 f"{self.prediction_batch_max}: no batch would ever be complete"
             )
+        _check_updates(self)
         _check_limits(self)
         most_lanes = self.most.agents * self.envs_per_agent
         check_queue("prediction", most_lanes, self.prediction_min, self.prediction_max)
         check_queue(
             "training", self.training_queue, self.training_batch_min, self.training_batch_max
         )
+
+    @property
+    def update_max(self) -> int:
+        """Most samples in one update."""
+        return self.training_batch_max if self.minibatch is None else self.minibatch
 
     @property
     def counts(self) -> Counts:
@@ -137,6 +152,15 @@ class ServiceConfig:
         return max(min(self.prediction_batch_max, self.most.agents * self.envs_per_agent), group)
 
 
+def _check_updates(service: ServiceConfig) -> None:
+    if service.passes < 1:
+        raise ValueError(f"passes {service.passes}: must be at least 1, or nothing is learned")
+    if service.minibatch is not None and service.minibatch < service.t_max:
+        raise ValueError(
+            f"minibatch {service.minibatch} < t_max {service.t_max}: no segment would fit an update"
+        )
+
+
 def _check_limits(service: ServiceConfig) -> None:
     groups, envs = service.groups, service.envs_per_agent
     if max(groups, envs // groups) > MAX_COUNT:
@@ -144,7 +168,7 @@ def _check_limits(service: ServiceConfig) -> None:
             f"envs_per_agent {envs} in groups {groups}: must be at most {MAX_COUNT} groups of at "
             f"most {MAX_COUNT} environments, or no message could name them"
         )
-    not_negative(service, "prediction_wait_s", "training_wait_s")
+    not_negative(service, "stagger_steps", "prediction_wait_s", "training_wait_s")
     if service.agent_timeout_s <= 0:
         raise ValueError(
             f"agent_timeout_s {service.agent_timeout_s}: must be above 0, or every agent would be "

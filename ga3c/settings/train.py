@@ -17,6 +17,7 @@ from ga3c.settings.learning import (
     LearningConfig,
     NetworkConfig,
     OptimizerConfig,
+    PPOConfig,
 )
 from ga3c.settings.preset_names import PRESETS, preset_lines
 from ga3c.settings.replay import PacingConfig, ReplayConfig
@@ -26,7 +27,7 @@ from ga3c.settings.service import ServiceConfig
 
 LearnsFrom = Literal["segments", "replay"]
 FAMILIES = get_args(LearnsFrom)
-LEARNS_FROM: dict[str, LearnsFrom] = {"a3c": "segments", "dqn": "replay"}
+LEARNS_FROM: dict[str, LearnsFrom] = {"a3c": "segments", "ppo": "segments", "dqn": "replay"}
 """For each of our algorithms: whether it learns from segments, each once and in the order they were
 played, or from transitions drawn from a replay."""
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class TrainConfig:
     service: ServiceConfig = field(default_factory=ServiceConfig)
     learning: LearningConfig = field(default_factory=LearningConfig)
     a3c: A3CConfig = field(default_factory=A3CConfig)
+    ppo: PPOConfig = field(default_factory=PPOConfig)
     dqn: DQNConfig = field(default_factory=DQNConfig)
     replay: ReplayConfig = field(default_factory=ReplayConfig)
     pacing: PacingConfig = field(default_factory=PacingConfig)

@@ -554,3 +554,51 @@ def test_arrays_of_a_wrong_shape_or_kind_are_refused(monkeypatch, answer, words)
     environments.reset(0)
     with pytest.raises(InvalidStep, match=words):
         environments.step(np.zeros(2, np.int32))
+
+
+def test_first_games_are_cut_at_different_steps_and_later_games_are_whole() -> None:
+    """Boxing's games have a fixed length; without cuts all lanes would end together."""
+    count, stagger, steps = 8, 40, 120
+    config = EnvironmentConfig("Boxing", frame_cap=240, noop_max=0)  # games of 60 steps
+    environments = Environments(config, count, stagger_steps=stagger)
+    played = [environments.reset(5)]
+    played += [environments.step(np.zeros(count, np.int32)) for _ in range(steps)]
+    lengths = []
+    for lane in range(count):
+        firsts = np.flatnonzero(flags(played, "first", lane))
+        ended = flags(played, "truncated", lane) == 1
+        np.testing.assert_array_equal(np.flatnonzero(ended)[: len(firsts) - 1] + 1, firsts[1:])
+        cut, whole = firsts[1] - 1, firsts[2] - firsts[1] - 1
+        assert 1 <= cut <= stagger
+        assert whole == 60
+        assert not flags(played, "finished", lane)[cut], "a game that was cut is no episode"
+        assert flags(played, "finished", lane)[firsts[2] - 1]
+        assert flags(played, "episode_length", lane)[firsts[2] - 1] == 60
+        assert flags(played, "reward", lane)[firsts[1]] == 0
+        np.testing.assert_array_equal(
+            played[firsts[1]].frames[lane], played[0].frames[lane], "a new game begins"
+        )
+        lengths.append(cut)
+    parts = sorted((length - 1) * count // stagger for length in lengths)
+    assert parts == list(range(count)), "spread evenly"
+    again = Environments(config, count, stagger_steps=stagger)
+    again.reset(5)
+    for step in played[1:60]:
+        np.testing.assert_array_equal(again.step(np.zeros(count, np.int32)).frames, step.frames)
+
+
+def test_a_game_that_ends_before_its_cut_is_followed_by_whole_games() -> None:
+    config = EnvironmentConfig("Boxing", frame_cap=40)  # games of 10 steps
+    environments = Environments(config, 4, stagger_steps=10_000)
+    environments.reset(1)
+    ends = np.array(
+        [environments.step(np.zeros(4, np.int32)).outcomes["finished"] for _ in range(44)]
+    )
+    np.testing.assert_array_equal(ends.sum(axis=0), 4)
+
+
+def test_only_atari_games_are_cut() -> None:
+    environments = Environments(EnvironmentConfig("TestCounter-v0"), 3, stagger_steps=4)
+    environments.reset(1)
+    truncated = [environments.step(np.zeros(3, np.int32)).outcomes["truncated"] for _ in range(6)]
+    assert not np.any(truncated)

@@ -1,0 +1,181 @@
+"""`ga3c benchmark learning`: recipes side by side, by steps and by minutes.
+
+Each recipe is a set of arguments for `ga3c train`. Every recipe learns every game with every seed,
+one run after another. It can be interrupted: the same command, given again, continues.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import matplotlib
+
+matplotlib.use("Agg")
+import numpy as np
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+
+from agents.games import check
+from benchmarks.points import keep_in
+from ga3c.reports import history, plots
+from ga3c.reports.console import show
+from ga3c.reports.figures import published_rows
+from ga3c.reports.history import Curve
+from ga3c.reports.jobs import Job, check_arguments, complete
+
+PUBLISHED = "ten_million_steps.csv"
+PUBLISHED_NAMES = {"ppo_sticky": "PPO, sticky actions", "ppo": "PPO", "a2c_nstep": "A2C"}
+MARKS = (0.25, 0.5, 1.0)  # shares of a run at which the table gives the score
+PPO = "--algorithm ppo"
+RECIPES: dict[str, str] = {
+    "ppo": PPO,
+    "a3c": "--algorithm a3c",
+}
+"""Arguments of the recipes that have a name. Each but the first changes one part of it."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """Learn games by several recipes, one run after another; the same command continues."""
+
+    out_dir: Path
+    """Directory of the runs, the table and the picture; created if it is missing."""
+    games: tuple[str, ...] = ("Pong", "Breakout", "Boxing", "Qbert")
+    """Games to learn."""
+    recipes: tuple[str, ...] = tuple(RECIPES)
+    """Names of recipes, or recipes of your own as NAME=ARGUMENTS for ga3c train."""
+    seeds: int = 2
+    """Number of runs of each recipe and game, with seeds 0, 1, ..."""
+    steps: int = 2_000_000
+    """Environment steps of each run."""
+    json: bool = False
+    """Print the result as one JSON object in the last line."""
+
+    def __post_init__(self) -> None:
+        for name in ("seeds", "steps"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} {getattr(self, name)}: must be above 0")
+        for recipe in self.recipes:
+            name, has_arguments, given = recipe.partition("=")
+            if not has_arguments and name not in RECIPES:
+                known = ", ".join(RECIPES)
+                raise ValueError(f"recipe {name}: must be among {known}, or NAME=ARGUMENTS")
+            check_arguments("recipes", given, "benchmark learning")
+        for game in self.games:
+            check(game)
+
+    @property
+    def arguments(self) -> dict[str, str]:
+        """The arguments of each recipe."""
+        pairs = [recipe.partition("=") for recipe in self.recipes]
+        return {name: given if named else RECIPES[name] for name, named, given in pairs}
+
+
+class Result(NamedTuple):
+    """What one recipe learned of one game."""
+
+    game: str
+    recipe: str
+    scores: list[list[float]]  # [seeds][MARKS] mean of 100 episodes
+    minutes: float  # of the whole run, mean of the seeds
+    curves: list[Curve]
+
+
+def run(config: Config) -> None:
+    """Run what is missing, then print, draw and keep all. Raises RuntimeError on a failed run."""
+    made = {
+        (game, recipe): [
+            Job(
+                config.out_dir / "runs" / f"{game}-{recipe}-{seed}".replace("/", "-"),
+                game,
+                seed,
+                config.steps,
+                None,
+                given,
+            )
+            for seed in range(config.seeds)
+        ]
+        for game in config.games
+        for recipe, given in config.arguments.items()
+    }
+    complete([job for jobs in made.values() for job in jobs])
+    results = [_result(*which, jobs, config.steps) for which, jobs in made.items()]
+    _print(results, config)
+    _draw(results, config.out_dir / "learning.png")
+    figures = [
+        {name: value for name, value in result._asdict().items() if name != "curves"}
+        for result in results
+    ]
+    keep_in(config.out_dir, "learning", {"results": figures}, config, config.json)
+
+
+def _result(game: str, recipe: str, jobs: Sequence[Job], steps: int) -> Result:
+    runs = [history.read(job.path) for job in jobs]
+    curves = [found.curve for found in runs]
+    scores = [
+        np.interp([mark * steps for mark in MARKS], curve.steps, curve.score).round(2).tolist()
+        for curve in curves
+    ]
+    minutes = float(np.mean([found.figures[-1]["seconds"] for found in runs])) / 60
+    return Result(game, recipe, scores, round(minutes, 1), curves)
+
+
+def _print(results: Sequence[Result], config: Config) -> None:
+    marks = [f"{mark * config.steps / 1e6:g}M steps" for mark in MARKS]
+    for game in config.games:
+        rows = []
+        for result in results:
+            if result.game == game:
+                by_mark = [_spread(scores) for scores in zip(*result.scores, strict=True)]
+                rows.append((result.recipe, *by_mark, f"{result.minutes:g}"))
+        show(f"{game}, mean of 100 episodes", ("recipe", *marks, "minutes"), rows)
+        published = _published(game)
+        if published:
+            print("after 10M steps elsewhere: " + ", ".join(published))
+
+
+def _spread(scores: Sequence[float]) -> str:
+    """The mean of the seeds, and their range if there are several."""
+    mean = f"{np.mean(scores):,.1f}"
+    return mean if len(scores) == 1 else f"{mean} ({min(scores):,.1f} to {max(scores):,.1f})"
+
+
+def _published(game: str) -> list[str]:
+    """The published scores of the game after ten million steps, in words."""
+    rom = check(game).name
+    for row in published_rows(PUBLISHED):
+        if row["game"] == rom:
+            names = PUBLISHED_NAMES.items()
+            return [f"{words} {row[name]}" for name, words in names if row[name]]
+    return []
+
+
+def _draw(results: Sequence[Result], file: Path) -> None:
+    games = list(dict.fromkeys(result.game for result in results))
+    figure, rows = pyplot.subplots(
+        len(games), 2, figsize=(11, 3.3 * len(games)), squeeze=False, constrained_layout=True
+    )
+    for game, row in zip(games, rows, strict=True):
+        here = [result for result in results if result.game == game]
+        for by, axes in zip(plots.SCALES, row, strict=True):
+            for number, result in enumerate(here):
+                _curves(axes, result, by, f"C{number}")
+            axes.set(title=game, xlabel=plots.SCALES[by][1], ylabel="mean of 100 episodes")
+            axes.grid(alpha=0.3)
+        row[0].legend(frameon=False, fontsize="small")
+    figure.savefig(file, dpi=110)
+    pyplot.close(figure)
+
+
+def _curves(axes: Axes, result: Result, by: str, colour: str) -> None:
+    """Each seed as a thin line, and their mean where there are several."""
+    curves = [curve for curve in result.curves if len(curve.score)]
+    scale = plots.SCALES[by][0]
+    for curve in curves:
+        width = 0.7 if len(curves) > 1 else 1.5
+        label = result.recipe if len(curves) == 1 else None
+        axes.plot(getattr(curve, by) * scale, curve.score, color=colour, lw=width, label=label)
+    if len(curves) > 1:
+        places, scores = plots.mean_of(curves, by)
+        axes.plot(places * scale, scores.mean(axis=0), color=colour, lw=2, label=result.recipe)

@@ -1,0 +1,220 @@
+"""`ga3c benchmark peers`: score and speed beside Stable-Baselines3 and CleanRL, minute by minute.
+
+Each system learns the same game on this machine for the same time, one after another, with the
+settings that its authors publish for Atari games. The peers run in an environment of their own
+(`make peers`, from requirements/peers.txt), which is never mixed with ours.
+
+A finished run is kept in `out_dir` as soon as it ends; the same command continues with the others.
+"""
+
+import json
+import re
+import subprocess
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import matplotlib
+
+matplotlib.use("Agg")
+import numpy as np
+from matplotlib import pyplot
+
+from agents.games import check
+from benchmarks.points import keep_in
+from ga3c.reports import history
+from ga3c.reports.console import show
+from ga3c.reports.jobs import Job, complete
+from ga3c.reports.processes import end
+from ga3c.runs import records
+from ga3c.runs.scratch import ScratchDirectory
+from ga3c.runs.tally import ROLLING_EPISODES
+from ga3c.settings.checks import WrongInput
+from ga3c.settings.machine import origin
+
+SCRIPTS = Path(__file__).parent / "peer_scripts"
+START_TIMEOUT_S = 120.0
+POLL_S = 0.2
+LINE = re.compile(r"^global_step=(\d+)(?:, episodic_return=\[?([-+.\de]+)\]?)?$")
+PEERS = {
+    "Stable-Baselines3 A2C": ("stable_baselines.py", "a2c"),
+    "Stable-Baselines3 PPO": ("stable_baselines.py", "ppo"),
+    "CleanRL PPO": ("cleanrl_ppo.py",),
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """Learn games with each system in turn, for the same minutes on this machine."""
+
+    out_dir: Path
+    """Directory of the curves, the table and the picture; created if it is missing."""
+    games: tuple[str, ...] = ("Pong",)
+    """Atari games to learn."""
+    minutes: float = 10.0
+    """Minutes for which each system learns, from its first progress line."""
+    seed: int = 0
+    """Seed of every run."""
+    ours: tuple[str, ...] = ("", "--algorithm a3c")
+    """Our runs, as arguments for ga3c train; an empty one is the default."""
+    python: Path = Path(".venv-peers/bin/python")
+    """Python of the environment with the peers; `make peers` creates this one."""
+    json: bool = False
+    """Print the result as one JSON object in the last line."""
+
+    def __post_init__(self) -> None:
+        if self.minutes <= 0:
+            raise ValueError(f"minutes {self.minutes}: must be above 0, or nothing is learned")
+        for game in self.games:
+            if not check(game).is_atari:
+                raise ValueError(f"game {game}: must be an Atari game; the peers are set up for it")
+
+
+class Learned(NamedTuple):
+    """What a system learned, and how fast it was."""
+
+    system: str
+    game: str
+    steps: int
+    steps_per_s: float
+    curve: list[list[float]]  # [seconds, steps, mean score of the last 100 games]
+
+
+def run(config: Config) -> None:
+    """Run what is missing, then print, draw and keep all. Raises WrongInput or RuntimeError."""
+    if not config.python.exists():
+        raise WrongInput(f"no {config.python}: `make peers` installs the peers there")
+    config.out_dir.mkdir(parents=True, exist_ok=True)
+    learned = [
+        *(_ours(config, game, given) for game in config.games for given in config.ours),
+        *(_kept(config, game, peer) for game in config.games for peer in PEERS),
+    ]
+    _print(learned)
+    _draw(learned, config.out_dir / "peers.png")
+    result = {"learned": [each._asdict() for each in learned]}
+    keep_in(config.out_dir, "peers", result, config, config.json)
+
+
+def _ours(config: Config, game: str, given: str) -> Learned:
+    """What we learn with the arguments `given`; a finished run is read, not made again."""
+    name = "ga3c" + "".join(f" {word}" for word in given.split())
+    path = config.out_dir / "runs" / f"{game} {name} {config.seed}".replace(" ", "-")
+    arguments = f"--progress-every-s 1 {given}"
+    complete([Job(path, game, config.seed, None, config.minutes * 60, arguments)])
+    found = history.read(path)
+    last = found.figures[-1]
+    curve = np.stack(found.curve, axis=1)
+    return Learned(name, game, last["steps"], last["steps"] / last["seconds"], curve.tolist())
+
+
+def _kept(config: Config, game: str, peer: str) -> Learned:
+    """What a peer learns; if `out_dir` has it, it is not measured again."""
+    file = config.out_dir / "peers.jsonl"
+    key = json.dumps([peer, game, config.minutes, config.seed, *origin()])
+    kept = {line["key"]: line["learned"] for line in records.read(file)}
+    if key in kept:
+        return Learned(**kept[key])
+    print(f"{game}: {peer} for {config.minutes:g} minutes", flush=True)
+    learned = _measure(config, game, peer)
+    records.append(file, {"key": key, "learned": learned._asdict()})
+    return learned
+
+
+def _measure(config: Config, game: str, peer: str) -> Learned:
+    """Run a peer for the given minutes. Raises RuntimeError with its last lines if it fails."""
+    script, *words = PEERS[peer]
+    rom = "".join(word.capitalize() for word in check(game).name.split("_"))
+    command = [str(config.python), "-u", str(SCRIPTS / script), *words, rom, str(config.seed)]
+    with (
+        ScratchDirectory() as scratch,
+        subprocess.Popen(
+            [str(Path(command[0]).absolute()), *command[1:]],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=scratch,  # CleanRL writes its logs where it runs
+        ) as process,
+    ):
+        output = Output(process)
+        try:
+            while output.seconds < config.minutes * 60:
+                if process.poll() is not None or output.is_late:
+                    raise RuntimeError(f"{peer}: {''.join(output.last_lines)}")
+                time.sleep(POLL_S)
+        finally:
+            end(process)
+    return Learned(peer, game, output.steps, output.steps / output.seconds, output.curve)
+
+
+class Output:
+    """Reads what a peer prints, in a thread of its own, until the peer ends."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.steps = 0
+        self.curve: list[list[float]] = []
+        self.last_lines: deque[str] = deque(maxlen=20)
+        self._began_s = time.monotonic()
+        self._started_s: float | None = None
+        self._scores: deque[float] = deque(maxlen=ROLLING_EPISODES)
+        self._process = process
+        threading.Thread(target=self._read, daemon=True).start()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the first line about steps."""
+        return time.monotonic() - self._started_s if self._started_s else 0.0
+
+    @property
+    def is_late(self) -> bool:
+        """Whether no line about steps came in time."""
+        return not self._started_s and time.monotonic() > self._began_s + START_TIMEOUT_S
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.last_lines.append(line)
+            found = LINE.match(line.strip())
+            if found:
+                self._started_s = self._started_s or time.monotonic()
+                self.steps = int(found[1])
+                if found[2]:
+                    self._scores.append(float(found[2]))
+                    mean = sum(self._scores) / len(self._scores)
+                    self.curve.append([round(self.seconds, 2), self.steps, round(mean, 3)])
+
+
+def _print(learned: list[Learned]) -> None:
+    for game in dict.fromkeys(each.game for each in learned):
+        rows = [
+            (
+                each.system,
+                f"{each.steps:,}",
+                f"{each.steps_per_s:,.0f}",
+                f"{each.curve[-1][2]:,.1f}" if each.curve else "no game ended",
+            )
+            for each in learned
+            if each.game == game
+        ]
+        columns = ("system", "steps", "steps/s", "score, mean of 100 games")
+        show(f"{game}, the same minutes on this machine", columns, rows)
+
+
+def _draw(learned: list[Learned], file: Path) -> None:
+    games = list(dict.fromkeys(each.game for each in learned))
+    figure, rows = pyplot.subplots(
+        len(games), 1, figsize=(8, 3.6 * len(games)), squeeze=False, constrained_layout=True
+    )
+    for game, (axes,) in zip(games, rows, strict=True):
+        for each in learned:
+            if each.game == game and each.curve:
+                seconds, _, scores = np.array(each.curve).T
+                label = f"{each.system}, {each.steps_per_s:,.0f} steps/s"
+                axes.plot(seconds / 60, scores, label=label)
+        axes.set(title=game, xlabel="minutes", ylabel="score, mean of 100 games")
+        axes.grid(alpha=0.3)
+        axes.legend(frameon=False, fontsize="small")
+    figure.savefig(file, dpi=110)
+    pyplot.close(figure)

@@ -1,0 +1,178 @@
+"""Runs many runs, one command after another: train, resume what was interrupted, evaluate.
+
+Used by `ga3c scores` and by the studies of learning. The state is what the runs' directories hold,
+so the same jobs, given again, continue.
+"""
+
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ga3c.reports import history
+from ga3c.reports.console import show
+from ga3c.reports.processes import end
+from ga3c.runs import checkpoints
+from ga3c.runs.finding import is_running
+from ga3c.runs.kept_config import CONFIG
+
+# Arguments that a job sets itself, so that a user's further arguments may not contain them.
+OWN = {"--game", "--seed", "--name", "--runs-dir", "--resume", "--steps", "--seconds", "--score"}
+OWN |= {"--protocol", "--episodes", "--checkpoint"}
+STATES = {"train": "training", "evaluate": "evaluation"}  # by the command that runs
+POLL_S = 0.5
+SHOW_STATE_S = 60.0  # between two tables of the state of all runs
+
+
+class Evaluation(NamedTuple):
+    """The evaluation of a finished run."""
+
+    protocol: str
+    episodes: int
+    arguments: str = ""  # more arguments for ga3c evaluate
+
+
+class Job(NamedTuple):
+    """A run to make."""
+
+    path: Path
+    game: str
+    seed: int
+    steps: int | None  # environment steps of the run
+    seconds: float | None  # its longest training time
+    arguments: str = ""  # more arguments for ga3c train
+    evaluation: Evaluation | None = None
+
+    @property
+    def next_command(self) -> list[str]:
+        """The arguments of the next command; empty if the job is done."""
+        limits = [
+            word
+            for name, limit in (("steps", self.steps), ("seconds", self.seconds))
+            for word in (f"--{name}", str(limit))
+        ]
+        if not checkpoints.kept(self.path / "checkpoints"):
+            own = ["--game", self.game, "--seed", str(self.seed), "--name", self.path.name]
+            own += ["--runs-dir", str(self.path.parent)]
+            return ["train", *own, *limits, *shlex.split(self.arguments)]
+        if not self._trained:
+            return ["train", "--resume", str(self.path), *limits]
+        if self.evaluation and not self._evaluated:
+            protocol, episodes, arguments = self.evaluation
+            own = ["--protocol", protocol, "--episodes", str(episodes)]
+            return ["evaluate", str(self.path), *own, *shlex.split(arguments)]
+        return []
+
+    @property
+    def _trained(self) -> bool:
+        """Whether its newest checkpoint is at a limit. A run with a damaged one is resumed."""
+        try:
+            newest = checkpoints.read(checkpoints.kept(self.path / "checkpoints")[-1])
+        except (checkpoints.Damaged, IndexError):
+            return False
+        reached = newest.state["steps"], newest.state["seconds"]
+        limits = self.steps, self.seconds
+        return any(limit and done >= limit for done, limit in zip(reached, limits, strict=True))
+
+    @property
+    def _evaluated(self) -> bool:
+        assert self.evaluation is not None
+        newest = int(checkpoints.kept(self.path / "checkpoints")[-1].name)
+        return any(
+            entry["steps"] == newest
+            and entry["protocol"]["name"].startswith(self.evaluation.protocol)
+            and entry["episodes"] >= self.evaluation.episodes
+            for entry in history.read(self.path).evaluations
+        )
+
+
+def check_arguments(setting: str, arguments: str, command: str) -> None:
+    """Raises ValueError if a user's `arguments` contain one that the jobs set themselves."""
+    own = OWN & {word.partition("=")[0] for word in shlex.split(arguments)}
+    if own:
+        raise ValueError(
+            f"{setting} {arguments!r}: {', '.join(sorted(own))} is set by ga3c {command} itself, "
+            "or it could not tell which runs are finished"
+        )
+
+
+def complete(jobs: Sequence[Job], at_once: int = 1) -> None:
+    """Run what is missing. Raises RuntimeError with the output of a process that fails."""
+    for parent in {job.path.parent for job in jobs}:
+        parent.mkdir(parents=True, exist_ok=True)
+    while any(is_running(job.path) for job in jobs):  # left by a killed command
+        time.sleep(POLL_S)
+    waiting = deque(job for job in jobs if job.next_command)
+    running: dict[Job, tuple[subprocess.Popen[bytes], list[str]]] = {}
+    shown_s = -SHOW_STATE_S
+    try:
+        while waiting or running:
+            while waiting and len(running) < at_once:
+                job = waiting.popleft()
+                running[job] = _start(job)
+            for job, (process, command) in list(running.items()):
+                if process.poll() is not None:
+                    del running[job]
+                    _check(job, process)
+                    next_command = job.next_command
+                    if next_command == command:
+                        raise RuntimeError(f"{job.path.name}: {command} ended without any effect")
+                    if next_command:
+                        waiting.appendleft(job)
+            if time.monotonic() - shown_s > SHOW_STATE_S:
+                shown_s = time.monotonic()
+                commands = {job: command[0] for job, (_, command) in running.items()}
+                _show_state(jobs, waiting, commands)
+            time.sleep(POLL_S)
+    finally:
+        for process, _ in running.values():
+            end(process)
+    _show_state(jobs, waiting, {})
+
+
+def _start(job: Job) -> tuple[subprocess.Popen[bytes], list[str]]:
+    command = job.next_command
+    if "--resume" not in command and command[0] == "train":
+        shutil.rmtree(job.path, ignore_errors=True)  # of a run without a checkpoint
+    print(f"{job.path.name}: ga3c {shlex.join(command)}", flush=True)
+    with open(_error_file(job), "wb") as errors:
+        whole = [sys.executable, "-m", "ga3c", *command]
+        return subprocess.Popen(whole, stdout=subprocess.DEVNULL, stderr=errors), command
+
+
+def _error_file(job: Job) -> Path:
+    return job.path.parent / f"{job.path.name}.err"
+
+
+def _check(job: Job, process: subprocess.Popen[bytes]) -> None:
+    """Print what the process wrote to standard error. Raises RuntimeError if it failed."""
+    file = _error_file(job)
+    errors = file.read_text(errors="replace").strip()
+    file.unlink()
+    if errors and not process.returncode:
+        print(errors, file=sys.stderr, flush=True)
+    if process.returncode:
+        raise RuntimeError(f"{job.path.name}: exit {process.returncode}: {errors[-2000:]}")
+
+
+def _show_state(jobs: Sequence[Job], waiting: Collection[Job], running: Mapping[Job, str]) -> None:
+    """Print the state of all jobs. Args: running: the command of each job that runs."""
+    rows = []
+    for job in jobs:
+        steps, minutes, score = "", "", ""
+        state = "to do" if job in waiting else STATES.get(running.get(job, ""), "done")
+        if (job.path / CONFIG).exists():
+            state = "training" if job in waiting else state
+            run_history = history.read(job.path)
+            figures = run_history.figures
+            last = figures[-1] if figures else {"steps": 0, "seconds": 0.0}
+            steps, minutes = f"{last['steps']:,}", f"{last['seconds'] / 60:.1f}"
+            scores = run_history.curve.score
+            score = f"{scores[-1]:,.1f}" if len(scores) else ""
+        rows.append((job.path.name, steps, minutes, score, state))
+    show(f"{time.strftime('%H:%M')}", ("run", "steps", "minutes", "score", "state"), rows)
