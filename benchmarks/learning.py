@@ -22,7 +22,7 @@ from ga3c.reports import history, plots
 from ga3c.reports.console import show
 from ga3c.reports.figures import published_rows
 from ga3c.reports.history import Curve
-from ga3c.reports.jobs import Job, check_arguments, complete
+from ga3c.reports.jobs import Job, check_arguments, complete, result
 
 PUBLISHED = "ten_million_steps.csv"
 PUBLISHED_NAMES = {"ppo_sticky": "PPO, sticky actions", "ppo": "PPO", "a2c_nstep": "A2C"}
@@ -104,20 +104,19 @@ def run(config: Config) -> None:
     _print(results, config)
     _draw(results, config.out_dir / "learning.png")
     figures = [
-        {name: value for name, value in result._asdict().items() if name != "curves"}
-        for result in results
+        {name: value for name, value in each._asdict().items() if name != "curves"}
+        for each in results
     ]
     keep_in(config.out_dir, "learning", {"results": figures}, config, config.json)
 
 
 def _result(game: str, recipe: str, jobs: Sequence[Job], steps: int) -> Result:
-    runs = [history.read(job.path) for job in jobs]
-    curves = [found.curve for found in runs]
+    curves = [history.read(job.path).curve for job in jobs]
     scores = [
         np.interp([mark * steps for mark in MARKS], curve.steps, curve.score).round(2).tolist()
         for curve in curves
     ]
-    minutes = float(np.mean([found.figures[-1]["seconds"] for found in runs])) / 60
+    minutes = float(np.mean([result(job.path)["seconds"] for job in jobs])) / 60
     return Result(game, recipe, scores, round(minutes, 1), curves)
 
 
@@ -125,10 +124,10 @@ def _print(results: Sequence[Result], config: Config) -> None:
     marks = [f"{mark * config.steps / 1e6:g}M steps" for mark in MARKS]
     for game in config.games:
         rows = []
-        for result in results:
-            if result.game == game:
-                by_mark = [_spread(scores) for scores in zip(*result.scores, strict=True)]
-                rows.append((result.recipe, *by_mark, f"{result.minutes:g}"))
+        for each in results:
+            if each.game == game:
+                by_mark = [_spread(scores) for scores in zip(*each.scores, strict=True)]
+                rows.append((each.recipe, *by_mark, f"{each.minutes:g}"))
         show(f"{game}, mean of 100 episodes", ("recipe", *marks, "minutes"), rows)
         published = _published(game)
         if published:
@@ -152,15 +151,15 @@ def _published(game: str) -> list[str]:
 
 
 def _draw(results: Sequence[Result], file: Path) -> None:
-    games = list(dict.fromkeys(result.game for result in results))
+    games = list(dict.fromkeys(each.game for each in results))
     figure, rows = pyplot.subplots(
         len(games), 2, figsize=(11, 3.3 * len(games)), squeeze=False, constrained_layout=True
     )
     for game, row in zip(games, rows, strict=True):
-        here = [result for result in results if result.game == game]
+        here = [each for each in results if each.game == game]
         for by, axes in zip(plots.SCALES, row, strict=True):
-            for number, result in enumerate(here):
-                _curves(axes, result, by, f"C{number}")
+            for number, each in enumerate(here):
+                _curves(axes, each, by, f"C{number}")
             axes.set(title=game, xlabel=plots.SCALES[by][1], ylabel="mean of 100 episodes")
             axes.grid(alpha=0.3)
         row[0].legend(frameon=False, fontsize="small")
@@ -168,14 +167,14 @@ def _draw(results: Sequence[Result], file: Path) -> None:
     pyplot.close(figure)
 
 
-def _curves(axes: Axes, result: Result, by: str, colour: str) -> None:
+def _curves(axes: Axes, learned: Result, by: str, colour: str) -> None:
     """Each seed as a thin line, and their mean where there are several."""
-    curves = [curve for curve in result.curves if len(curve.score)]
+    curves = [curve for curve in learned.curves if len(curve.score)]
     scale = plots.SCALES[by][0]
     for curve in curves:
         width = 0.7 if len(curves) > 1 else 1.5
-        label = result.recipe if len(curves) == 1 else None
+        label = learned.recipe if len(curves) == 1 else None
         axes.plot(getattr(curve, by) * scale, curve.score, color=colour, lw=width, label=label)
     if len(curves) > 1:
         places, scores = plots.mean_of(curves, by)
-        axes.plot(places * scale, scores.mean(axis=0), color=colour, lw=2, label=result.recipe)
+        axes.plot(places * scale, scores.mean(axis=0), color=colour, lw=2, label=learned.recipe)

@@ -27,7 +27,7 @@ from agents.games import check
 from benchmarks.points import keep_in
 from ga3c.reports import history
 from ga3c.reports.console import show
-from ga3c.reports.jobs import Job, complete
+from ga3c.reports.jobs import Job, complete, result
 from ga3c.reports.processes import end
 from ga3c.runs import records
 from ga3c.runs.scratch import ScratchDirectory
@@ -94,8 +94,8 @@ def run(config: Config) -> None:
     ]
     _print(learned)
     _draw(learned, config.out_dir / "peers.png")
-    result = {"learned": [each._asdict() for each in learned]}
-    keep_in(config.out_dir, "peers", result, config, config.json)
+    figures = {"learned": [each._asdict() for each in learned]}
+    keep_in(config.out_dir, "peers", figures, config, config.json)
 
 
 def _ours(config: Config, game: str, given: str) -> Learned:
@@ -104,10 +104,9 @@ def _ours(config: Config, game: str, given: str) -> Learned:
     path = config.out_dir / "runs" / f"{game} {name} {config.seed}".replace(" ", "-")
     arguments = f"--progress-every-s 1 {given}"
     complete([Job(path, game, config.seed, None, config.minutes * 60, arguments)])
-    found = history.read(path)
-    last = found.figures[-1]
-    curve = np.stack(found.curve, axis=1)
-    return Learned(name, game, last["steps"], last["steps"] / last["seconds"], curve.tolist())
+    figures = result(path)
+    curve = np.stack(history.read(path).curve, axis=1)
+    return Learned(name, game, figures["steps"], figures["steps_per_s"], curve.tolist())
 
 
 def _kept(config: Config, game: str, peer: str) -> Learned:

@@ -11,13 +11,13 @@ Signature = list[tuple[tuple[int | None, ...], str]]  # shapes and dtypes; None 
 
 
 @contextlib.contextmanager
-def without(name: str) -> Iterator[None]:
-    """Imports of `name` fail, as if it were not installed, unless it is imported already."""
-    imported: Any = sys.modules.get(name)
+def without(*names: str) -> Iterator[None]:
+    """Imports of these packages fail, as if not installed, unless they are imported already."""
     absent: Any = None
-    sys.modules[name] = imported or absent
+    hidden = [name for name in names if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden, absent))
     try:
         yield
     finally:
-        if not imported:
+        for name in hidden:
             del sys.modules[name]

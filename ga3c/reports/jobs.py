@@ -4,6 +4,7 @@ Used by `ga3c scores` and by the studies of learning. The state is what the runs
 so the same jobs, given again, continue.
 """
 
+import json
 import shlex
 import shutil
 import subprocess
@@ -12,13 +13,13 @@ import time
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ga3c.reports import history
 from ga3c.reports.console import show
 from ga3c.reports.processes import end
 from ga3c.runs import checkpoints
-from ga3c.runs.finding import is_running
+from ga3c.runs.finding import RESULT, is_running
 from ga3c.runs.kept_config import CONFIG
 
 # Arguments that a job sets itself, so that a user's further arguments may not contain them.
@@ -99,6 +100,12 @@ def check_arguments(setting: str, arguments: str, command: str) -> None:
             f"{setting} {arguments!r}: {', '.join(sorted(own))} is set by ga3c {command} itself, "
             "or it could not tell which runs are finished"
         )
+
+
+def result(path: Path) -> dict[str, Any]:
+    """The figures of the finished run in `path`: steps, seconds, and others."""
+    figures: dict[str, Any] = json.loads((path / RESULT).read_text())
+    return figures
 
 
 def complete(jobs: Sequence[Job], at_once: int = 1) -> None:

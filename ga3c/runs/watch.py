@@ -11,7 +11,7 @@ from ga3c.settings.schedules import linear
 
 STILL_S = 60.0  # a run that stands still for this long says so, and again after twice as long
 REPEAT_S = 30.0  # between two lines about refused updates
-# The largest mean policy lag, in updates, that was measured with the default settings: with 512
+# The largest mean policy lag, in updates, at which learning was measured: by a3c with 512
 # environments Pong took a quarter more steps (benchmarks/results/pong-512-lanes).
 MEASURED_LAG_UPDATES = 72
 
@@ -69,8 +69,8 @@ class Watch:
         if lag > MEASURED_LAG_UPDATES and not self._lag_said:
             self._lag_said = True
             yield (
-                f"policy lag is {lag:.0f} updates: the default settings have 19, and at "
-                f"{MEASURED_LAG_UPDATES} they took a quarter more steps to learn Pong; fewer "
+                f"policy lag is {lag:.0f} updates: the default settings have 3, and at "
+                f"{MEASURED_LAG_UPDATES} a3c took a quarter more steps to learn Pong; fewer "
                 "environments (--envs-per-agent, --agents) or larger batches "
                 "(--training-batch-max) lower it, and --max-policy-lag makes the scheduler lower it"
             )

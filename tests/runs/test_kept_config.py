@@ -65,6 +65,18 @@ def test_unknown_and_missing_settings_are_named(tmp_path: Path) -> None:
         assert key in note, "only in the first format it was not there yet"
 
 
+def test_runs_of_format_3_played_whole_first_games_and_trained_each_segment_once(
+    tmp_path: Path,
+) -> None:
+    values = {**to_json(TrainConfig()), "format": 3}
+    del values["ppo"], values["service"]["passes"], values["service"]["minibatch"]
+    assert values["service"].pop("stagger_steps") > 0
+    config, notes = read_config(write(tmp_path, values))
+    assert notes == []
+    assert (config.service.stagger_steps, config.service.passes) == (0, 1)
+    assert config.service.minibatch is None
+
+
 @pytest.mark.parametrize("number", [0, FORMAT + 1, "2", None, True, [1]])
 def test_a_format_of_another_version_is_refused(number: Any, tmp_path: Path) -> None:
     write(tmp_path, {**to_json(TrainConfig()), "format": number})

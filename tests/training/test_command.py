@@ -17,6 +17,7 @@ import pytest
 
 from ga3c.runs import checkpoints
 from ga3c.settings.parse import parse
+from ga3c.settings.presets import PRESETS
 from ga3c.settings.train import TrainConfig
 from tests.commands import (
     BEGIN_S,
@@ -239,7 +240,7 @@ def test_a_run_needs_no_arguments(command: Callable[..., Command], tmp_path: Pat
 
 
 def test_the_default_settings_are_those_of_no_arguments() -> None:
-    assert parse([], TrainConfig, "test") == TrainConfig(preset="a3c-pictures")
+    assert parse([], TrainConfig, "test") == PRESETS["pictures"]
 
 
 def test_seconds_end_a_run(command: Callable[..., Command]) -> None:

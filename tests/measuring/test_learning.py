@@ -1,0 +1,109 @@
+"""The studies of learning: recipes side by side, and the peers."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import peers
+from benchmarks.peers import Learned
+from tests.commands import ROOT, ended, refused
+
+LIGHT = "--agents 1 --envs-per-agent 8 --scheduler off"
+
+
+@pytest.mark.slow
+def test_recipes_are_learned_side_by_side_and_not_made_again(tmp_path: Path) -> None:
+    given = ["benchmark", "learning", "--out-dir", str(tmp_path), "--games", "CartPole-v1"]
+    given += ["--seeds", "1", "--steps", "4000", "--json"]
+    given += ["--recipes", f"one={LIGHT}", f"two={LIGHT} --algorithm ppo --passes 2"]
+    done = ended(*given)
+    assert done.returncode == 0, done.stderr
+    results = json.loads(done.stdout.splitlines()[-1])["results"]
+    assert [each["recipe"] for each in results] == ["one", "two"]
+    for each in results:
+        ((quarter, half, whole),) = each["scores"]
+        assert min(quarter, half, whole) > 5 and max(quarter, half, whole) < 500
+    assert (tmp_path / "learning.png").stat().st_size > 5000
+    config = json.loads((tmp_path / "runs" / "CartPole-v1-two-0" / "config.json").read_text())
+    assert (config["algorithm"], config["service"]["passes"]) == ("ppo", 2)
+    again = ended(*given)
+    assert again.returncode == 0
+    assert "ga3c train" not in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--recipes", "best"], "recipe best: must be among"),
+        (["--recipes", "mine=--seed 3"], "--seed is set by ga3c benchmark learning itself"),
+        (["--games", "Pogn"], "did you mean Pong"),
+        (["--seeds", "0"], "seeds 0"),
+    ],
+)
+def test_wrong_uses_of_learning_are_said(arguments: list[str], words: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert words in refused("benchmark", "learning", "--out-dir", str(out), *arguments)
+    assert not out.exists()
+
+
+def test_peers_that_are_not_installed_are_named_with_the_command(tmp_path: Path) -> None:
+    given = ["--out-dir", str(tmp_path / "out"), "--python", str(tmp_path / "none")]
+    assert "make peers" in refused("benchmark", "peers", *given)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [(["--games", "CartPole-v1"], "must be an Atari game"), (["--minutes", "0"], "minutes 0")],
+)
+def test_wrong_uses_of_peers_are_said(arguments: list[str], words: str, tmp_path: Path) -> None:
+    assert words in refused("benchmark", "peers", "--out-dir", str(tmp_path), *arguments)
+
+
+PRINTING = """
+import sys, time
+print("a line about something else", flush=True)
+for step in range(1, 1000):
+    print(f"global_step={100 * step}", flush=True)
+    print(f"global_step={100 * step}, episodic_return=[{step}.5]", flush=True)
+    time.sleep(0.05)
+"""
+
+
+def test_a_peer_is_read_while_it_plays_and_ended_after_its_minutes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a script in a peer's place: the peers themselves are too large for the tests."""
+    (tmp_path / "prints.py").write_text(PRINTING)
+    monkeypatch.setattr(peers, "SCRIPTS", tmp_path)
+    monkeypatch.setitem(peers.PEERS, "a peer", ("prints.py",))
+    config = peers.Config(tmp_path / "out", minutes=1.5 / 60, python=Path(sys.executable))
+    config.out_dir.mkdir()
+    learned = peers._kept(config, "Pong", "a peer")
+    assert learned.steps == 100 * len(learned.curve) > 500
+    seconds, steps, score = learned.curve[-1]
+    assert 0.5 < seconds < 20
+    assert score == pytest.approx(sum(range(1, len(learned.curve) + 1)) / len(learned.curve) + 0.5)
+    assert steps / seconds == pytest.approx(learned.steps_per_s, rel=0.5)
+    assert peers._kept(config, "Pong", "a peer") == learned, "it is kept"
+    peers._draw([learned, Learned("none", "Pong", 0, 0.0, [])], tmp_path / "peers.png")
+
+
+def test_a_peer_that_fails_is_said_with_its_last_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "fails.py").write_text("raise RuntimeError('no such game')")
+    monkeypatch.setattr(peers, "SCRIPTS", tmp_path)
+    monkeypatch.setitem(peers.PEERS, "a peer", ("fails.py",))
+    config = peers.Config(tmp_path, python=Path(sys.executable))
+    with pytest.raises(RuntimeError, match="no such game"):
+        peers._kept(config, "Pong", "a peer")
+
+
+def test_the_peers_versions_are_pinned() -> None:
+    lines = (ROOT / "requirements" / "peers.txt").read_text().splitlines()
+    pins = [line for line in lines if line and not line.startswith("#")]
+    assert all("==" in pin or "<" in pin for pin in pins)
+    assert any(pin.startswith("stable-baselines3==") for pin in pins)
