@@ -1,15 +1,21 @@
 """The command `ga3c` in a process of its own, and what it leaves behind."""
 
+import atexit
 import contextlib
+import functools
 import io
+import json
 import os
+import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -124,14 +130,68 @@ def assert_nothing_is_left(run: Command) -> None:
 
 
 def ended(*arguments: str, timeout_s: float = 100.0) -> subprocess.CompletedProcess[str]:
-    """`python -m ga3c ARGUMENTS`, waited for."""
-    return subprocess.run(
-        [sys.executable, "-m", "ga3c", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=timeout_s * PATIENCE,
-    )
+    """`ga3c ARGUMENTS` in a process of its own, waited for. See `tests/forks.py`."""
+    if "--backend" in arguments or os.environ.get("KERAS_BACKEND", "tensorflow") != "tensorflow":
+        return subprocess.run(
+            [sys.executable, "-m", "ga3c", *arguments],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s * PATIENCE,
+        )
+    return _forks().run(arguments, timeout_s)
+
+
+class Forks:
+    """The process of `tests/forks.py`, which starts with the first command."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.forks"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            preexec_fn=_hear_hangups,
+        )
+        self._process.wait(BEGIN_S)  # the process that serves is its child
+        atexit.register(self.close)
+
+    def run(self, arguments: tuple[str, ...], timeout_s: float) -> subprocess.CompletedProcess[str]:
+        """Run a command. Raises TimeoutExpired, after it has been killed with its children."""
+        with tempfile.TemporaryDirectory() as directory:
+            out, err = Path(directory) / "out", Path(directory) / "err"
+            given = {"environment": dict(os.environ), "out": str(out), "err": str(err)}
+            self._send({"arguments": arguments, **given})
+            pid = self._answer(BEGIN_S)
+            try:
+                code = self._answer(timeout_s)
+            except TimeoutError as error:
+                os.killpg(pid, signal.SIGKILL)
+                self._answer(BEGIN_S)
+                raise subprocess.TimeoutExpired(list(arguments), timeout_s) from error
+            said = (file.read_text() for file in (out, err))
+            return subprocess.CompletedProcess(list(arguments), code, *said)
+
+    def _send(self, asked: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write((json.dumps(asked) + "\n").encode())
+        self._process.stdin.flush()
+
+    def _answer(self, timeout_s: float) -> int:
+        assert self._process.stdout is not None
+        if not select.select([self._process.stdout], [], [], timeout_s)[0]:
+            raise TimeoutError
+        return int(self._process.stdout.readline())
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+
+@functools.cache
+def _forks() -> Forks:
+    return Forks()
 
 
 def refused(*arguments: str, code: int = 2) -> str:
