@@ -42,15 +42,6 @@ class Checkpoint(NamedTuple):
     state: dict[str, Any]  # of JSON: counters, random state
     arrays: dict[str, np.ndarray]
 
-    def part(self, name: str) -> dict[str, np.ndarray]:
-        """The arrays called `name/KEY`, by KEY."""
-        prefix = f"{name}/"
-        return {
-            key.removeprefix(prefix): array
-            for key, array in self.arrays.items()
-            if key.startswith(prefix)
-        }
-
 
 def write(
     path: Path,

@@ -48,8 +48,7 @@ def build_algorithm(config: TrainConfig, num_actions: int) -> Algorithm:
 
 def build_pacing(config: TrainConfig) -> ReplayPacing:
     """The pacing of acting and learning when learning draws from a replay."""
-    pacing, replay = config.pacing, config.replay
-    limit_steps = math.inf if config.run.steps is None else config.run.steps
+    pacing, replay, limit_steps = config.pacing, config.replay, config.run.limit_steps
     if pacing.pacing == "target-period":
         return TargetPeriod(
             pacing.period_steps, pacing.updates_per_period, replay.replay_min_steps, limit_steps
@@ -86,9 +85,8 @@ def build_books(config: TrainConfig, stack: int) -> tuple[Book, Pacing]:
     segments = SegmentBook(lanes, service.t_max, service.pending_segments, stack)
     if not service.lockstep:
         return segments, Free()
-    limit_steps = math.inf if config.run.steps is None else config.run.steps
     batch = service.training_batch_max // service.t_max
-    return segments, InTurn(limit_steps, batch, segments.settle)
+    return segments, InTurn(config.run.limit_steps, batch, segments.settle)
 
 
 def build_source(

@@ -44,7 +44,7 @@ class Parts:
     """The parts of a service. `wiring.build_service` puts them together."""
 
     config: ServiceConfig
-    schedule_steps: float
+    progress: Callable[[], float]
     max_refused_updates: int
     model: Model
     pacing: Pacing
@@ -84,7 +84,7 @@ class Service:
     @property
     def progress(self) -> float:
         """Position in the schedules: 0 at the start, 1 at their end, more than 1 beyond."""
-        return self.pacing.schedule_steps / self._parts.schedule_steps
+        return self._parts.progress()
 
     @property
     def counts(self) -> Counts:

@@ -97,14 +97,16 @@ class _Common:
 def _parts(config: TrainConfig, spaces: Spaces, model: Model, book: Book, pacing: Pacing) -> Parts:
     service, common = config.service, _Common(config)
     schedule_steps = config.scheduled_optimizer.schedule_steps or math.inf
-    feed = build_feed(
-        config, model, book, pacing, common.segments, lambda: pacing.schedule_steps / schedule_steps
-    )
+
+    def progress() -> float:
+        return pacing.schedule_steps / schedule_steps
+
+    feed = build_feed(config, model, book, pacing, common.segments, progress)
     frontend = _frontend(config, spaces, common)
     agents = _agents(config, frontend, common, model)
     return Parts(
         config=service,
-        schedule_steps=schedule_steps,
+        progress=progress,
         max_refused_updates=config.learning.max_refused_updates,
         model=model,
         pacing=pacing,

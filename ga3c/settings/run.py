@@ -1,5 +1,6 @@
 """Settings of a run's end, its checkpoints and its evaluations."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -93,3 +94,8 @@ class RunConfig:
             raise ValueError(f"progress_every_s {self.progress_every_s}: must be above 0")
         check_file("trace", self.trace)
         check_seed(self.seed)
+
+    @property
+    def limit_steps(self) -> float:
+        """The environment steps after which the run ends; infinite without --steps."""
+        return math.inf if self.steps is None else self.steps
