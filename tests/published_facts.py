@@ -8,6 +8,9 @@ A3C_CODE, GYM = "GA3C's Config.py and NetworkVP.py", "Gym's Atari games of 2017,
 NATURE, WANG = "Mnih et al. 2015, Methods and table 1", "Wang et al. 2016, section 4.2"
 PARR, PARR_CODE = "Parr 2018, section 4", "the public code of Parr 2018"
 DALEY, DALEY_CODE = "Daley and Amato 2021", "the public code of Daley and Amato 2021"
+HORGAN = "Horgan et al. 2018, section 4 and appendix"
+HORGAN_ARXIV = "the arXiv version of Horgan et al. 2018, as recalled"
+MEAN = "0.01 / 256^2: Mnih's epsilon for the loss's mean"
 Fact = tuple[str, Any, str]
 
 DQN_FACTS: list[Fact] = [
@@ -166,5 +169,44 @@ FACTS: dict[str, list[Fact]] = {
         ("service.agents", 8, DALEY),
         ("service.envs_per_agent", 1, DALEY),
         ("service.synchronized", True, DALEY),
+    ],
+    "apex": [
+        ("network.network", "nature", WANG),
+        ("network.pixel_scale", "unit", DALEY_CODE),
+        ("network.center", False, NATURE),
+        ("dqn.double", True, HORGAN),
+        ("dqn.dueling", True, HORGAN),
+        ("dqn.dueling_gradient_scale", 2**-0.5, WANG),
+        ("dqn.huber_delta", 0.0, HORGAN_ARXIV),
+        ("dqn.loss_reduction", "mean", MEAN),
+        ("dqn.exploration", "ladder", HORGAN),
+        ("dqn.ladder_base", 0.4, HORGAN),
+        ("dqn.ladder_exponent", 7.0, HORGAN),
+        ("environment.action_repeat", 4, NATURE),
+        ("environment.frame_cap", 50_000, HORGAN),
+        ("environment.noop_max", 31, NATURE),
+        ("environment.sticky_actions", 0.0, NATURE),
+        ("learning.discount", 0.99, NATURE),
+        ("learning.reward_clip", 1.0, NATURE),
+        ("replay.n_step", 3, HORGAN),
+        ("replay.batch_size", 512, HORGAN),
+        ("replay.target_period", 2_500, HORGAN),
+        ("replay.replay_steps", 2_000_000, HORGAN),
+        ("replay.replay_min_steps", 50_000, HORGAN),
+        ("replay.replay_draws", "prioritised", HORGAN),
+        ("replay.first_priority", "acting", HORGAN),
+        ("replay.priority_exponent", 0.6, HORGAN),
+        ("replay.importance_exponent", 0.4, HORGAN),
+        ("replay.importance_exponent_end", 0.4, HORGAN),
+        ("pacing.pacing", "free", HORGAN),
+        ("optimizer.optimizer", "rmsprop", HORGAN),
+        ("optimizer.rms_centered", True, HORGAN),
+        ("optimizer.rms_decay", 0.95, HORGAN),
+        ("optimizer.momentum", 0.0, HORGAN),
+        ("optimizer.learning_rate", 0.00025 / 4, HORGAN),
+        ("optimizer.learning_rate_end", 0.00025 / 4, HORGAN),
+        ("optimizer.optimizer_epsilon", 1.5e-7, HORGAN),
+        ("optimizer.clip_norm", 40.0, HORGAN),
+        ("scheduler.scheduler", "off", HORGAN),
     ],
 }

@@ -30,15 +30,21 @@ class Replay:
     batch: Any = Transitions
 
     def __init__(
-        self, experience: Experience, book: ReplayBook, config: ReplayConfig, seed: int
+        self,
+        experience: Experience,
+        book: ReplayBook,
+        config: ReplayConfig,
+        seed: int,
+        reward_clip: float = 0.0,
     ) -> None:
+        """Args: reward_clip: of the rewards in first priorities, as the algorithm's; 0: none."""
         self.experience = experience
         self.book = book
         self.lock = threading.Lock()
         self.inputs: Signature = []
         self._config = config
         self._memory, self._ring = experience.memory, experience.ring
-        self._sampler = Sampler(experience, config, seed)
+        self._sampler = Sampler(experience, config, seed, reward_clip)
         self._publish = self._memory.compiled(self._sampler.publish, self._sampler.signature)
 
     def signature(self, count: int | None = None) -> Signature:

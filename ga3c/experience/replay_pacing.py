@@ -169,6 +169,43 @@ class Ratio(ReplayPacing):
         return Turn.LEARN if self._acted >= due and self._flushed else None
 
 
+class FreeReplay(ReplayPacing):
+    """Acting and learning do not wait for each other (Ape-X, Horgan et al. 2018).
+
+    Learning begins after the first `min_steps` steps. Acting waits only where a lane has no room
+    until the next flush. When the run's steps are made, learning ends.
+    """
+
+    def __init__(
+        self, *, update_size: int, min_steps: int, target_period: int, limit_steps: float
+    ) -> None:
+        """Args: as `Ratio`."""
+        super().__init__(min_steps, limit_steps)
+        self._update_size = update_size
+        self._target_period = target_period
+
+    def copies_target(self, update: int) -> bool:
+        """Once every `target_period` updates."""
+        return update % self._target_period == 0
+
+    def _may_act(self, steps: int) -> bool:
+        return True
+
+    def _limits(self) -> str:
+        return (
+            f"learning begins after {self._min_steps:,} steps, and acting waits only where an "
+            "environment has no room for another step: give a smaller --update-size"
+        )
+
+    def _next(self) -> Turn | None:
+        if self._flushing or self._ended:
+            return None
+        waiting = self._acted - self._flushed
+        if waiting >= self._update_size or (self._hurried and waiting):
+            return Turn.FLUSH
+        return Turn.LEARN if self._flushed and self._acted >= self._min_steps else None
+
+
 class TargetPeriod(ReplayPacing):
     """Concurrent Training (Daley and Amato 2021, section 3).
 

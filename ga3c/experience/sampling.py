@@ -11,8 +11,8 @@ import numpy as np
 from ga3c.backend import Column, Signature, Tensor
 from ga3c.experience.priorities import Priorities
 from ga3c.experience.ring import Experience
+from ga3c.settings.learning import linear
 from ga3c.settings.replay import ReplayConfig
-from ga3c.settings.schedules import linear
 
 TRIES = 4  # candidates per batch slot; those that precede a reset or are repeated are dropped
 SMALLEST_ERROR = 1e-6  # keeps every priority above 0 (Schaul et al. 2016, section 3.3)
@@ -24,7 +24,11 @@ class Sampler:
     Not thread-safe: only one thread at a time may draw, learn or publish.
     """
 
-    def __init__(self, experience: Experience, config: ReplayConfig, seed: int) -> None:
+    def __init__(
+        self, experience: Experience, config: ReplayConfig, seed: int, reward_clip: float = 0.0
+    ) -> None:
+        """Args: reward_clip: of the rewards in first priorities; 0: none."""
+        self._reward_clip = reward_clip
         memory, ring = experience.memory, experience.ring
         self._experience, self._config, self._seed = experience, config, seed
         self._memory, self._ops, self._ring = memory, memory.ops, ring
@@ -62,11 +66,40 @@ class Sampler:
         self._lanes.write(self._every_lane, {"slot": slots, "count": counts})
         if self._priorities is None:
             return
-        largest = ops.maximum(self._state.gather("largest", self._first), SMALLEST_ERROR)
-        largest = ops.where(largest > SMALLEST_ERROR, largest, 1.0)
+        if self._config.has_first_priorities:
+            errors = self._finite(self._first_errors(entering))
+        else:
+            largest = ops.maximum(self._state.gather("largest", self._first), SMALLEST_ERROR)
+            errors = ops.where(largest > SMALLEST_ERROR, largest, 1.0)
         firsts = self._experience.gather("first", self._ring.after(entering, 1))
-        self._priorities.set(entering, largest**self._config.priority_exponent * (1.0 - firsts))
+        self._priorities.set(entering, errors**self._config.priority_exponent * (1.0 - firsts))
         self._priorities.set(leaving, self._memory.cast(ops.zeros_like(leaving), "float32"))
+
+    def _first_errors(self, rows: Tensor) -> Tensor:
+        """The errors of steps [k] by the values that acting had (Horgan et al. 2018, section 3).
+
+        |R + D max_a Q(x_m, a) - Q(x_0, a_0)|, with the return R of the m steps to x_m, at most n,
+        before a reset, and the product D of their discounts. Each Q is of the weights that acted.
+        """
+        ops, ring, gather = self._ops, self._ring, self._experience.gather
+        rows = self._memory.cast(rows, self._dtype)
+        steps = np.arange(1, self._config.n_step + 1, dtype=self._dtype)
+        after = ring.after(rows[:, None], steps)
+        valid = ops.cumprod(1.0 - gather("first", after), axis=1)
+        discounts = ops.where(valid > 0, gather("discount", after), 1.0)
+        carried = ops.cumprod(discounts, axis=1)
+        before = ops.concatenate([ops.ones_like(carried[:, :1]), carried[:, :-1]], axis=1)
+        rewards = gather("reward", after)
+        if self._reward_clip:
+            rewards = ops.clip(rewards, -self._reward_clip, self._reward_clip)
+        last = ring.after(rows, self._memory.cast(ops.sum(valid, axis=1), self._dtype))
+        returns = ops.sum(valid * before * rewards, axis=1)
+        return returns + carried[:, -1] * gather("value", last) - gather("q", rows)
+
+    def _finite(self, errors: Tensor) -> Tensor:
+        """Sizes of errors, above 0. One that is not finite would spoil all sums above it."""
+        ops = self._ops
+        return ops.where(ops.isfinite(errors), ops.abs(errors), 0.0) + SMALLEST_ERROR
 
     def draw(self, importance_exponent: Any) -> tuple[Tensor, Tensor]:
         """Rows [B] and weights [B] of a batch."""
@@ -92,8 +125,7 @@ class Sampler:
         if self._priorities is None:
             return
         ops = self._ops
-        # An error that is not finite would spoil every sum above it, and so every draw.
-        errors = ops.where(ops.isfinite(errors), ops.abs(errors), 0.0) + SMALLEST_ERROR
+        errors = self._finite(errors)
         self._priorities.set(rows, errors**self._config.priority_exponent)
         largest = ops.maximum(self._state.gather("largest", self._first), ops.max(errors))
         self._state.write(self._first, {"largest": largest})

@@ -15,8 +15,7 @@ from keras import ops
 from ga3c.backend import Column
 from ga3c.experience.batches import Segments
 from ga3c.learning.networks import dense, torso
-from ga3c.settings.learning import A3CConfig, NetworkConfig
-from ga3c.settings.schedules import linear
+from ga3c.settings.learning import A3CConfig, NetworkConfig, linear
 
 Tensor = Any
 

@@ -13,8 +13,10 @@ from ga3c.settings.learning import NetworkConfig
 class Algorithm(Protocol):
     """The attributes and methods of an algorithm that the model uses."""
 
-    columns: ClassVar[dict[str, Column]]
-    """The columns that `act` adds to a step's record, each with its shape and dtype."""
+    @property
+    def columns(self) -> dict[str, Column]:
+        """The columns that `act` adds to a step's record, each with its shape and dtype."""
+
     has_target: ClassVar[bool]
     """Whether the loss needs a second, older set of weights."""
     noise: int

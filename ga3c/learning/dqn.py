@@ -14,8 +14,7 @@ from keras import ops
 
 from ga3c.backend import Column
 from ga3c.learning.networks import body, dense, stream, torso
-from ga3c.settings.learning import DQNConfig, NetworkConfig
-from ga3c.settings.schedules import linear
+from ga3c.settings.learning import DQNConfig, NetworkConfig, linear
 
 Tensor = Any
 
@@ -77,14 +76,28 @@ def gradient_scaled(x: Tensor, scale: float) -> Tensor:
 class DQN:
     """Q-learning as the model calls it (`algorithm.Algorithm`)."""
 
-    columns: ClassVar[dict[str, Column]] = {"action": ((), "int32")}
     has_target: ClassVar[bool] = True
 
     def __init__(
-        self, config: DQNConfig, num_actions: int, reward_clip: float, random_steps: int
+        self,
+        config: DQNConfig,
+        num_actions: int,
+        *,
+        reward_clip: float = 1.0,
+        random_steps: int = 0,
+        ladder: np.ndarray | None = None,
+        keeps_values: bool = False,
     ) -> None:
-        """Args: random_steps: steps of the whole run before epsilon begins to fall."""
+        """Args:
+        random_steps: steps of the whole run before epsilon begins to fall.
+        ladder: constant epsilons [lanes], instead of one that falls.
+        keeps_values: whether acting keeps the values it had, for a transition's first priority.
+        """
         self.config = config
+        self.columns: dict[str, Column] = {"action": ((), "int32")}
+        if keeps_values:
+            self.columns |= {"q": ((), "float32"), "value": ((), "float32")}
+        self._ladder = ladder
         self._num_actions = num_actions
         self._reward_clip = reward_clip
         self._random_steps = random_steps
@@ -117,10 +130,16 @@ class DQN:
     def act(
         self, network: keras.Model, observations: Tensor, noise: Tensor, exploration: Tensor
     ) -> dict[str, Tensor]:
-        """The action of the largest value, or with probability epsilon a uniformly random one."""
-        best = ops.argmax(network(observations), axis=-1)
+        """The action of the largest value, or with probability epsilon a uniformly random one.
+
+        `q` is Q of that action and `value` the largest Q: what first priorities need.
+        """
+        values = network(observations)
+        best = ops.argmax(values, axis=-1)
         any_one = ops.argmax(noise[:, 1:], axis=-1)
-        return {"action": ops.where(noise[:, 0] < exploration, any_one, best)}
+        action = ops.where(noise[:, 0] < exploration, any_one, best)
+        kept = {"q": chosen(values, action), "value": ops.max(values, axis=-1)}
+        return {"action": action, **{name: kept[name] for name in kept if name in self.columns}}
 
     def policy_and_value(self, network: keras.Model, observations: Tensor) -> tuple[Tensor, Tensor]:
         """Probability 1 for the action of the largest value (shared if several tie), and its value.
@@ -168,7 +187,9 @@ class DQN:
         return {}
 
     def exploration(self, lanes: np.ndarray, steps: float) -> np.ndarray:
-        """Epsilon [n], equal for all lanes. It changes linearly after the random steps."""
+        """Epsilon [n]: the ladder's, or equal for all lanes and linear after the random steps."""
+        if self._ladder is not None:
+            return self._ladder[lanes]
         config = self.config
         progress = (steps - self._random_steps) / config.epsilon_steps
         epsilon = linear(config.epsilon_start, config.epsilon_end, progress)

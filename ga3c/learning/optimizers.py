@@ -6,8 +6,7 @@ import keras
 
 from ga3c import backend
 from ga3c.backend import Tensor
-from ga3c.settings.learning import OptimizerConfig
-from ga3c.settings.schedules import linear
+from ga3c.settings.learning import OptimizerConfig, linear
 
 
 def build_optimizer(config: OptimizerConfig) -> keras.optimizers.Optimizer:

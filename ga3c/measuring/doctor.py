@@ -140,16 +140,17 @@ def _remedies(
             more = {"envs_per_agent": 2 * service.envs_per_agent}
             yield Remedy(more, gain_of_idle, because)
     if not config.learns_from_replay:
-        batch, twice = service.training_batch_max, 2 * service.training_batch_max
+        batch, twice = service.update_max, 2 * service.update_max
+        larger = {
+            "training_batch_max": twice,
+            "training_batch_min": twice,
+            "training_queue": max(service.training_queue, 2 * twice),
+        }
         saved = 1 - parts["train_only"] / sizes.training(twice)
         yield Remedy(
-            {
-                "training_batch_max": twice,
-                "training_batch_min": twice,
-                "training_queue": max(service.training_queue, 2 * twice),
-            },
+            larger if service.minibatch is None else {"minibatch": twice},
             _gain(account["training"] * saved),
-            f"a batch of {twice} trains a sample {saved:.0%} cheaper than one of {batch}",
+            f"an update of {twice} trains a sample {saved:.0%} cheaper than one of {batch}",
         )
     waited = min(2 * service.prediction_min, service.prediction_max)
     if figures["prediction_batch"] < PREDICTION_BATCH and waited > service.prediction_min:
@@ -165,7 +166,9 @@ def _remedies(
 def _remedies_of_pacing(
     config: TrainConfig, account: dict[str, float], gain_of_idle: float
 ) -> Iterator[Remedy]:
-    """Changes that may help when acting and learning wait for each other."""
+    """Changes that may help when acting and learning wait for each other; not for pacing free."""
+    if config.pacing.pacing == "free":
+        return
     steps = config.pacing.steps_per_update
     if config.pacing.pacing == "ratio" and account["idle"] > NOISE * CORES:
         period = {

@@ -132,10 +132,12 @@ def training_batch(config: TrainConfig) -> int:
 
 
 def samples_a_step(config: TrainConfig) -> float:
-    """Trained samples for each environment step."""
+    """Trained samples for each environment step; 0 if training takes what acting leaves."""
     if not config.learns_from_replay:
         return float(config.service.passes)
     pacing = config.pacing
+    if pacing.pacing == "free":
+        return 0.0
     if pacing.pacing == "target-period":
         return config.replay.batch_size * pacing.updates_per_period / pacing.period_steps
     return config.replay.batch_size / pacing.steps_per_update

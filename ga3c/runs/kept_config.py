@@ -49,7 +49,16 @@ SINCE_FORMAT_1 = {
     "dqn.loss_reduction",
 }
 SINCE_FORMAT_2 = {"learns_from"}
-SINCE_FORMAT_3 = {"service.passes", "service.minibatch", "service.stagger_steps", "ppo.clip_ratio"}
+SINCE_FORMAT_3 = {
+    "service.passes",
+    "service.minibatch",
+    "service.stagger_steps",
+    "ppo.clip_ratio",
+    "dqn.exploration",
+    "dqn.ladder_base",
+    "dqn.ladder_exponent",
+    "replay.first_priority",
+}
 BEFORE_FORMAT_4 = {"service.stagger_steps": 0}  # what runs did whose files lack it
 
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from ga3c.runs.metrics import Snapshot, Window
-from ga3c.settings.learning import OptimizerConfig
-from ga3c.settings.schedules import linear
+from ga3c.settings.learning import OptimizerConfig, linear
 
 STILL_S = 60.0  # a run that stands still for this long says so, and again after twice as long
 REPEAT_S = 30.0  # between two lines about refused updates

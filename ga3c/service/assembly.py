@@ -3,29 +3,30 @@
 import math
 from collections.abc import Callable
 
+import numpy as np
+
 from agents.environments import Spaces
 from agents.games import fault
 from ga3c.experience.batches import Source
-from ga3c.experience.book import Book, Segment
+from ga3c.experience.book import Book
 from ga3c.experience.in_order import InOrder
 from ga3c.experience.memory import HOST, Memory
 from ga3c.experience.pacing import Free, InTurn, Pacing
 from ga3c.experience.planning import Plan
 from ga3c.experience.replay import Replay
-from ga3c.experience.replay_pacing import Ratio, ReplayPacing, TargetPeriod
+from ga3c.experience.replay_pacing import FreeReplay, Ratio, ReplayPacing, TargetPeriod
 from ga3c.experience.ring import Experience, RingShape
 from ga3c.experience.segments import SegmentBook
 from ga3c.experience.window import ReplayBook
 from ga3c.learning.a3c import A3C
 from ga3c.learning.algorithm import Algorithm
 from ga3c.learning.dqn import DQN
+from ga3c.learning.exploration import ladder
 from ga3c.learning.model import Model
 from ga3c.learning.own import own_algorithm
 from ga3c.learning.ppo import PPO
-from ga3c.service.feeds import Feed, Passes, ReplayFeed, SegmentFeed
 from ga3c.settings.checks import is_own
 from ga3c.settings.train import TrainConfig
-from ga3c.wire.queues import BatchQueue
 
 ALGORITHMS: dict[str, Callable[[TrainConfig, int], Algorithm]] = {
     "a3c": lambda config, actions: A3C(config.a3c, actions, config.learning.reward_clip),
@@ -33,10 +34,23 @@ ALGORITHMS: dict[str, Callable[[TrainConfig, int], Algorithm]] = {
         config.a3c, config.ppo, actions, config.learning.reward_clip
     ),
     "dqn": lambda config, actions: DQN(
-        config.dqn, actions, config.learning.reward_clip, config.replay.replay_min_steps
+        config.dqn,
+        actions,
+        reward_clip=config.learning.reward_clip,
+        random_steps=config.replay.replay_min_steps,
+        ladder=_ladder(config),
+        keeps_values=config.replay.has_first_priorities,
     ),
 }
 """Builds each algorithm from the settings and the number of actions."""
+
+
+def _ladder(config: TrainConfig) -> np.ndarray | None:
+    if config.dqn.exploration == "schedule":
+        return None
+    envs = config.service.envs_per_agent
+    agents = config.max_lanes // envs
+    return ladder(config.dqn.ladder_base, config.dqn.ladder_exponent, agents, envs)
 
 
 def build_algorithm(config: TrainConfig, num_actions: int) -> Algorithm:
@@ -52,6 +66,13 @@ def build_pacing(config: TrainConfig) -> ReplayPacing:
     if pacing.pacing == "target-period":
         return TargetPeriod(
             pacing.period_steps, pacing.updates_per_period, replay.replay_min_steps, limit_steps
+        )
+    if pacing.pacing == "free":
+        return FreeReplay(
+            update_size=replay.update_size,
+            min_steps=replay.replay_min_steps,
+            target_period=replay.target_period,
+            limit_steps=limit_steps,
         )
     return Ratio(
         steps_per_update=pacing.steps_per_update,
@@ -92,13 +113,21 @@ def build_books(config: TrainConfig, stack: int) -> tuple[Book, Pacing]:
 def build_source(
     config: TrainConfig, spaces: Spaces, algorithm: Algorithm, book: Book, memory: Memory
 ) -> Source:
-    """The ring, and what learning draws from it. Raises ValueError if it has too many rows."""
+    """The ring, and what learning draws from it.
+
+    Raises ValueError if it has too many rows, or lacks a column that first priorities need.
+    """
     ring = RingShape(book.lanes, book.capacity, spaces.shape, spaces.dtype, spaces.stack)
     experience = Experience(ring, algorithm.columns, memory)
     if isinstance(book, SegmentBook):
         return InOrder(experience, book)
     assert isinstance(book, ReplayBook)
-    return Replay(experience, book, config.replay, config.run.seed)
+    if config.replay.has_first_priorities and not {"q", "value"} <= set(algorithm.columns):
+        raise ValueError(
+            f"algorithm {config.algorithm} with first_priority acting: must keep the columns q and "
+            "value, or no first priority could be computed; choose --first-priority largest"
+        )
+    return Replay(experience, book, config.replay, config.run.seed, config.learning.reward_clip)
 
 
 def build_model(
@@ -113,6 +142,26 @@ def build_model(
     Raises ValueError if the network does not fit the spaces, a target would never be copied or is
     wanted where there is none, or an algorithm of the user's own fails.
     """
+    _check_target(config, algorithm, acts_on_target)
+    try:
+        return Model(
+            algorithm=algorithm,
+            network=config.network,
+            optimizer=config.scheduled_optimizer,
+            source=source,
+            is_picture=spaces.is_picture,
+            seed=config.run.seed,
+            acts_on_target=acts_on_target,
+        )
+    except ValueError:
+        raise
+    except Exception as error:
+        if not is_own(config.algorithm):
+            raise
+        raise ValueError(f"algorithm {config.algorithm} failed: {fault(error)}") from error
+
+
+def _check_target(config: TrainConfig, algorithm: Algorithm, acts_on_target: bool) -> None:
     if algorithm.has_target and not config.learns_from_replay:
         raise ValueError(
             f"algorithm {config.algorithm} has a target network and learns from segments: nobody "
@@ -123,32 +172,6 @@ def build_model(
             f"algorithm {config.algorithm} has no target network: --pacing target-period would "
             "have none to act with; choose --pacing ratio"
         )
-    try:
-        return _model(config, spaces, algorithm, source, acts_on_target)
-    except ValueError:
-        raise
-    except Exception as error:
-        if not is_own(config.algorithm):
-            raise
-        raise ValueError(f"algorithm {config.algorithm} failed: {fault(error)}") from error
-
-
-def _model(
-    config: TrainConfig,
-    spaces: Spaces,
-    algorithm: Algorithm,
-    source: Source,
-    acts_on_target: bool,
-) -> Model:
-    return Model(
-        algorithm=algorithm,
-        network=config.network,
-        optimizer=config.scheduled_optimizer,
-        source=source,
-        is_picture=spaces.is_picture,
-        seed=config.run.seed,
-        acts_on_target=acts_on_target,
-    )
 
 
 def small_model(config: TrainConfig, spaces: Spaces, memory: Memory = HOST) -> Model:
@@ -206,31 +229,3 @@ def _asked(config: TrainConfig, stack: int) -> tuple[str, Callable[[int], str]]:
         f"{lanes:,} environments"
     )
     return asked, most_segments
-
-
-def build_feed(
-    config: TrainConfig,
-    model: Model,
-    book: Book,
-    pacing: Pacing,
-    segments: BatchQueue[Segment],
-    progress: Callable[[], float],
-) -> Feed:
-    """The feed of work for the trainers."""
-    if isinstance(book, SegmentBook):
-        return SegmentFeed(
-            segments=segments,
-            book=book,
-            model=model,
-            progress=progress,
-            batch_min=config.service.training_batch_min,
-            passes=Passes(config.service.passes, config.service.minibatch, config.run.seed),
-        )
-    assert isinstance(pacing, ReplayPacing) and isinstance(model.source, Replay)
-    return ReplayFeed(
-        pacing=pacing,
-        replay=model.source,
-        model=model,
-        progress=progress,
-        batch_size=config.replay.batch_size,
-    )

@@ -11,6 +11,9 @@ from agents.launchers import LocalLauncher
 from ga3c.experience.book import Book, Segment
 from ga3c.experience.memory import DEVICE, HOST
 from ga3c.experience.pacing import Pacing
+from ga3c.experience.replay import Replay
+from ga3c.experience.replay_pacing import ReplayPacing
+from ga3c.experience.segments import SegmentBook
 from ga3c.learning.model import Model
 from ga3c.runs.metrics import Metrics
 from ga3c.runs.scratch import ScratchDirectory
@@ -20,12 +23,11 @@ from ga3c.service.agents import Agents
 from ga3c.service.assembly import (
     build_algorithm,
     build_books,
-    build_feed,
     build_model,
     build_source,
     plan,
 )
-from ga3c.service.feeds import Feed
+from ga3c.service.feeds import Feed, Passes, ReplayFeed, SegmentFeed
 from ga3c.service.predictor import Predictor
 from ga3c.service.service import Body, Parts, Service
 from ga3c.service.state import ACTIONS, Kept
@@ -101,7 +103,7 @@ def _parts(config: TrainConfig, spaces: Spaces, model: Model, book: Book, pacing
     def progress() -> float:
         return pacing.schedule_steps / schedule_steps
 
-    feed = build_feed(config, model, book, pacing, common.segments, progress)
+    feed = _feed(config, model, book, pacing, common.segments, progress)
     frontend = _frontend(config, spaces, common)
     agents = _agents(config, frontend, common, model)
     return Parts(
@@ -133,6 +135,34 @@ def _parts(config: TrainConfig, spaces: Spaces, model: Model, book: Book, pacing
         scratch=common.scratch,
         predictor=_predictor(config.learning.discount, common, model, book, pacing, frontend),
         trainer=_trainer(feed, common),
+    )
+
+
+def _feed(
+    config: TrainConfig,
+    model: Model,
+    book: Book,
+    pacing: Pacing,
+    segments: BatchQueue[Segment],
+    progress: Callable[[], float],
+) -> Feed:
+    """The feed of work for the trainers."""
+    if isinstance(book, SegmentBook):
+        return SegmentFeed(
+            segments=segments,
+            book=book,
+            model=model,
+            progress=progress,
+            batch_min=config.service.training_batch_min,
+            passes=Passes(config.service.passes, config.service.minibatch, config.run.seed),
+        )
+    assert isinstance(pacing, ReplayPacing) and isinstance(model.source, Replay)
+    return ReplayFeed(
+        pacing=pacing,
+        replay=model.source,
+        model=model,
+        progress=progress,
+        batch_size=config.replay.batch_size,
     )
 
 

@@ -13,6 +13,11 @@ SCHEDULE_STEPS = 10_000_000  # length of the schedules of a run without --steps
 LASTING_SHARE = 0.1
 
 
+def linear(start: float, end: float, progress: float) -> float:
+    """A scheduled value: `start` at progress 0, `end` at 1 and beyond, linear between."""
+    return start + (end - start) * min(max(progress, 0.0), 1.0)
+
+
 @dataclass(frozen=True)
 class LearningConfig:
     """The goal of every algorithm: the discounted sum of clipped rewards."""
@@ -86,6 +91,14 @@ class DQNConfig:
     loss_reduction: Literal["sum", "mean"] = "sum"
     """A batch's loss is the sum (Mnih et al. 2015) or the mean (Parr 2018) of the losses of its
     errors. The choice matters if the optimizer's epsilon is as large as the mean square."""
+    exploration: Literal["schedule", "ladder"] = "schedule"
+    """schedule: all environments take the same share of random actions, which falls from
+    epsilon_start to epsilon_end. ladder: each environment has a constant share of its own, from
+    ladder_base down to ladder_base^(1 + ladder_exponent) (Ape-X, Horgan et al. 2018)."""
+    ladder_base: float = 0.4
+    """Largest share of the ladder."""
+    ladder_exponent: float = 7.0
+    """How far down the ladder goes."""
     epsilon_start: float = 1.0
     """Share of actions drawn uniformly at random until learning begins."""
     epsilon_end: float = 0.01
@@ -95,8 +108,9 @@ class DQNConfig:
 
     def __post_init__(self) -> None:
         check_count(self, "epsilon_steps")
-        not_negative(self, "huber_delta")
-        check_share(self, "epsilon_start", "epsilon_end", "dueling_gradient_scale")
+        not_negative(self, "huber_delta", "ladder_exponent")
+        shares = ("epsilon_start", "epsilon_end", "ladder_base", "dueling_gradient_scale")
+        check_share(self, *shares)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ PRESETS: dict[str, str] = {
     "dueling": "dueling DQN, Wang et al. 2016",
     "in-gpu-replay": "in-GPU replay, Parr 2018",
     "fast-dqn": "fast-dqn, Daley and Amato 2021",
+    "apex": "Ape-X DQN, Horgan et al. 2018",
 }
 """The name of each preset and one line about it."""
 

@@ -1,126 +1,16 @@
-"""The settings of the published systems.
+"""The published systems: those that learn from a replay here, GA3C in `published_a3c`.
 
-Every value that a paper or its public code states is written here, and so is every other value that
-shapes learning, so that a default that changes elsewhere changes nothing here. Only settings of
-where things run are left to the defaults (backend, experience, transport, threads, timeouts).
+Every value that a paper or its public code states is written in these two files, and so is every
+other value that shapes learning; `published_a3c` says more.
 """
 
 from dataclasses import replace
 
 from agents.environments import EnvironmentConfig
-from ga3c.settings.learning import (
-    A3CConfig,
-    DQNConfig,
-    LearningConfig,
-    NetworkConfig,
-    OptimizerConfig,
-)
+from ga3c.settings.learning import DQNConfig, NetworkConfig, OptimizerConfig
+from ga3c.settings.published_a3c import ANY_HORIZON_STEPS, FIXED_COUNTS, LEARNING, PAPER
 from ga3c.settings.replay import PacingConfig, ReplayConfig
-from ga3c.settings.scheduler import SchedulerConfig
-from ga3c.settings.service import ServiceConfig
 from ga3c.settings.train import TrainConfig
-
-ANY_HORIZON_STEPS = 10_000_000  # for schedules along which nothing changes: any value would do
-
-# All of them clip rewards to [-1, 1] or to their signs: the same for Atari's integer rewards.
-_LEARNING = LearningConfig(discount=0.99, reward_clip=1.0, max_refused_updates=100)
-
-_FIXED_COUNTS = SchedulerConfig(
-    scheduler="off",
-    settle_s=5.0,
-    window_s=15.0,
-    wins=2,
-    margin=0.03,
-    temperature=0.01,
-    cooling=0.8,
-    patience=4.0,
-    max_policy_lag=None,
-    max_memory_mb=None,
-)
-
-# Babaeizadeh et al. 2017, and their public code. The code plays the games of that year's Gym as
-# they are: sticky actions, no FIRE, only the last frame of a step (no maximum over two), whole
-# games with all lives, at most 100,000 steps. It fills the first stack with no-ops, about as many
-# as `noop_max` draws.
-PAPER = TrainConfig(
-    algorithm="a3c",
-    preset="paper",
-    environment=EnvironmentConfig(
-        game="Pong",
-        action_repeat=4,
-        sticky_actions=0.25,
-        noop_max=17,
-        fire_on_reset=False,
-        max_pool=False,
-        life_loss_terminates=False,
-        full_action_space=False,
-        frame_cap=400_000,
-        frame_size=84,
-        pixels="uint8",
-        stack=4,
-    ),
-    service=ServiceConfig(
-        agents=32,
-        predictors=2,
-        trainers=2,
-        max_agents=64,
-        max_predictors=16,
-        max_trainers=16,
-        envs_per_agent=1,
-        groups=1,
-        stagger_steps=0,
-        prediction_batch_min=1,
-        prediction_batch_max=128,
-        prediction_wait_s=0.005,
-        # Their trainer adds segments while its batch has at most its minimum of samples. With their
-        # minimum of 0 every update is therefore one segment.
-        t_max=5,
-        training_batch_min=0,
-        training_batch_max=5,
-        passes=1,
-        minibatch=None,
-        training_wait_s=1.0,
-        training_queue=500,  # 100 segments
-        pending_segments=2,
-        synchronized=False,
-        lockstep=False,
-    ),
-    learning=_LEARNING,
-    a3c=A3CConfig(
-        entropy_weight=0.01,
-        entropy_weight_end=0.01,
-        value_weight=0.5,
-        trace_decay=1.0,
-        correction="none",
-        normalize_advantages=False,
-        log_epsilon=1e-6,
-    ),
-    network=NetworkConfig(
-        network="small",
-        pixel_scale="symmetric",
-        padding="same",
-        center=False,
-        initializer="fan-in",
-        separate_value=False,
-        value_scale=1.0,
-        precision="float32",
-    ),
-    optimizer=OptimizerConfig(
-        optimizer="rmsprop",
-        learning_rate=3e-4,
-        learning_rate_end=3e-4,
-        schedule_steps=ANY_HORIZON_STEPS,
-        rms_decay=0.99,
-        rms_centered=False,
-        momentum=0.0,
-        rms_start=1.0,  # TensorFlow 1's
-        optimizer_epsilon=0.1,
-        clip_norm=0.0,
-    ),
-    # The paper proposes counts once a minute, its code every 20 s. Ours takes a minute: a window
-    # with the current counts and one with the proposed counts, with settling time before each.
-    scheduler=replace(_FIXED_COUNTS, scheduler="random", settle_s=10.0, window_s=20.0),
-)
 
 # Mnih et al. 2015: one environment, and one update every four steps, strictly in turn. The gradient
 # is that of the summed loss. RMSProp is centred, with an epsilon of 0.01 inside the root.
@@ -150,13 +40,16 @@ DQN = TrainConfig(
         max_predictors=4,
         max_trainers=4,
     ),
-    learning=_LEARNING,
+    learning=LEARNING,
     dqn=DQNConfig(
         double=False,
         dueling=False,
         dueling_gradient_scale=1.0,
         huber_delta=1.0,
         loss_reduction="sum",
+        exploration="schedule",
+        ladder_base=0.4,
+        ladder_exponent=7.0,
         epsilon_start=1.0,
         epsilon_end=0.1,
         epsilon_steps=1_000_000,
@@ -168,6 +61,7 @@ DQN = TrainConfig(
         replay_steps=1_000_000,
         replay_min_steps=50_000,
         replay_draws="uniform",
+        first_priority="largest",
         replay_repeats=True,
         priority_exponent=0.6,
         importance_exponent=0.4,
@@ -198,7 +92,7 @@ DQN = TrainConfig(
         optimizer_epsilon=0.01,
         clip_norm=0.0,
     ),
-    scheduler=_FIXED_COUNTS,
+    scheduler=FIXED_COUNTS,
 )
 
 # Wang et al. 2016: the gradient of both streams is multiplied by 1 / sqrt(2) before it enters the
@@ -244,6 +138,58 @@ FAST_DQN = replace(
     pacing=replace(DQN.pacing, pacing="target-period"),
 )
 
+# Horgan et al. 2018: 360 actors with a fixed epsilon each, prioritised replay, nobody waits. Here
+# acting is central, so the 360 lanes are of four processes, and nobody copies parameters. What the
+# text at hand does not state is as Wang et al. 2016 (streams), Mnih et al. 2015 (the game), or as
+# others resolved it: half of the squared error, a mean over the batch (RMSProp's epsilon is that of
+# a mean), the first error by the largest acting value.
+APEX = replace(
+    DQN,
+    preset="apex",
+    environment=replace(DQN.environment, frame_cap=50_000),
+    service=replace(
+        DQN.service,
+        agents=4,
+        max_agents=4,
+        envs_per_agent=90,
+        groups=2,
+        prediction_batch_min=45,
+    ),
+    dqn=replace(
+        DQN.dqn,
+        double=True,
+        dueling=True,
+        dueling_gradient_scale=2**-0.5,
+        huber_delta=0.0,
+        loss_reduction="mean",
+        exploration="ladder",
+        ladder_base=0.4,
+        ladder_exponent=7.0,
+    ),
+    replay=replace(
+        DQN.replay,
+        n_step=3,
+        batch_size=512,
+        target_period=2_500,
+        replay_steps=2_000_000,
+        replay_min_steps=50_000,
+        replay_draws="prioritised",
+        first_priority="acting",
+        priority_exponent=0.6,
+        importance_exponent=0.4,
+        importance_exponent_end=0.4,
+        update_size=1_000,
+    ),
+    pacing=replace(DQN.pacing, pacing="free"),
+    optimizer=replace(
+        DQN.optimizer,
+        learning_rate=6.25e-5,
+        learning_rate_end=6.25e-5,
+        optimizer_epsilon=1.5e-7,
+        clip_norm=40.0,
+    ),
+)
+
 PUBLISHED: dict[str, TrainConfig] = {
-    config.preset: config for config in (PAPER, DQN, DUELING, IN_GPU_REPLAY, FAST_DQN)
+    config.preset: config for config in (PAPER, DQN, DUELING, IN_GPU_REPLAY, FAST_DQN, APEX)
 }

@@ -24,6 +24,9 @@ class ReplayConfig:
     replay_draws: Literal["uniform", "prioritised"] = "uniform"
     """prioritised draws a step in proportion to a power, priority_exponent, of its last error
     (Schaul et al. 2016)."""
+    first_priority: Literal["largest", "acting"] = "largest"
+    """Priority of a step that was never drawn: the largest error seen so far (Schaul et al. 2016),
+    or the step's own error by the values that acting had (Ape-X, Horgan et al. 2018)."""
     replay_repeats: bool = True
     """A batch may hold a step more than once."""
     priority_exponent: float = 0.6
@@ -54,13 +57,19 @@ class ReplayConfig:
                 "there would be nothing to draw when learning begins"
             )
 
+    @property
+    def has_first_priorities(self) -> bool:
+        """Whether a step's first priority is its own error, from what acting keeps."""
+        return self.replay_draws == "prioritised" and self.first_priority == "acting"
+
 
 @dataclass(frozen=True)
 class PacingConfig:
     """How acting and learning wait for each other if learning draws from a replay."""
 
-    pacing: Literal["ratio", "target-period"] = "ratio"
-    """ratio: one update every steps_per_update steps; the side that is ahead waits. target-period:
+    pacing: Literal["ratio", "target-period", "free"] = "ratio"
+    """ratio: one update every steps_per_update steps; the side that is ahead waits. free: neither
+    waits for the other, once replay_min_steps are played (Ape-X). target-period:
     acting uses the target's weights, which change every period_steps steps, while learning makes
     the period's updates; then each waits for the other to finish (Concurrent Training, Daley and
     Amato 2021)."""

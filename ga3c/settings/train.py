@@ -121,6 +121,8 @@ class TrainConfig:
         pacing, lanes = self.pacing, self.service.agents * self.service.envs_per_agent
         if pacing.pacing == "target-period":
             return 2 * -(-pacing.period_steps // lanes) + 1
+        if pacing.pacing == "free":  # acting goes on while an update and a flush are made
+            return -(-4 * self.replay.update_size // lanes) + 1
         return -(-(2 * self.replay.update_size + pacing.slack_steps) // lanes) + 1
 
 

@@ -7,7 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ga3c.experience.replay_pacing import Ratio, ReplayPacing, TargetPeriod, Turn
+from ga3c.experience.replay_pacing import (
+    FreeReplay,
+    Ratio,
+    ReplayPacing,
+    TargetPeriod,
+    Turn,
+)
 from ga3c.settings.learning import DQNConfig
 from ga3c.settings.replay import PacingConfig, ReplayConfig
 from ga3c.settings.service import ServiceConfig
@@ -196,6 +202,52 @@ def test_no_step_beyond_the_limit_and_all_of_them_learned(kind: str) -> None:
     assert played == 20
     assert pacing.is_settled
     assert pacing.turn(0.0) is None
+
+
+def free(
+    min_steps: int = 10, update_size: int = 4, limit_steps: float = float("inf")
+) -> FreeReplay:
+    return FreeReplay(
+        update_size=update_size, min_steps=min_steps, target_period=3, limit_steps=limit_steps
+    )
+
+
+def test_free_acting_never_waits_for_learning_nor_learning_for_acting() -> None:
+    pacing = free()
+    assert sum(play(pacing, 3) for _ in range(1000)) == 1000, "no update was made"
+    assert turns(pacing, 50) == [Turn.FLUSH, *[Turn.LEARN] * 49], "no step was made"
+    assert [pacing.copies_target(update) for update in (1, 2, 3, 4, 6)] == [
+        *(False, False, True, False, True)
+    ]
+
+
+def test_free_learning_begins_after_the_minimum_and_flushes_come_first() -> None:
+    pacing = free(min_steps=10, update_size=4)
+    assert play(pacing, 8)
+    assert turns(pacing) == [Turn.FLUSH]
+    assert pacing.missing_steps == 2
+    assert play(pacing, 2)
+    assert turns(pacing, 5) == [Turn.LEARN] * 5
+    assert play(pacing, 1)
+    assert turns(pacing, 2) == [Turn.LEARN] * 2, "fewer new steps than a flush takes"
+    pacing.hurry()
+    assert turns(pacing, 2) == [Turn.FLUSH, Turn.LEARN]
+
+
+def test_free_learning_ends_with_the_steps_of_the_run() -> None:
+    pacing = free(limit_steps=20)
+    assert sum(play(pacing, 1) for _ in range(100)) == 20
+    assert pacing.turn(0.0) is None
+    assert pacing.is_settled
+
+
+def test_free_learning_waits_until_a_lost_replay_is_filled_again() -> None:
+    pacing = free(min_steps=10, update_size=2, limit_steps=100)
+    pacing.begin_after(50)
+    assert play(pacing, 9)
+    assert Turn.LEARN not in turns(pacing)
+    assert play(pacing, 1)
+    assert turns(pacing, 3) == [Turn.LEARN] * 3
 
 
 def test_a_resumed_run_without_its_replay_fills_a_new_one_first() -> None:

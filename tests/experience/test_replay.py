@@ -11,6 +11,7 @@ from cpprb import PrioritizedReplayBuffer
 from scipy.stats import chisquare
 
 from ga3c import backend
+from ga3c.backend import Column
 from ga3c.experience.batches import Transitions
 from ga3c.experience.memory import DEVICE, HOST, Memory
 from ga3c.experience.priorities import Priorities
@@ -22,6 +23,12 @@ from tests.reference import Array
 from tests.reference_replay import NaiveReplay
 
 MEMORIES = pytest.mark.parametrize("memory", [DEVICE, HOST], ids=["device", "host"])
+ACTED: dict[str, Column] = {
+    "action": ((), "int32"),
+    "q": ((), "float32"),
+    "value": ((), "float32"),
+}
+CLIP = 1.0
 NEVER = 1e-4  # a chance that no fixed seed here comes near
 
 
@@ -47,10 +54,12 @@ class Filled:
             lanes=lanes, window=window, reserve=reserve, n_step=n_step, stack=stack
         )
         self.ring = RingShape(lanes, self.book.capacity, shape, dtype, stack)
-        self.experience = Experience(self.ring, {"action": ((), "int32")}, memory)
+        self.experience = Experience(self.ring, ACTED, memory)
         sizes = {"update_size": 1, "n_step": n_step, "batch_size": batch}
-        self.replay = Replay(self.experience, self.book, ReplayConfig(**{**sizes, **config}), seed)
+        settings = ReplayConfig(**{**sizes, **config})
+        self.replay = Replay(self.experience, self.book, settings, seed, reward_clip=CLIP)
         self.naive = NaiveReplay(lanes, stack, window, n_step, reserve)
+        self.acted: list[list[tuple[float, float]]] = [[] for _ in range(lanes)]  # q and value
         self._fresh = np.ones(lanes, bool)
         self._compile(memory, shape, dtype)
 
@@ -60,8 +69,8 @@ class Filled:
         self._draw: Any = lambda beta: replay.draw({"importance_exponent": beta})
         self._learned: Any = lambda rows, errors: replay.learned(of_rows(rows), errors)
         if memory.on_device:
-            names = ("frame", "age", "reward", "discount", "first", "action")
-            columns = {**self.ring.columns(), "action": ((), "int32")}
+            names = ("frame", "age", "reward", "discount", "first", *ACTED)
+            columns = {**self.ring.columns(), **ACTED}
             parts = [((None, *columns[n][0]), columns[n][1]) for n in names]
             written = backend.compiled(
                 lambda rows, *values: self.experience.write(rows, dict(zip(names, values))),
@@ -87,6 +96,7 @@ class Filled:
         discounts = np.where(ended, 0.0, 0.9).astype(np.float32)
         rewards = self.rng.normal(size=count).astype(np.float32)
         actions = self.rng.integers(4, size=count).astype(np.int32)
+        q, value = self.rng.normal(size=(2, count)).astype(np.float32)
         values = {
             "frame": frames.reshape(count, -1),
             "age": ages,
@@ -94,6 +104,8 @@ class Filled:
             "discount": discounts,
             "first": firsts.astype(np.float32),
             "action": actions,
+            "q": q,
+            "value": value,
         }
         self._write(self.ring.rows(lanes, slots).astype(np.int32), values)
         self.book.complete(lanes)
@@ -101,6 +113,7 @@ class Filled:
         for i, lane in enumerate(lanes):
             outcome = np.array([rewards[i], discounts[i], firsts[i]], np.float32)
             self.naive.add(int(lane), frames[i], outcome, int(actions[i]))
+            self.acted[lane].append((float(q[i]), float(value[i])))
 
     def another_agent(self, lane: int) -> None:
         """The lane's game is lost in its middle: a new one begins."""
@@ -279,6 +292,56 @@ def test_the_same_seed_draws_the_same_and_another_does_not(memory: Memory) -> No
 # Priorities
 
 
+def first_error(filled: Filled, lane: int, step: int) -> float:
+    """The error of a step, of the values that acting had at its time, rewards clipped."""
+    transition = filled.naive.transition(lane, step)
+    value = filled.acted[lane][step + len(transition.rewards)][1]
+    steps = zip(reversed(transition.rewards), reversed(transition.discounts), strict=True)
+    for reward, discount in steps:
+        value = min(max(reward, -CLIP), CLIP) + discount * value
+    return value - filled.acted[lane][step][0]
+
+
+@MEMORIES
+@pytest.mark.parametrize("n_step", [1, 3, 5])
+def test_first_priorities_are_the_errors_of_the_values_that_acting_had(
+    memory: Memory, n_step: int
+) -> None:
+    """Through ends, cut games, flushes in the middle of steps, wraps and lost agents."""
+    config: dict[str, Any] = {"replay_draws": "prioritised", "first_priority": "acting"}
+    filled = Filled(memory, n_step=n_step, priority_exponent=0.6, **config)
+    sampler, checked = filled.replay._sampler, 0
+    for turn in range(100):  # the ring wraps three times
+        lanes = filled.rng.permutation(3)[: filled.rng.integers(1, 4)].astype(np.int32)
+        filled.play(lanes, ends=0.15, cuts=0.15)
+        if filled.rng.random() < 0.05:
+            filled.another_agent(int(lanes[0]))
+        if turn % 4 == 3:
+            filled.flush()
+            priorities = sampler.read()["priorities"]
+            drawable = {filled.where(row): row for row in np.flatnonzero(priorities).tolist()}
+            assert set(drawable) == filled.naive.drawable()
+            for (lane, step), row in drawable.items():
+                expected = (abs(first_error(filled, lane, step)) + 1e-6) ** 0.6
+                assert priorities[row] == pytest.approx(expected, rel=1e-3, abs=1e-4)
+                checked += 1
+    assert checked > 500
+
+
+@MEMORIES
+def test_a_first_priority_is_replaced_by_the_error_of_the_first_draw(memory: Memory) -> None:
+    config: dict[str, Any] = {"replay_draws": "prioritised", "first_priority": "acting"}
+    filled = Filled(memory, priority_exponent=1.0, **config)
+    everyone(filled, 20)
+    row = filled.draw().rows[:1]
+    filled.learned(row, np.array([123.0], np.float32))
+    everyone(filled, 1)
+    priorities = filled.replay._sampler.read()["priorities"]
+    assert priorities[row[0]] == pytest.approx(123.0)
+    others = np.delete(priorities, row[0])
+    assert others.max() < 20, "no step takes over the largest error"
+
+
 @MEMORIES
 @pytest.mark.parametrize("fanout", [2, 4, 64])
 def test_priorities_and_weights_are_cpprbs(memory: Memory, fanout: int) -> None:
@@ -419,7 +482,7 @@ def test_a_million_steps_ring_filled_three_times_over_keeps_its_memory(memory: M
     for step in range(3000):
         slots, ages = filled.book.advance(everyone_once, flat == 0, 0)
         values = {"frame": frames, "age": ages, "reward": flat, "discount": flat}
-        values |= {"first": 0 * flat, "action": slots}
+        values |= {"first": 0 * flat, "action": slots, "q": flat, "value": flat}
         filled._write(filled.ring.rows(everyone_once, slots).astype(np.int32), values)
         filled.book.complete(everyone_once)
         if step % block == block - 1:

@@ -9,6 +9,7 @@ import pytest
 
 from ga3c import backend
 from ga3c.learning.dqn import DQN, huber, n_step
+from ga3c.learning.exploration import ladder
 from ga3c.settings.learning import DQNConfig, NetworkConfig
 from tests import reference_replay as reference
 from tests.reference import Array
@@ -56,7 +57,7 @@ def test_targets_are_the_slow_twins(double: bool, clip: float) -> None:
     rng = np.random.default_rng(0)
     batch = batch_of(rng, 200)
     q, q_target = rng.normal(size=(2, 200, ACTIONS))
-    dqn = DQN(DQNConfig(double=double), ACTIONS, clip, 0)
+    dqn = DQN(DQNConfig(double=double), ACTIONS, reward_clip=clip)
     found = dqn.targets(table(q), table(q_target), batch)
     expected = expected_targets(batch, q, q_target, clip=clip, double=double)
     np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-6)
@@ -70,7 +71,7 @@ def test_loss_and_gradient_are_the_slow_twins(delta: float) -> None:
     q, q_target = rng.normal(size=(2, 32, ACTIONS))
     targets = expected_targets(batch, q, q_target, clip=1.0, double=True)
     variable = keras.Variable(q, dtype="float64")
-    dqn = DQN(DQNConfig(huber_delta=delta), ACTIONS, 1.0, 0)
+    dqn = DQN(DQNConfig(huber_delta=delta), ACTIONS)
     loss, (_, errors), (gradient,) = backend.value_and_gradients(
         lambda: dqn.loss(table(variable.value), table(q_target), batch, {}), [variable]
     )
@@ -122,7 +123,12 @@ def kernels(network: Any) -> list[tuple[int, ...]]:
 def network_of(dueling: bool, name: Any, shape: tuple[int, ...], scale: float = 1.0) -> Any:
     picture = len(shape) == 3
     config = NetworkConfig(name, center=False)
-    dqn = DQN(DQNConfig(dueling=dueling, dueling_gradient_scale=scale), ACTIONS, 1.0, 0)
+    dqn = DQN(
+        DQNConfig(dueling=dueling, dueling_gradient_scale=scale),
+        ACTIONS,
+        reward_clip=1.0,
+        random_steps=0,
+    )
     return dqn.network(config, shape, "uint8" if picture else "float32", picture)
 
 
@@ -193,9 +199,12 @@ def test_a_mean_loss_is_the_summed_one_over_its_size(double: bool) -> None:
     q, q_target = (table(each) for each in rng.normal(size=(2, size, ACTIONS)))
     summed, mean = (
         float(
-            DQN(DQNConfig(double=double, loss_reduction=how), ACTIONS, 1.0, 0).loss(
-                q, q_target, batch, {}
-            )[0]
+            DQN(
+                DQNConfig(double=double, loss_reduction=how),
+                ACTIONS,
+                reward_clip=1.0,
+                random_steps=0,
+            ).loss(q, q_target, batch, {})[0]
         )
         for how in ("sum", "mean")
     )
@@ -211,7 +220,7 @@ def test_epsilon_is_the_share_of_even_actions() -> None:
     values = np.tile(np.array([0.0, 2.0, 1.0, -1.0], np.float32), (count, 1))
     noise = rng.uniform(0.001, 0.999, (count, ACTIONS + 1)).astype(np.float32)
     for epsilon in (0.0, 0.3, 1.0):
-        dqn = DQN(DQNConfig(), ACTIONS, 1.0, 0)
+        dqn = DQN(DQNConfig(), ACTIONS)
         epsilons = np.full(count, epsilon, np.float32)
         actions = np.asarray(dqn.act(lambda x: x, values, noise, epsilons)["action"])
         shares = np.bincount(actions, minlength=ACTIONS) / count
@@ -221,7 +230,7 @@ def test_epsilon_is_the_share_of_even_actions() -> None:
 
 def test_epsilon_falls_once_learning_begins() -> None:
     config = DQNConfig(epsilon_start=1.0, epsilon_end=0.1, epsilon_steps=1000)
-    dqn = DQN(config, ACTIONS, 1.0, random_steps=500)
+    dqn = DQN(config, ACTIONS, random_steps=500)
     lanes = np.arange(2)
     found = [dqn.exploration(lanes, steps).tolist() for steps in (0, 500, 1000, 1500, 9000)]
     np.testing.assert_allclose(found, np.outer([1.0, 1.0, 0.55, 0.1, 0.1], [1, 1]), rtol=1e-6)
@@ -229,6 +238,49 @@ def test_epsilon_falls_once_learning_begins() -> None:
 
 def test_judgement_is_the_best_action_and_its_value() -> None:
     values = np.array([[0.0, 3.0, 1.0, 2.0], [5.0, 3.0, 1.0, 2.0]], np.float32)
-    probabilities, best = DQN(DQNConfig(), ACTIONS, 1.0, 0).policy_and_value(lambda x: x, values)
+    probabilities, best = DQN(
+        DQNConfig(), ACTIONS, reward_clip=1.0, random_steps=0
+    ).policy_and_value(lambda x: x, values)
     assert np.asarray(probabilities).tolist() == [[0, 1, 0, 0], [1, 0, 0, 0]]
     assert np.asarray(best).tolist() == [3.0, 5.0]
+
+
+def test_acting_keeps_the_values_that_a_first_priority_needs() -> None:
+    values = np.array([[0.0, 3.0, 1.0, 2.0], [5.0, 3.0, 1.0, 2.0]], np.float32)
+    noise = np.array([[0.0, 0, 0, 0, 1], [0.9, 0, 0, 1, 0]], np.float32)  # the first one explores
+    exploration = np.full(2, 0.5, np.float32)
+    kept = DQN(DQNConfig(), ACTIONS, keeps_values=True)
+    assert set(kept.columns) == {"action", "q", "value"}
+    acted = kept.act(lambda x: x, values, noise, exploration)
+    assert {name: np.asarray(acted[name]).tolist() for name in kept.columns} == {
+        "action": [3, 0],
+        "q": [2.0, 5.0],
+        "value": [3.0, 5.0],
+    }
+    plain = DQN(DQNConfig(), ACTIONS)
+    assert set(plain.act(lambda x: x, values, noise, exploration)) == set(plain.columns)
+
+
+@pytest.mark.parametrize(("agents", "envs"), [(1, 1), (2, 1), (1, 2), (4, 90), (3, 5)])
+def test_the_ladder_of_epsilons_is_apexs(agents: int, envs: int) -> None:
+    """Horgan et al. 2018: epsilon_i = 0.4^(1 + 7 i / (N - 1))."""
+    epsilons = ladder(0.4, 7.0, agents, envs)
+    count = agents * envs
+    expected = [0.4 ** (1 + 7 * i / max(count - 1, 1)) for i in range(count)]
+    np.testing.assert_allclose(sorted(epsilons, reverse=True), expected, rtol=1e-5)
+    assert epsilons[0] == pytest.approx(0.4)
+    if count == 360:
+        assert epsilons.min() == pytest.approx(0.00065536)
+    by_agent = epsilons.reshape(agents, envs)
+    assert (np.diff(by_agent, axis=1) < 0).all(), "each agent has the whole ladder"
+    if envs > 1:
+        spread = by_agent.mean(axis=1)
+        assert spread.max() / spread.min() < 0.4 ** (-7 / envs), "and no agent a part of it"
+
+
+def test_each_lane_explores_by_its_place_on_the_ladder_at_all_times() -> None:
+    table = ladder(0.4, 7.0, 2, 3)
+    dqn = DQN(DQNConfig(exploration="ladder"), ACTIONS, ladder=table, random_steps=500)
+    for steps in (0, 10**6):
+        found = dqn.exploration(np.array([4, 0, 5]), steps)
+        np.testing.assert_array_equal(found, table[[4, 0, 5]])

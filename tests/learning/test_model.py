@@ -20,8 +20,7 @@ from ga3c.experience.segments import SegmentBook
 from ga3c.learning.a3c import A3C
 from ga3c.learning.algorithm import Algorithm
 from ga3c.learning.model import Learned, Model
-from ga3c.settings.learning import A3CConfig, NetworkConfig, NetworkName, OptimizerConfig
-from ga3c.settings.schedules import linear
+from ga3c.settings.learning import A3CConfig, NetworkConfig, NetworkName, OptimizerConfig, linear
 from tests import reference
 from tests.reference import Array, Batch, NaiveExperience, Weights
 

@@ -46,8 +46,12 @@ def test_the_value_can_have_a_torso_of_its_own() -> None:
 
 
 def test_dqn_takes_it_with_and_without_streams() -> None:
-    assert kernels(build(DQN(DQNConfig(), 3, 1.0, 100))) == [(7, 24), (16, 3), (24, 16)]
-    dueling = build(DQN(DQNConfig(dueling=True), 3, 1.0, 100))
+    assert kernels(build(DQN(DQNConfig(), 3))) == [
+        (7, 24),
+        (16, 3),
+        (24, 16),
+    ]
+    dueling = build(DQN(DQNConfig(dueling=True), 3))
     streams = [(16, 256), (16, 256), (24, 16), (256, 1), (256, 3)]
     assert kernels(dueling) == [(7, 24), *streams]
 

@@ -1,0 +1,21 @@
+"""How much each lane explores: one share for all that falls with time, or a ladder of shares."""
+
+import numpy as np
+
+
+def ladder(base: float, exponent: float, agents: int, envs_per_agent: int) -> np.ndarray:
+    """The epsilon of each lane, constant over time (Horgan et al. 2018, Ape-X).
+
+        epsilon_i = base^(1 + exponent i / (N - 1)),    i = 0 .. N - 1
+
+    The place i of a lane depends on its environment first and on its agent second: each agent then
+    has lanes over the whole ladder, and one that is lost leaves no gap. A single lane has `base`.
+
+    Args: agents, envs_per_agent: the most that there may be; N is their product.
+
+    Returns: float32 [N], by lane.
+    """
+    count = agents * envs_per_agent
+    lanes = np.arange(count)
+    places = lanes % envs_per_agent * agents + lanes // envs_per_agent
+    return (base ** (1 + exponent * places / max(count - 1, 1))).astype(np.float32)
