@@ -83,7 +83,8 @@ class Online(DQN):
     has_target = False
 
     def __init__(self, num_actions, learning):
-        super().__init__(DQNConfig(), num_actions, learning.reward_clip, 500)
+        clip = learning.reward_clip
+        super().__init__(DQNConfig(), num_actions, reward_clip=clip, random_steps=500)
 
     def loss(self, network, target, batch, rates):
         assert target is None
@@ -125,7 +126,7 @@ def test_an_algorithm_that_cannot_learn_so_is_one_line(name: str, words: str, ow
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (["--algorithm", "sarsa"], "algorithm 'sarsa': must be a3c or dqn, or module:name"),
+        (["--algorithm", "sarsa"], "algorithm 'sarsa': must be a3c or ppo or dqn, or module:name"),
         (["--algorithm", "my_algorithm:Reinforce"], "--learns-from segments or replay must say"),
         (["--algorithm", "dqn", "--learns-from", "segments"], "algorithm dqn: learns from replay"),
         (["--algorithm", "gone:A", "--learns-from", "replay"], "module gone cannot be imported"),
