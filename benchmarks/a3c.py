@@ -9,7 +9,7 @@ import contextlib
 import multiprocessing
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from ga3c.reports.figures import published_pps
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.learning import NetworkName
 from ga3c.settings.machine import CORES
+from ga3c.settings.parse import given_value, preset_of
 from ga3c.settings.train import TrainConfig
 
 DEFAULT_WINDOW_S = 10.0
@@ -42,9 +43,18 @@ class Config(TrainConfig):
     a3c_t_max: int = 5
     """Steps of an A3C agent between its updates."""
 
+    @classmethod
+    def defaults(cls, arguments: list[str]) -> "Config":
+        """The settings that the arguments change: a3c's, whatever our default algorithm is."""
+        name, algorithm, game = (
+            given_value(arguments, option) for option in ("--preset", "--algorithm", "--game")
+        )
+        known = preset_of(name, algorithm or (None if name else "a3c"), game)
+        return cls(**{each.name: getattr(known, each.name) for each in fields(TrainConfig)})
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.learns_from_replay:
+        if self.algorithm != "a3c":
             raise ValueError(f"algorithm {self.algorithm}: must be a3c, to be compared with A3C")
         for name in ("a3c_agents", "a3c_t_max"):
             if getattr(self, name) < 1:

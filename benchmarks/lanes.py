@@ -46,7 +46,8 @@ class Config(TrainConfig):
             raise ValueError(f"lanes {self.lanes}: must be numbers of at least 1")
         if self.learns_from_replay:
             raise ValueError(
-                f"algorithm {self.algorithm}: must be a3c, where what is played is what is trained"
+                f"algorithm {self.algorithm}: must be a3c or ppo, where what is played is what is "
+                "trained"
             )
 
 
@@ -118,6 +119,7 @@ def _with_lanes(config: Config, lanes: int) -> TrainConfig:
         training_batch_min=training_batch,
         training_batch_max=training_batch,
         training_queue=4 * training_batch,
+        minibatch=None,
     )
     environment = replace(config.environment, game=GAME)
     return replace(config, service=service, environment=environment)

@@ -186,7 +186,10 @@ def _work(module_name: str, command: str, thinks: bool, arguments: list[str]) ->
 
     module = importlib.import_module(module_name)
     kind = module.Config
-    base = kind.defaults(arguments) if hasattr(kind, "defaults") else None
+    try:
+        base = kind.defaults(arguments) if hasattr(kind, "defaults") else None
+    except ValueError as error:
+        raise WrongUse(str(error)) from error
     config = parsed(arguments, kind, f"ga3c {command}", base)
     if command in PRINTED:
         streams.end_quietly_unread()

@@ -88,7 +88,7 @@ class _Common:
         )
         self.segments: BatchQueue[Segment] = BatchQueue(
             service.training_queue,
-            service.training_batch_min,
+            service.training_min,
             service.training_batch_max,
             math.inf if service.lockstep else service.training_wait_s,
         )
@@ -153,7 +153,7 @@ def _feed(
             book=book,
             model=model,
             progress=progress,
-            batch_min=config.service.training_batch_min,
+            batch_min=config.service.training_min,
             passes=Passes(config.service.passes, config.service.minibatch, config.run.seed),
         )
     assert isinstance(pacing, ReplayPacing) and isinstance(model.source, Replay)

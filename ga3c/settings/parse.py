@@ -93,7 +93,7 @@ def preset_of(
             )
         return found
     shown = "pictures" if shows_pictures(game or EnvironmentConfig().game) else "vectors"
-    if algorithm is None:
+    if algorithm is None or (algorithm, shown) == ("ppo", "pictures"):
         return OURS["pictures" if shown == "pictures" else "a3c-vectors"]
     if f"{algorithm}-{shown}" in OURS:
         return OURS[f"{algorithm}-{shown}"]

@@ -1,7 +1,5 @@
 """Presets: our settings for each algorithm and kind of observation, and the published ones."""
 
-from dataclasses import replace
-
 from ga3c.settings import preset_names
 from ga3c.settings.learning import (
     A3CConfig,
@@ -24,11 +22,9 @@ MOST_AGENTS = 16
 # For a3c on vectors: CartPole-v1 took 160,000 steps with 32 environments, over 500,000 with 128.
 MOST_AGENTS_VECTORS = 4
 
-# For pictures. Few machines have shown what more environments do to learning.
-MOST_LANES = 1024
-PPO_BATCH = 20 * CORES * min(64, MOST_LANES // CORES)  # a segment of every environment
+MOST_LANES = 1024  # for pictures: more were not tried
 SMALLEST_BATCH = 640
-BATCH_RATE = 2e-3  # the learning rate for the smallest batch
+BATCH_RATE = 1e-3  # the learning rate for the smallest batch
 
 _NO_SCHEDULER = SchedulerConfig(scheduler="off")
 
@@ -36,18 +32,18 @@ _NO_SCHEDULER = SchedulerConfig(scheduler="off")
 def pictures(cores: int) -> TrainConfig:
     """Our settings for pictures on a machine with so many cores.
 
-    Each batch's advantages are normalised: otherwise a game with rare or small rewards, such as
-    Boxing, is not learned in ten million steps, as the bonus for entropy outweighs its advantages.
-    Normalising needs a batch large enough that its mean and deviation are no chance.
+    Each update's advantages are normalised. Otherwise a game with rare or small rewards, such as
+    Boxing, is hardly learned, as the bonus for entropy outweighs its advantages. PPO's clipped
+    ratio bounds what the normalised noise of an update without rewards can do.
 
-    The batch grows with the number of environments, so that the policy lag, in updates, does not.
-    The learning rate grows with the root of the batch (Adam; Krizhevsky 2014).
+    A batch grows with the number of environments, so that the policy lag, in updates, does not. The
+    learning rate grows with the root of the batch (Krizhevsky 2014).
     """
     most = max(2, MOST_LANES // cores // 2 * 2)  # two groups of the same size
     envs_per_agent = min(ServiceConfig().envs_per_agent, most)
-    lanes = cores * envs_per_agent
-    batch = max(SMALLEST_BATCH, 5 * lanes)
+    batch = max(SMALLEST_BATCH, 5 * cores * envs_per_agent)
     return TrainConfig(
+        algorithm="ppo",
         preset="pictures",
         service=ServiceConfig(
             agents=cores,
@@ -55,9 +51,12 @@ def pictures(cores: int) -> TrainConfig:
             training_batch_min=batch,
             training_batch_max=batch,
             training_queue=2 * batch,
+            minibatch=batch // 4,
         ),
-        a3c=A3CConfig(normalize_advantages=True),
-        optimizer=OptimizerConfig(learning_rate=BATCH_RATE * (batch / SMALLEST_BATCH) ** 0.5),
+        a3c=A3CConfig(normalize_advantages=True, correction="none"),
+        optimizer=OptimizerConfig(
+            learning_rate=BATCH_RATE * (batch / SMALLEST_BATCH) ** 0.5, clip_norm=0.5
+        ),
     )
 
 
@@ -80,21 +79,6 @@ OURS: dict[str, TrainConfig] = {
         network=NetworkConfig(separate_value=True, value_scale=10.0),
         optimizer=OptimizerConfig(learning_rate=1e-3, clip_norm=0.0),
         scheduler=_NO_SCHEDULER,
-    ),
-    "ppo-pictures": replace(
-        pictures(CORES),
-        algorithm="ppo",
-        preset="ppo-pictures",
-        service=replace(
-            pictures(CORES).service,
-            training_batch_min=PPO_BATCH,
-            training_batch_max=PPO_BATCH,
-            training_queue=2 * PPO_BATCH,
-            passes=2,
-            minibatch=320,
-        ),
-        a3c=A3CConfig(normalize_advantages=True, correction="none"),
-        optimizer=OptimizerConfig(learning_rate=1e-3, clip_norm=0.5),
     ),
     "dqn-pictures": TrainConfig(
         algorithm="dqn",

@@ -119,6 +119,16 @@ class ServiceConfig:
         )
 
     @property
+    def training_min(self) -> int:
+        """The smallest training batch worth waiting for: at most one segment of each environment.
+
+        In lockstep, batches have exactly the configured size.
+        """
+        if self.lockstep:
+            return self.training_batch_min
+        return min(self.training_batch_min, self.agents * self.envs_per_agent * self.t_max)
+
+    @property
     def update_max(self) -> int:
         """Most samples in one update."""
         return self.training_batch_max if self.minibatch is None else self.minibatch

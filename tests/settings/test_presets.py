@@ -113,7 +113,7 @@ def test_a_changed_default_changes_no_published_preset(monkeypatch: pytest.Monke
         ([], "pictures"),
         (["--game", "breakout"], "pictures"),
         (["--algorithm", "a3c"], "a3c-pictures"),
-        (["--algorithm", "ppo"], "ppo-pictures"),
+        (["--algorithm", "ppo"], "pictures"),
         (["--game", "CartPole-v1"], "a3c-vectors"),
         (["--game=Acrobot-v1", "--algorithm=dqn"], "dqn-vectors"),
         (["--algorithm", "dqn"], "dqn-pictures"),
@@ -143,6 +143,7 @@ def test_pictures_follow_the_machine(cores: int) -> None:
     assert service.agents == cores
     assert lanes == 64 * cores or 512 < lanes <= 1024
     assert service.training_batch_max == max(640, 5 * lanes)
+    assert service.training_min <= lanes * service.t_max, "one segment of each lane is enough"
 
 
 def test_algorithms_and_their_presets_are_as_named() -> None:
@@ -159,7 +160,6 @@ def test_rewards_of_vector_tasks_are_learned_as_they_are() -> None:
         "pictures": 1.0,
         "a3c-pictures": 1.0,
         "a3c-vectors": 0.0,
-        "ppo-pictures": 1.0,
         "dqn-pictures": 1.0,
         "dqn-vectors": 0.0,
     }

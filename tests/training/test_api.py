@@ -79,7 +79,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "unknown setting": ({"agnets": 2}, "'agnets': did you mean agents"),
     "wrong type": ({"agents": "two"}, "agents 'two': must be a whole number"),
     "a number with a point": ({"steps": 1e6}, "steps 1000000.0: must be a whole number"),
-    "unknown choice": ({"algorithm": "ppo"}, "algorithm 'ppo': must be a3c or dqn"),
+    "unknown choice": ({"algorithm": "sac"}, "algorithm 'sac': must be a3c or ppo or dqn"),
     "unknown preset": ({"preset": "fastest"}, "preset 'fastest': must be one of"),
     "settings that do not fit": ({"agents": 3, "max_agents": 2}, "agents 3"),
     "preset of another algorithm": ({"preset": "paper", "algorithm": "dqn"}, "algorithm dqn"),
