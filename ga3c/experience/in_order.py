@@ -1,4 +1,4 @@
-"""Batches of segments in the order of completion. Each segment is trained once."""
+"""Batches of segments in the order of completion. Each is trained as often as `--passes` says."""
 
 import threading
 from collections.abc import Mapping

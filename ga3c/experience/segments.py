@@ -1,4 +1,4 @@
-"""The book of segments: each is trained once, in the order of completion."""
+"""The book of segments: each is handed out once, in the order of completion."""
 
 import threading
 from collections.abc import Mapping
@@ -71,7 +71,7 @@ class SegmentBook(Book):
         return self._segments(lanes[begins], steps[begins])
 
     def complete(self, lanes: np.ndarray) -> list[Segment]:
-        """The segments that the newest step of `lanes` completed. Each must be trained once."""
+        """The segments that the newest step of `lanes` completed, each to be released when trained."""
         steps = self._steps[lanes]
         done = (steps > self._starts[lanes]) & (steps % self.t_max == 0)
         segments = self._segments(lanes[done], steps[done] - self.t_max)
