@@ -71,7 +71,7 @@ class SegmentBook(Book):
         return self._segments(lanes[begins], steps[begins])
 
     def complete(self, lanes: np.ndarray) -> list[Segment]:
-        """The segments that the newest step of `lanes` completed, each to be released when trained."""
+        """The segments that the newest step of `lanes` completed. `release` them once trained."""
         steps = self._steps[lanes]
         done = (steps > self._starts[lanes]) & (steps % self.t_max == 0)
         segments = self._segments(lanes[done], steps[done] - self.t_max)
