@@ -171,9 +171,11 @@ WRONG: dict[str, tuple[list[str], list[str]]] = {  # arguments, and words that m
     ),
     "picture too small": (["train", "--game", "Pong", "--frame-size", "12"], ["12"]),
     "segment above batch": (
-        ["train", "--t-max", "100", "--training-batch-max", "80"],
+        ["train", "--algorithm", "a3c", "--t-max", "100", "--training-batch-max", "80"],
         ["t_max 100", "80"],
     ),
+    "segment above minibatch": (["train", "--t-max", "200"], ["minibatch 160 < t_max 200"]),
+    "no passes": (["train", "--passes", "0"], ["passes 0: must be at least 1"]),
     "replay beyond memory": (
         ["train", "--algorithm", "dqn", "--replay-steps", "900000000"],
         ["900,000,000", "GB", "fit"],
