@@ -22,7 +22,7 @@ MOST_AGENTS = 16
 # For a3c on vectors: CartPole-v1 took 160,000 steps with 32 environments, over 500,000 with 128.
 MOST_AGENTS_VECTORS = 4
 
-MOST_LANES = 1024  # for pictures: more were not tried
+MOST_LANES = 1024  # for pictures; more than 512 were never tried, and those by a3c alone
 SMALLEST_BATCH = 640
 BATCH_RATE = 1e-3  # the learning rate for the smallest batch
 
