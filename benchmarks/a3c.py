@@ -9,7 +9,7 @@ import contextlib
 import multiprocessing
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,6 @@ from ga3c.reports.figures import published_pps
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.learning import NetworkName
 from ga3c.settings.machine import CORES
-from ga3c.settings.parse import given_value, preset_of
 from ga3c.settings.train import TrainConfig
 
 DEFAULT_WINDOW_S = 10.0
@@ -42,15 +41,6 @@ class Config(TrainConfig):
     """Agent processes of A3C; the published A3C had one for each core."""
     a3c_t_max: int = 5
     """Steps of an A3C agent between its updates."""
-
-    @classmethod
-    def defaults(cls, arguments: list[str]) -> "Config":
-        """The settings that the arguments change: a3c's, whatever our default algorithm is."""
-        name, algorithm, game = (
-            given_value(arguments, option) for option in ("--preset", "--algorithm", "--game")
-        )
-        known = preset_of(name, algorithm or (None if name else "a3c"), game)
-        return cls(**{each.name: getattr(known, each.name) for each in fields(TrainConfig)})
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -68,7 +68,7 @@ class Watch:
         if lag > MEASURED_LAG_UPDATES and not self._lag_said:
             self._lag_said = True
             yield (
-                f"policy lag is {lag:.0f} updates: the default settings have 3, and at "
+                f"policy lag is {lag:.0f} updates: the default settings have 19, and at "
                 f"{MEASURED_LAG_UPDATES} a3c took a quarter more steps to learn Pong; fewer "
                 "environments (--envs-per-agent, --agents) or larger batches "
                 "(--training-batch-max) lower it, and --max-policy-lag makes the scheduler lower it"

@@ -69,7 +69,7 @@ def _named(arguments: list[str]) -> TrainConfig:
         return preset_of(*(given_value(arguments, option) for option in options))
     except ValueError:
         if {"-h", "--help"} & set(arguments):
-            return OURS["pictures"]
+            return OURS["a3c-pictures"]
         raise
 
 
@@ -93,10 +93,8 @@ def preset_of(
             )
         return found
     shown = "pictures" if shows_pictures(game or EnvironmentConfig().game) else "vectors"
-    if algorithm is None or (algorithm, shown) == ("ppo", "pictures"):
-        return OURS["pictures" if shown == "pictures" else "a3c-vectors"]
-    if f"{algorithm}-{shown}" in OURS:
-        return OURS[f"{algorithm}-{shown}"]
+    if algorithm is None or f"{algorithm}-{shown}" in OURS:
+        return OURS[f"{algorithm or 'a3c'}-{shown}"]
     like = "dqn" if LEARNS_FROM.get(algorithm, learns_from) == "replay" else "a3c"
     return replace(OURS[f"{like}-{shown}"], algorithm=algorithm, learns_from=learns_from)
 

@@ -5,9 +5,9 @@ This module imports nothing, so that `ga3c --help` is immediate.
 
 PRESETS: dict[str, str] = {
     "default": "chosen by --algorithm and --game",
-    "pictures": "default on pictures, by ppo",
     "a3c-pictures": "default for a3c on pictures",
-    "a3c-vectors": "default on vectors, by a3c",
+    "a3c-vectors": "default for a3c on vectors",
+    "ppo-pictures": "default for ppo on pictures",
     "dqn-pictures": "default for dqn on pictures",
     "dqn-vectors": "default for dqn on vectors",
     "paper": "GA3C, Babaeizadeh et al. 2017",

@@ -22,15 +22,15 @@ MOST_AGENTS = 16
 # For a3c on vectors: CartPole-v1 took 160,000 steps with 32 environments, over 500,000 with 128.
 MOST_AGENTS_VECTORS = 4
 
-MOST_LANES = 1024  # for pictures; more than 512 were never tried, and those by a3c alone
+MOST_LANES = 1024  # for ppo on pictures; more than 512 were never tried, and those by a3c alone
 SMALLEST_BATCH = 640
 BATCH_RATE = 1e-3  # the learning rate for the smallest batch
 
 _NO_SCHEDULER = SchedulerConfig(scheduler="off")
 
 
-def pictures(cores: int) -> TrainConfig:
-    """Our settings for pictures on a machine with so many cores.
+def ppo_pictures(cores: int) -> TrainConfig:
+    """Our settings of ppo for pictures on a machine with so many cores.
 
     Each update's advantages are normalised. Otherwise a game with rare or small rewards, such as
     Boxing, is hardly learned, as the bonus for entropy outweighs its advantages. PPO's clipped
@@ -44,7 +44,7 @@ def pictures(cores: int) -> TrainConfig:
     batch = max(SMALLEST_BATCH, 5 * cores * envs_per_agent)
     return TrainConfig(
         algorithm="ppo",
-        preset="pictures",
+        preset="ppo-pictures",
         service=ServiceConfig(
             agents=cores,
             envs_per_agent=envs_per_agent,
@@ -65,7 +65,6 @@ def pictures(cores: int) -> TrainConfig:
 # policy needs it. Each batch's advantages are normalised. Gradients are not clipped by norm, as
 # their size does not matter to Adam.
 OURS: dict[str, TrainConfig] = {
-    "pictures": pictures(CORES),
     "a3c-pictures": TrainConfig(preset="a3c-pictures"),
     "a3c-vectors": TrainConfig(
         preset="a3c-vectors",
@@ -80,6 +79,7 @@ OURS: dict[str, TrainConfig] = {
         optimizer=OptimizerConfig(learning_rate=1e-3, clip_norm=0.0),
         scheduler=_NO_SCHEDULER,
     ),
+    "ppo-pictures": ppo_pictures(CORES),
     "dqn-pictures": TrainConfig(
         algorithm="dqn",
         preset="dqn-pictures",

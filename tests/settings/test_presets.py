@@ -16,7 +16,7 @@ from ga3c.__main__ import USAGE
 from ga3c.runs.kept_config import load_config
 from ga3c.settings import preset_names
 from ga3c.settings.parse import parse
-from ga3c.settings.presets import OURS, PRESETS, pictures
+from ga3c.settings.presets import OURS, PRESETS, ppo_pictures
 from ga3c.settings.published import PUBLISHED
 from ga3c.settings.train import PresetName, TrainConfig
 from tests.commands import CORRIDOR, LIGHT, ended
@@ -110,14 +110,14 @@ def test_a_changed_default_changes_no_published_preset(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("arguments", "preset"),
     [
-        ([], "pictures"),
-        (["--game", "breakout"], "pictures"),
+        ([], "a3c-pictures"),
+        (["--game", "breakout"], "a3c-pictures"),
         (["--algorithm", "a3c"], "a3c-pictures"),
-        (["--algorithm", "ppo"], "pictures"),
+        (["--algorithm", "ppo"], "ppo-pictures"),
         (["--game", "CartPole-v1"], "a3c-vectors"),
         (["--game=Acrobot-v1", "--algorithm=dqn"], "dqn-vectors"),
         (["--algorithm", "dqn"], "dqn-pictures"),
-        (["--game", "tests.tiny:Catch-v0"], "pictures"),
+        (["--game", "tests.tiny:Catch-v0"], "a3c-pictures"),
         (["--game", "tests.tiny:Corridor-v0", "--preset", "default"], "a3c-vectors"),
         (["--game", "CartPole-v1", "--preset", "a3c-pictures"], "a3c-pictures"),
         (["--preset", "dqn-vectors"], "dqn-vectors"),
@@ -136,9 +136,9 @@ def test_plain_defaults_follow_the_algorithm_and_what_the_game_shows(
 
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 16, 24, 64, 200])
-def test_pictures_follow_the_machine(cores: int) -> None:
+def test_ppo_on_pictures_follows_the_machine(cores: int) -> None:
     """Lanes are bounded, and a batch is the same share of all lanes' steps, so lag is bounded."""
-    service = pictures(cores).service
+    service = ppo_pictures(cores).service
     lanes = service.agents * service.envs_per_agent
     assert service.agents == cores
     assert lanes == 64 * cores or 512 < lanes <= 1024
@@ -147,19 +147,18 @@ def test_pictures_follow_the_machine(cores: int) -> None:
 
 
 def test_algorithms_and_their_presets_are_as_named() -> None:
-    """The default may become better; what is called a3c stays A3C as it was."""
     assert PRESETS["a3c-pictures"] == TrainConfig(preset="a3c-pictures")
     assert not PRESETS["a3c-pictures"].a3c.normalize_advantages
-    assert {name: OURS[name].algorithm for name in OURS if not name.startswith("pictures")} == {
-        name: name.partition("-")[0] for name in OURS if not name.startswith("pictures")
+    assert {name: OURS[name].algorithm for name in OURS} == {
+        name: name.partition("-")[0] for name in OURS
     }
 
 
 def test_rewards_of_vector_tasks_are_learned_as_they_are() -> None:
     assert {name: OURS[name].learning.reward_clip for name in OURS} == {
-        "pictures": 1.0,
         "a3c-pictures": 1.0,
         "a3c-vectors": 0.0,
+        "ppo-pictures": 1.0,
         "dqn-pictures": 1.0,
         "dqn-vectors": 0.0,
     }
@@ -179,7 +178,7 @@ def test_a_run_says_which_settings_it_took_and_keeps_their_name(tmp_path: Path) 
     given = ["--runs-dir", str(tmp_path), "--name", "mine"]
     done = ended(*CORRIDOR, "--steps", "300", *given)
     assert done.returncode == 0, done.stderr
-    line = "ga3c: settings of preset a3c-vectors (default on vectors, by a3c)"
+    line = "ga3c: settings of preset a3c-vectors (default for a3c on vectors)"
     assert line in done.stdout.splitlines()
     assert line in (tmp_path / "mine" / "log.txt").read_text().splitlines()
     assert json.loads((tmp_path / "mine" / "config.json").read_text())["preset"] == "a3c-vectors"

@@ -171,10 +171,13 @@ WRONG: dict[str, tuple[list[str], list[str]]] = {  # arguments, and words that m
     ),
     "picture too small": (["train", "--game", "Pong", "--frame-size", "12"], ["12"]),
     "segment above batch": (
-        ["train", "--algorithm", "a3c", "--t-max", "100", "--training-batch-max", "80"],
+        ["train", "--t-max", "100", "--training-batch-max", "80"],
         ["t_max 100", "80"],
     ),
-    "segment above minibatch": (["train", "--t-max", "200"], ["minibatch 160 < t_max 200"]),
+    "segment above minibatch": (
+        ["train", "--algorithm", "ppo", "--t-max", "200"],
+        ["minibatch 160 < t_max 200"],
+    ),
     "no passes": (["train", "--passes", "0"], ["passes 0: must be at least 1"]),
     "replay beyond memory": (
         ["train", "--algorithm", "dqn", "--replay-steps", "900000000"],
@@ -242,7 +245,7 @@ def test_a_run_needs_no_arguments(command: Callable[..., Command], tmp_path: Pat
 
 
 def test_the_default_settings_are_those_of_no_arguments() -> None:
-    assert parse([], TrainConfig, "test") == PRESETS["pictures"]
+    assert parse([], TrainConfig, "test") == PRESETS["a3c-pictures"]
 
 
 def test_seconds_end_a_run(command: Callable[..., Command]) -> None:
