@@ -59,7 +59,6 @@ SINCE_FORMAT_3 = {
     "dqn.ladder_exponent",
     "replay.first_priority",
 }
-BEFORE_FORMAT_4 = {"service.stagger_steps": 0}  # what runs did whose files lack it
 
 
 class KeptConfig(NamedTuple):
@@ -95,8 +94,6 @@ def read_config(path: Path) -> KeptConfig:
             )
         if number < 3:
             _move(values, TO_FORMAT_3)
-        if number < 4:
-            _complete(values, BEFORE_FORMAT_4)
         config = msgspec.convert(values, TrainConfig, dec_hook=lambda kind, value: kind(value))
     except (OSError, ValueError) as error:  # msgspec's errors are ValueErrors
         raise ValueError(f"run {path}: its {CONFIG} cannot be read: {error}") from error
@@ -109,13 +106,6 @@ def _move(values: dict[str, Any], moved: Mapping[str, str]) -> None:
         (old_section, name), (section, _) = old.split("."), new.split(".")
         if name in values.get(old_section, {}):
             values.setdefault(section, {})[name] = values[old_section].pop(name)
-
-
-def _complete(values: dict[str, Any], before: Mapping[str, Any]) -> None:
-    """Add the values of settings that are not their defaults today."""
-    for key, value in before.items():
-        section, name = key.split(".")
-        values.setdefault(section, {}).setdefault(name, value)
 
 
 def _notes(

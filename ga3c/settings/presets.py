@@ -48,6 +48,7 @@ def ppo_pictures(cores: int) -> TrainConfig:
         service=ServiceConfig(
             agents=cores,
             envs_per_agent=envs_per_agent,
+            stagger_steps=2_000,
             training_batch_min=batch,
             training_batch_max=batch,
             training_queue=2 * batch,

@@ -39,7 +39,7 @@ class ServiceConfig:
     """Environments in each agent process."""
     groups: int = 2
     """Groups of an agent's environments: one group steps while the others wait for actions."""
-    stagger_steps: int = 2_000
+    stagger_steps: int = 0
     """The first game of each environment of an Atari game is cut short after up to this many steps,
     so that not all environments are at the same minute of a game of fixed length. 0: whole games.
     A game that was cut counts as no episode."""

@@ -78,7 +78,7 @@ def test_runs_of_format_3_played_whole_first_games_and_trained_each_segment_once
 ) -> None:
     values = {**to_json(TrainConfig()), "format": 3}
     del values["ppo"], values["service"]["passes"], values["service"]["minibatch"]
-    assert values["service"].pop("stagger_steps") > 0
+    del values["service"]["stagger_steps"]
     config, notes = read_config(write(tmp_path, values))
     assert notes == []
     assert (config.service.stagger_steps, config.service.passes) == (0, 1)
