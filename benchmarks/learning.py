@@ -27,12 +27,8 @@ from ga3c.reports.jobs import Job, check_arguments, complete, result
 PUBLISHED = "ten_million_steps.csv"
 PUBLISHED_NAMES = {"ppo_sticky": "PPO, sticky actions", "ppo": "PPO", "a2c_nstep": "A2C"}
 MARKS = (0.25, 0.5, 1.0)  # shares of a run at which the table gives the score
-PPO = "--algorithm ppo"
-RECIPES: dict[str, str] = {
-    "ppo": PPO,
-    "a3c": "--algorithm a3c",
-}
-"""Arguments of the recipes that have a name. Each but the first changes one part of it."""
+RECIPES = {"ppo": "--algorithm ppo", "a3c": "--algorithm a3c"}
+"""Arguments of the recipes that have a name."""
 
 
 @dataclass(frozen=True)

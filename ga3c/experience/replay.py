@@ -15,7 +15,7 @@ from ga3c.backend import Signature, Tensor
 from ga3c.experience.batches import Transitions
 from ga3c.experience.memory import named, part
 from ga3c.experience.ring import Experience
-from ga3c.experience.sampling import Sampler
+from ga3c.experience.sampling import Sampler, following
 from ga3c.experience.window import Block, ReplayBook
 from ga3c.settings.replay import ReplayConfig
 
@@ -86,11 +86,8 @@ class Replay:
 
     def transitions(self, rows: Tensor, weights: Tensor) -> Transitions:
         """The transitions that begin at `rows` [B]."""
-        experience, ring, dtype = self.experience, self._ring, self._memory.row_dtype
-        ops = self._memory.ops
-        after = ring.after(rows[:, None], np.arange(1, self._config.n_step + 1, dtype=dtype))
-        valid = ops.cumprod(1.0 - experience.gather("first", after), axis=1)
-        last = ring.after(rows, self._memory.cast(ops.sum(valid, axis=1), dtype))
+        experience = self.experience
+        after, valid, last = following(experience, rows, self._config.n_step)
         return Transitions(
             rows=rows,
             weights=weights,

@@ -114,61 +114,6 @@ class ReplayPacing(Pacing):
         self._admitted, self._claimed = self._acted, self._learned
 
 
-class Ratio(ReplayPacing):
-    """One update for every `steps_per_update` steps; acting is at most `slack_steps` ahead.
-
-    Learning is never ahead. Raises ValueError if acting and learning would deadlock.
-    """
-
-    def __init__(
-        self,
-        *,
-        steps_per_update: float,
-        slack_steps: int,
-        largest_batch: int,
-        update_size: int,
-        min_steps: int,
-        target_period: int,
-        limit_steps: float = float("inf"),
-    ) -> None:
-        """Args:
-        largest_batch: largest number of steps in one prediction.
-        update_size: number of new steps that is due for a flush.
-        target_period: updates between two copies of the weights to the target network.
-        """
-        super().__init__(min_steps, limit_steps)
-        check_slack(slack_steps, largest_batch, steps_per_update)
-        self._steps_per_update = steps_per_update
-        self._slack_steps = slack_steps
-        self._update_size = update_size
-        self._target_period = target_period
-
-    def copies_target(self, update: int) -> bool:
-        """Once every `target_period` updates."""
-        return update % self._target_period == 0
-
-    def _may_act(self, steps: int) -> bool:
-        learned = self._min_steps + self._learned * self._steps_per_update
-        return self._admitted + steps <= learned + self._slack_steps
-
-    def _limits(self) -> str:
-        due = self._min_steps + (self._claimed + 1) * self._steps_per_update
-        ahead = self._min_steps + self._learned * self._steps_per_update + self._slack_steps
-        return (
-            f"the next update is due at {due:,.0f} steps, and acting may go up to {ahead:,.0f}: "
-            "give a larger --slack-steps or a smaller --update-size"
-        )
-
-    def _next(self) -> Turn | None:
-        if self._flushing:
-            return None
-        waiting = self._acted - self._flushed
-        if not self._ended and (waiting >= self._update_size or (self._hurried and waiting)):
-            return Turn.FLUSH
-        due = self._min_steps + (self._claimed + 1) * self._steps_per_update
-        return Turn.LEARN if self._acted >= due and self._flushed else None
-
-
 class FreeReplay(ReplayPacing):
     """Acting and learning do not wait for each other (Ape-X, Horgan et al. 2018).
 
@@ -179,7 +124,10 @@ class FreeReplay(ReplayPacing):
     def __init__(
         self, *, update_size: int, min_steps: int, target_period: int, limit_steps: float
     ) -> None:
-        """Args: as `Ratio`."""
+        """Args:
+        update_size: number of new steps that is due for a flush.
+        target_period: updates between two copies of the weights to the target network.
+        """
         super().__init__(min_steps, limit_steps)
         self._update_size = update_size
         self._target_period = target_period
@@ -204,6 +152,56 @@ class FreeReplay(ReplayPacing):
         if waiting >= self._update_size or (self._hurried and waiting):
             return Turn.FLUSH
         return Turn.LEARN if self._flushed and self._acted >= self._min_steps else None
+
+
+class Ratio(FreeReplay):
+    """One update for every `steps_per_update` steps; acting is at most `slack_steps` ahead.
+
+    Learning is never ahead. Raises ValueError if acting and learning would deadlock.
+    """
+
+    def __init__(
+        self,
+        *,
+        steps_per_update: float,
+        slack_steps: int,
+        largest_batch: int,
+        update_size: int,
+        min_steps: int,
+        target_period: int,
+        limit_steps: float = float("inf"),
+    ) -> None:
+        """Args: largest_batch: largest number of steps in one prediction."""
+        super().__init__(
+            update_size=update_size,
+            min_steps=min_steps,
+            target_period=target_period,
+            limit_steps=limit_steps,
+        )
+        check_slack(slack_steps, largest_batch, steps_per_update)
+        self._steps_per_update = steps_per_update
+        self._slack_steps = slack_steps
+
+    def _may_act(self, steps: int) -> bool:
+        learned = self._min_steps + self._learned * self._steps_per_update
+        return self._admitted + steps <= learned + self._slack_steps
+
+    def _limits(self) -> str:
+        due = self._min_steps + (self._claimed + 1) * self._steps_per_update
+        ahead = self._min_steps + self._learned * self._steps_per_update + self._slack_steps
+        return (
+            f"the next update is due at {due:,.0f} steps, and acting may go up to {ahead:,.0f}: "
+            "give a larger --slack-steps or a smaller --update-size"
+        )
+
+    def _next(self) -> Turn | None:
+        if self._flushing:
+            return None
+        waiting = self._acted - self._flushed
+        if not self._ended and (waiting >= self._update_size or (self._hurried and waiting)):
+            return Turn.FLUSH
+        due = self._min_steps + (self._claimed + 1) * self._steps_per_update
+        return Turn.LEARN if self._acted >= due and self._flushed else None
 
 
 class TargetPeriod(ReplayPacing):

@@ -18,6 +18,19 @@ TRIES = 4  # candidates per batch slot; those that precede a reset or are repeat
 SMALLEST_ERROR = 1e-6  # keeps every priority above 0 (Schaul et al. 2016, section 3.3)
 
 
+def following(experience: Experience, rows: Tensor, n_step: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The n steps after each of `rows` [B], as far as no reset comes first.
+
+    Returns: their rows [B, n], whether each precedes the first reset [B, n] float32, and the row of
+    the last one that does [B].
+    """
+    memory, dtype = experience.memory, experience.memory.row_dtype
+    after = experience.ring.after(rows[:, None], np.arange(1, n_step + 1, dtype=dtype))
+    valid = memory.ops.cumprod(1.0 - experience.gather("first", after), axis=1)
+    count = memory.cast(memory.ops.sum(valid, axis=1), dtype)
+    return after, valid, experience.ring.after(rows, count)
+
+
 class Sampler:
     """Draws from the visible steps of every lane.
 
@@ -81,18 +94,15 @@ class Sampler:
         |R + D max_a Q(x_m, a) - Q(x_0, a_0)|, with the return R of the m steps to x_m, at most n,
         before a reset, and the product D of their discounts. Each Q is of the weights that acted.
         """
-        ops, ring, gather = self._ops, self._ring, self._experience.gather
+        ops, gather = self._ops, self._experience.gather
         rows = self._memory.cast(rows, self._dtype)
-        steps = np.arange(1, self._config.n_step + 1, dtype=self._dtype)
-        after = ring.after(rows[:, None], steps)
-        valid = ops.cumprod(1.0 - gather("first", after), axis=1)
+        after, valid, last = following(self._experience, rows, self._config.n_step)
         discounts = ops.where(valid > 0, gather("discount", after), 1.0)
         carried = ops.cumprod(discounts, axis=1)
         before = ops.concatenate([ops.ones_like(carried[:, :1]), carried[:, :-1]], axis=1)
         rewards = gather("reward", after)
         if self._reward_clip:
             rewards = ops.clip(rewards, -self._reward_clip, self._reward_clip)
-        last = ring.after(rows, self._memory.cast(ops.sum(valid, axis=1), self._dtype))
         returns = ops.sum(valid * before * rewards, axis=1)
         return returns + carried[:, -1] * gather("value", last) - gather("q", rows)
 
