@@ -1,45 +1,21 @@
 """PPO's loss and gradients against a twin, and what the clipped ratio does to them."""
 
 import math
-from typing import Any
 
-import keras
 import numpy as np
 import pytest
 
-from ga3c import backend
-from ga3c.experience.batches import Segments
-from ga3c.learning.ppo import PPO
 from ga3c.settings.learning import A3CConfig, PPOConfig
 from tests import reference
-from tests.learning.test_a3c import of_one_lane, random_batch, weights_of
+from tests.learning.test_a3c import Differentiated, of_one_lane, random_batch, weights_of
 from tests.reference import Array, Batch, Weights
 
 CLIP = 0.2
 
 
-class Differentiated:
-    """The product's loss of a batch, in float64, with its gradients by logits and by values."""
-
-    def __init__(self, config: A3CConfig, batch: Batch, entropy_weight: float = 0.01) -> None:
-        actions = batch.logits.shape[-1]
-        logits = keras.Variable(batch.logits.reshape(-1, actions), dtype="float64")
-        values = keras.Variable(batch.values.reshape(-1), dtype="float64")
-        segments = Segments(None, *(keras.ops.convert_to_tensor(part) for part in batch[2:]))
-
-        def loss() -> tuple[Any, Any]:
-            return PPO(config, PPOConfig(clip_ratio=CLIP), actions).loss(
-                lambda observations: (logits, values),
-                None,
-                segments,
-                {"entropy_weight": entropy_weight},
-            )
-
-        total, (figures, _), gradients = backend.value_and_gradients(loss, [logits, values])
-        self.total = float(total)
-        self.figures = {name: float(figure) for name, figure in figures.items()}
-        self.by_logits = np.asarray(gradients[0]).reshape(batch.logits.shape)
-        self.by_values = np.asarray(gradients[1]).reshape(batch.values.shape)
+def differentiated(config: A3CConfig, batch: Batch, entropy_weight: float = 0.01) -> Differentiated:
+    """The product's loss of a batch, with its gradients by logits and by values."""
+    return Differentiated(config, batch, entropy_weight, ppo=PPOConfig(clip_ratio=CLIP))
 
 
 def twin(batch: Batch, weights: Weights, constants: reference.Constants) -> float:
@@ -92,7 +68,7 @@ def test_loss_and_gradients_are_the_twins(seed: int, normalize: bool) -> None:
         correction="none", normalize_advantages=normalize, log_epsilon=1e-6, value_weight=0.3
     )
     weights = weights_of(config, entropy_weight=0.2)
-    found = Differentiated(config, batch, entropy_weight=0.2)
+    found = differentiated(config, batch, entropy_weight=0.2)
     constants = reference.a3c_constants(batch, weights)
     assert found.total == pytest.approx(twin(batch, weights, constants), rel=1e-9)
     for name, gradient in (("logits", found.by_logits), ("values", found.by_values)):
@@ -116,7 +92,7 @@ def test_an_action_is_moved_no_further_than_the_clip(
 ) -> None:
     batch = of_one_lane([0.0, 0.0], [reward], [0.0])
     batch = batch._replace(log_probs=np.log([[0.5 / moved]]))
-    found = Differentiated(A3CConfig(correction="none"), batch, entropy_weight=0.0)
+    found = differentiated(A3CConfig(correction="none"), batch, entropy_weight=0.0)
     assert bool(np.abs(found.by_logits[0, 0]).max() > 1e-6) == learns
 
 
@@ -130,7 +106,7 @@ def test_void_steps_teach_nothing_and_do_not_count() -> None:
         rewards=np.where(void, 1e6, batch.rewards),
     )
     config = A3CConfig(normalize_advantages=True)
-    one, other = Differentiated(config, batch), Differentiated(config, garbage)
+    one, other = differentiated(config, batch), differentiated(config, garbage)
     assert one.total == other.total
     np.testing.assert_array_equal(one.by_logits, other.by_logits)
     np.testing.assert_array_equal(one.by_logits[:, :-1][void], 0.0)
@@ -142,6 +118,6 @@ def test_the_loss_is_a_mean() -> None:
     batch = near_policy(random_batch(rng, 2, 6), rng, spread=0.1)
     twice = Batch(*(np.concatenate([part, part]) for part in batch))
     config = A3CConfig()
-    one, both = Differentiated(config, batch), Differentiated(config, twice)
+    one, both = differentiated(config, batch), differentiated(config, twice)
     assert both.total == pytest.approx(one.total, rel=1e-9)
     np.testing.assert_allclose(both.by_logits[:2], one.by_logits / 2, rtol=1e-9)
