@@ -6,7 +6,7 @@ USAGE = f"""usage: ga3c train [--game GAME] [--algorithm a3c|ppo|dqn] [--preset 
        ga3c train --resume RUN [options]
        ga3c train --config FILE [options] | ga3c train [options] --print-config
        ga3c runs [options]
-       ga3c evaluate RUN [--protocol paper|nature|machado] [options]
+       ga3c evaluate RUN [--protocol paper|nature|machado|apex] [options]
        ga3c play RUN [options]
        ga3c plot|table|report RUN... [options]
        ga3c export RUN --out DIRECTORY|FILE.onnx [options]

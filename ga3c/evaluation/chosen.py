@@ -39,8 +39,8 @@ class PlayedConfig(LearnedConfig):
     """How games are played with them."""
 
     protocol: ProtocolName = "paper"
-    """paper is GA3C's, nature Mnih et al. 2015, machado Machado et al. 2018; every setting below
-    changes it."""
+    """paper is GA3C's, nature Mnih et al. 2015, machado Machado et al. 2018, apex Horgan et al.
+    2018; every setting below changes it."""
     seed: int = 0
     """Seed of games and of actions."""
     settings: Protocol = PROTOCOLS["paper"]

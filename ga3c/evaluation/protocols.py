@@ -71,4 +71,6 @@ PROTOCOLS = {
     "nature": Protocol("epsilon", epsilon=0.05, noop_max=31, frame_cap=18_000),
     # Machado et al. 2018: sticky actions are the only randomness of the game.
     "machado": Protocol("sample", sticky_actions=0.25, frame_cap=18_000),
+    # Horgan et al. 2018: up to 30 no-ops, 50,000 frames, and an epsilon of the ladder, 0.4^7.
+    "apex": Protocol("epsilon", epsilon=0.00164, noop_max=31, frame_cap=50_000),
 }

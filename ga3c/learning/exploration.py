@@ -19,3 +19,12 @@ def ladder(base: float, exponent: float, agents: int, envs_per_agent: int) -> np
     lanes = np.arange(count)
     places = lanes % envs_per_agent * agents + lanes // envs_per_agent
     return (base ** (1 + exponent * places / max(count - 1, 1))).astype(np.float32)
+
+
+def greediest_third(epsilons: np.ndarray) -> float:
+    """The largest epsilon within the third of the lanes that explore least, rounded up.
+
+    The score of a run with a ladder is that of this third: the other lanes explore so much that
+    their scores say little about what is learned. Args: epsilons, float32 [lanes].
+    """
+    return float(np.sort(epsilons)[-(-len(epsilons) // 3) - 1])

@@ -15,11 +15,12 @@ from agents.games import resolve
 from ga3c.runs import records
 from ga3c.runs.finding import evaluations
 from ga3c.runs.kept_config import load_config
-from ga3c.runs.tally import ROLLING_EPISODES
+from ga3c.runs.tally import ROLLING_EPISODES, Episode
 from ga3c.settings.train import TrainConfig
 
 CURVE = "curve.csv"  # in a kept result: the score curve, instead of all episodes
 POINTS = 400
+BANDS = 6  # of environments that explore alike
 LEFT_OUT = ("preset", "run", "checkpoints", "evaluation")  # settings that do not affect learning
 MOST_DIFFERENCES = 3  # settings named in a group's name
 
@@ -101,19 +102,50 @@ def read(path: Path) -> History:
     )
 
 
-def rolling(episodes: Path) -> Curve:
-    """The rolling mean score after each episode of an `episodes.csv`, thinned evenly."""
+def rolling(file: Path) -> Curve:
+    """The rolling mean score after each episode of an `episodes.csv` that counts for it."""
+    return _rolling([episode for episode in _episodes(file) if episode.scored])
+
+
+def by_epsilon(run: Path) -> dict[str, Curve]:
+    """The rolling mean scores of a run by how much its environments explore, from least to most.
+
+    Its environments are divided into at most `BANDS` of equal size, each named by its epsilons.
+    Empty if all explore alike, or if the run's episodes were not kept.
+    """
+    episodes = _episodes(run / "episodes.csv")
+    epsilons = np.unique([episode.epsilon for episode in episodes])
+    curves = {}
+    for band in np.array_split(epsilons, min(BANDS, len(epsilons))) if len(epsilons) > 1 else []:
+        name = f"{band[0]:.2g} to {band[-1]:.2g}" if len(band) > 1 else f"{band[0]:.2g}"
+        inside = [episode for episode in episodes if band[0] <= episode.epsilon <= band[-1]]
+        curves[name] = _rolling(inside)
+    return curves
+
+
+def _episodes(file: Path) -> list[Episode]:
+    """The episodes of an `episodes.csv`; runs of earlier versions have no epsilons."""
+    episodes = []
+    if file.exists():
+        with open(file, errors="replace") as rows:
+            for row in csv.DictReader(rows):
+                with contextlib.suppress(ValueError, TypeError):  # a line that a kill cut short
+                    counts = int(row["steps"]), float(row["score"]), int(row["length"])
+                    epsilon, scored = row.get("epsilon") or 0.0, row.get("scored") != "0"
+                    episodes.append(Episode(float(row["seconds"]), *counts, float(epsilon), scored))
+    return episodes
+
+
+def _rolling(episodes: Sequence[Episode]) -> Curve:
+    """The mean of the last 100 scores after each episode, thinned evenly."""
     scores: deque[float] = deque(maxlen=ROLLING_EPISODES)
     points = []
-    if episodes.exists():
-        with open(episodes, errors="replace") as file:
-            for row in csv.DictReader(file):
-                with contextlib.suppress(ValueError, TypeError):  # a line that a kill cut short
-                    point = float(row["seconds"]), int(row["steps"])
-                    scores.append(float(row["score"]))
-                    points.append((*point, round(sum(scores) / len(scores), 3)))
+    for episode in episodes:
+        scores.append(episode.score)
+        mean = round(sum(scores) / len(scores), 3)
+        points.append((episode.seconds, episode.steps, mean))
     stride = max(len(points) // POINTS, 1)
-    return _curve(points[::stride] + points[-1:])
+    return _curve(points[:-1:stride] + points[-1:])
 
 
 def _kept(file: Path) -> Curve:

@@ -116,8 +116,7 @@ def _curves(runs: Sequence[History]) -> Iterator[str]:
     yield "<h2>Curves</h2>"
     for group in history.groups(runs):
         yield f"<h3>{escape(group.name)}</h3>"
-        panels = plots.PANELS if any(run.figures for run in group.runs) else ("score",)
-        yield _picture(plots.draw(group.runs, panels))
+        yield _picture(plots.draw(group.runs, plots.PANELS))
 
 
 def _videos(runs: Sequence[History]) -> Iterator[str]:

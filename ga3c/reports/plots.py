@@ -22,7 +22,8 @@ from ga3c.settings.checks import WrongInput, check_file
 
 GRID = 200  # points of a mean curve
 ROLES = {"agents": "C0", "predictors": "C1", "trainers": "C2"}  # colours, the same in all plots
-PANELS = ("score", "throughput", "queues", "lag", "waiting", "counts")
+PANELS = ("score", "epsilon", "throughput", "queues", "lag", "waiting", "counts")
+SCORES = ("score", "epsilon")  # panels that are drawn several times, for some of the runs
 SCALES = {
     "steps": (1e-6, "environment steps, millions"),
     "seconds": (1 / 60, "minutes"),
@@ -31,7 +32,7 @@ SCALES = {
 
 @dataclass(frozen=True)
 class Config:
-    """Draw the curves of runs: score, throughput, queues, lag, who waits, counts."""
+    """Draw curves of runs: score, also by epsilon, throughput, queues, lag, who waits, counts."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """Runs, or kept results: directories, or names in runs/."""
@@ -63,25 +64,22 @@ def load(runs: Sequence[Path]) -> list[History]:
 def run(config: Config) -> None:
     """Draw. Raises WrongInput."""
     runs = load(config.runs)
-    have_figures = any(run_history.figures for run_history in runs)
-    panels = [panel for panel in config.panels if panel == "score" or have_figures]
-    if not panels:
+    if not any(_parts(panel, runs) for panel in config.panels):
         raise WrongInput(
             f"none of the runs has figures for {', '.join(config.panels) or 'no panel'}"
         )
-    figure = draw(runs, panels)
+    figure = draw(runs, config.panels)
     figure.savefig(config.out, dpi=110)
     pyplot.close(figure)
     print(f"drew {len(runs)} runs in {config.out}")
 
 
 def draw(runs: Sequence[History], panels: Sequence[str]) -> Figure:
-    """Two plots for each panel, by steps and by time; the score panel is drawn for each game."""
-    drawn: list[tuple[str, Sequence[History]]] = []
-    for panel in panels:
-        games = {run.game: None for run in runs} if panel == "score" else {}
-        parts = [[run for run in runs if run.game == game] for game in games] or [list(runs)]
-        drawn += [(panel, part) for part in parts]
+    """Two plots, by steps and by time, for each panel that the runs have something for.
+
+    The panel score is drawn for each game, epsilon for each run.
+    """
+    drawn = [(panel, part) for panel in panels for part in _parts(panel, runs)]
     figure, rows = pyplot.subplots(
         len(drawn), 2, figsize=(11, 3.3 * len(drawn)), squeeze=False, constrained_layout=True
     )
@@ -93,8 +91,18 @@ def draw(runs: Sequence[History], panels: Sequence[str]) -> Figure:
             if axes.get_legend_handles_labels()[0]:
                 # Score curves leave no corner free, so their legend is below the plot.
                 below = {"loc": "upper left", "bbox_to_anchor": (0.0, -0.2)}
-                axes.legend(frameon=False, fontsize="small", **(below if panel == "score" else {}))
+                axes.legend(frameon=False, fontsize="small", **(below if panel in SCORES else {}))
     return figure
+
+
+def _parts(panel: str, runs: Sequence[History]) -> list[list[History]]:
+    """The runs of each drawing of a panel."""
+    if panel == "score":
+        games = dict.fromkeys(run.game for run in runs)
+        return [[run for run in runs if run.game == game] for game in games]
+    if panel == "epsilon":
+        return [[run] for run in runs if history.by_epsilon(run.path)]
+    return [list(runs)] if any(run.figures for run in runs) else []
 
 
 def mean_of(curves: Sequence[Curve], by: str) -> tuple[np.ndarray, np.ndarray]:
@@ -122,6 +130,17 @@ def _score(axes: Axes, runs: Sequence[History], by: str) -> None:
             low, high = scores.min(axis=0), scores.max(axis=0)
             axes.fill_between(places * scale, low, high, color=colour, alpha=0.15)
     axes.set_title(runs[0].config.environment.game, fontsize="medium")
+    axes.set_ylabel("score, mean of 100 episodes")
+
+
+def _epsilon(axes: Axes, runs: Sequence[History], by: str) -> None:
+    """Score curves of one run with a ladder: one for each band of epsilons."""
+    scale, curves = SCALES[by][0], history.by_epsilon(runs[0].path)
+    colours = pyplot.get_cmap("viridis")(np.linspace(0, 0.9, len(curves)))
+    for (name, curve), colour in zip(curves.items(), colours, strict=True):
+        label = f"epsilon {name}"
+        axes.plot(getattr(curve, by) * scale, curve.score, color=colour, label=label)
+    axes.set_title(f"{runs[0].game}, {runs[0].path.name}, by epsilon", fontsize="medium")
     axes.set_ylabel("score, mean of 100 episodes")
 
 
@@ -167,6 +186,7 @@ def _counts(axes: Axes, runs: Sequence[History], by: str) -> None:
 
 PAINTERS: dict[str, Callable[[Axes, Sequence[History], str], None]] = {
     "score": _score,
+    "epsilon": _epsilon,
     "throughput": _throughput,
     "queues": _queues,
     "lag": _lag,

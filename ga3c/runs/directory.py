@@ -3,7 +3,7 @@
 config.json      every setting
 meta.json        machine, versions, git revision, at the start and at each resumption
 log.txt          every line that was printed
-episodes.csv     seconds, steps, score, length of each finished episode
+episodes.csv     each finished episode: the fields of `tally.Episode`
 metrics.jsonl    the figures of each progress line, one object a line
 events.out.*     the same for TensorBoard, by environment steps
 scheduler.jsonl  the start, then one object per decision; `scheduler.replay` repeats them
@@ -80,7 +80,8 @@ class RunDirectory:
         with self._errors_reported():
             for episode in episodes:
                 seconds = f"{episode.seconds:.2f}"
-                self._csv.writerow((seconds, episode.steps, episode.score, episode.length))
+                epsilon, scored = f"{episode.epsilon:.6g}", int(episode.scored)
+                self._csv.writerow((seconds, *episode[1:4], epsilon, scored))
                 self._events.episode(episode)
 
     def metrics(self, values: Mapping[str, Any]) -> None:
@@ -122,7 +123,8 @@ class RunDirectory:
         table = self.path / "episodes.csv"
         if table.exists():
             lines = table.read_text(errors="replace").splitlines(keepends=True)
-            rewrite_whole(table, "".join(lines[: episodes + 1]))
+            head = ",".join(Episode._fields) + "\n"  # older tables have fewer columns
+            rewrite_whole(table, head + "".join(lines[1 : episodes + 1]))
         for file in (self.path / "metrics.jsonl", self.path / EVALUATIONS):
             if file.exists():
                 entries = [entry for entry in records.read(file) if entry["steps"] <= steps]

@@ -32,6 +32,8 @@ TAGS = {
     "prediction_queue": "stats/prediction_queue",
     "training_queue": "stats/training_queue",
     "replay_steps": "stats/replay_steps",
+    "replays_per_step": "stats/replays_per_step",
+    "steps_per_update": "stats/steps_per_update",
     "epsilon": "stats/epsilon",
     "episodes": "stats/episodes",
     "agents": "sched/agents",
@@ -55,7 +57,9 @@ class Events:
         self._write(Event(step=steps, session_log=SessionLog(status=SessionLog.START)))
 
     def episode(self, episode: Episode) -> None:
-        """Add a finished episode."""
+        """Add a finished episode that counts for the run's score."""
+        if not episode.scored:
+            return
         values = {"return": episode.score, "length": episode.length}
         self._add({f"charts/episodic_{name}": v for name, v in values.items()}, episode.steps)
 

@@ -1,5 +1,6 @@
 """A run's clock and its finished episodes: its end is decided by them, and a resume keeps them."""
 
+import math
 import threading
 import time
 from collections import deque
@@ -16,13 +17,19 @@ class Episode(NamedTuple):
     steps: int  # of the whole run, when it ended
     score: float  # unclipped return
     length: int  # in steps
+    epsilon: float  # how much its lane explored when it ended
+    scored: bool  # whether it counts for the run's score
 
 
 class Tally:
     """Safe from every thread."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, most_scored: float = math.inf
+    ) -> None:
+        """`most_scored`: the largest epsilon of an episode that counts for the run's score."""
         self._clock = clock
+        self._most_scored = most_scored
         self._lock = threading.Lock()  # guards all that follows
         self._scores: deque[float] = deque(maxlen=ROLLING_EPISODES)
         self._fresh: list[Episode] = []
@@ -35,13 +42,15 @@ class Tally:
         """Since the run began, without the time between its end and its resume."""
         return self._clock() - self.started_s
 
-    def episode(self, steps: int, score: float, length: int) -> None:
+    def episode(self, steps: int, score: float, length: int, epsilon: float = 0.0) -> None:
         """An episode has finished, when the run had made so many steps."""
+        scored = epsilon <= self._most_scored
         with self._lock:
-            self._fresh.append(Episode(self.seconds, steps, score, length))
-            self._scores.append(score)
+            self._fresh.append(Episode(self.seconds, steps, score, length, epsilon, scored))
             self._episodes += 1
-            self._last_score = score
+            if scored:
+                self._scores.append(score)
+                self._last_score = score
 
     def take_episodes(self) -> list[Episode]:
         """The episodes finished since the last call."""
@@ -55,12 +64,17 @@ class Tally:
         return self._episodes
 
     @property
+    def has_full_mean(self) -> bool:
+        """Whether `score_mean` is over 100 episodes."""
+        return len(self._scores) == ROLLING_EPISODES
+
+    @property
     def last_score(self) -> float:
-        """Of the newest episode; nan before the first."""
+        """Of the newest episode that counts for the score; nan before the first."""
         return self._last_score
 
     def score_mean(self) -> float:
-        """Over the last 100 episodes, or all if there are fewer; nan before the first."""
+        """Over the last 100 episodes that count, or all if fewer do; nan before the first."""
         with self._lock:
             return sum(self._scores) / len(self._scores) if self._scores else float("nan")
 

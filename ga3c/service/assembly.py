@@ -21,7 +21,7 @@ from ga3c.experience.window import ReplayBook
 from ga3c.learning.a3c import A3C
 from ga3c.learning.algorithm import Algorithm
 from ga3c.learning.dqn import DQN
-from ga3c.learning.exploration import ladder
+from ga3c.learning.exploration import greediest_third, ladder
 from ga3c.learning.model import Model
 from ga3c.learning.own import own_algorithm
 from ga3c.learning.ppo import PPO
@@ -51,6 +51,12 @@ def _ladder(config: TrainConfig) -> np.ndarray | None:
     envs = config.service.envs_per_agent
     agents = config.max_lanes // envs
     return ladder(config.dqn.ladder_base, config.dqn.ladder_exponent, agents, envs)
+
+
+def most_scored(config: TrainConfig) -> float:
+    """The largest epsilon of an environment whose episodes count for the run's score."""
+    epsilons = _ladder(config) if config.algorithm == "dqn" else None
+    return math.inf if epsilons is None else greediest_third(epsilons)
 
 
 def build_algorithm(config: TrainConfig, num_actions: int) -> Algorithm:

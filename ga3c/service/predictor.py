@@ -117,10 +117,13 @@ class Predictor:
         self, batch: list[Request], lanes: np.ndarray
     ) -> tuple[np.ndarray, list[Segment], float]:
         """Actions int32 [n], the segments that they complete, and the model's CPU seconds."""
-        arrivals, cpu_s = self._arrivals(batch, lanes), time.thread_time()
+        exploration = self._model.exploration(lanes, self._pacing.steps)
+        if exploration.any() and exploration.min() == exploration.max():  # not a ladder
+            self._metrics.set(epsilon=float(exploration[0]))
+        arrivals, cpu_s = self._arrivals(batch, lanes, exploration), time.thread_time()
         actions = self._model.act(arrivals)
         cpu_s = time.thread_time() - cpu_s
-        self._note_episodes(batch)
+        self._note_episodes(batch, exploration)
         if self._actions:
             self._actions.append(actions)
         completed = self._book.complete(lanes)  # before the reply lets the agents go on
@@ -128,21 +131,25 @@ class Predictor:
         self._metrics.add(steps=len(lanes), prediction_batches=1)
         return actions, completed, cpu_s
 
-    def _note_episodes(self, batch: list[Request]) -> None:
+    def _note_episodes(self, batch: list[Request], exploration: np.ndarray) -> None:
+        """Args: exploration: how much each lane of the batch explores, [n]."""
+        first = 0  # place of the request's first lane in the batch
         for request in batch:
             outcomes = request.step.outcomes
-            for ended in outcomes[outcomes["finished"] == 1]:
-                score, length = float(ended["episode_return"]), int(ended["episode_length"])
-                self._tally.episode(self._pacing.steps, score, length)
+            for place in np.flatnonzero(outcomes["finished"] == 1):
+                score = float(outcomes[place]["episode_return"])
+                length = int(outcomes[place]["episode_length"])
+                epsilon = float(exploration[first + place])
+                self._tally.episode(self._pacing.steps, score, length, epsilon)
+            first += len(outcomes)
 
-    def _arrivals(self, batch: list[Request], lanes: np.ndarray) -> Arrivals:
+    def _arrivals(
+        self, batch: list[Request], lanes: np.ndarray, exploration: np.ndarray
+    ) -> Arrivals:
         outcomes = np.concatenate([request.step.outcomes for request in batch])
         firsts = outcomes["first"] == 1
         slots, ages = self._book.advance(lanes, firsts, self._model.updates)
         discounts = np.where(outcomes["terminated"] == 1, 0.0, self._discount)
-        exploration = self._model.exploration(lanes, self._pacing.steps)
-        if exploration.any():
-            self._metrics.set(epsilon=float(exploration.mean()))
         return Arrivals(
             lanes,
             slots,

@@ -25,6 +25,7 @@ from ga3c.service.assembly import (
     build_books,
     build_model,
     build_source,
+    most_scored,
     plan,
 )
 from ga3c.service.feeds import Feed, Passes, ReplayFeed, SegmentFeed
@@ -77,7 +78,8 @@ class _Common:
 
     def __init__(self, config: TrainConfig) -> None:
         service = config.service
-        self.metrics, self.tally, self.gate = Metrics(), Tally(), Gate()
+        self.metrics, self.gate = Metrics(), Gate()
+        self.tally = Tally(most_scored=most_scored(config))
         self.trace = Trace() if config.run.trace else None
         self.token = secrets.token_hex(16)
         self.requests: BatchQueue[Request] = BatchQueue(
@@ -104,6 +106,8 @@ def _parts(config: TrainConfig, spaces: Spaces, model: Model, book: Book, pacing
         return pacing.schedule_steps / schedule_steps
 
     feed = _feed(config, model, book, pacing, common.segments, progress)
+    if config.learns_from_replay:
+        common.metrics.set(replay_steps=0.0)
     frontend = _frontend(config, spaces, common)
     agents = _agents(config, frontend, common, model)
     return Parts(

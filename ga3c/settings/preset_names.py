@@ -10,6 +10,7 @@ PRESETS: dict[str, str] = {
     "ppo-pictures": "default for ppo on pictures",
     "dqn-pictures": "default for dqn on pictures",
     "dqn-vectors": "default for dqn on vectors",
+    "apex-small": "Ape-X for pictures on one small machine",
     "paper": "GA3C, Babaeizadeh et al. 2017",
     "dqn": "DQN, Mnih et al. 2015",
     "dueling": "dueling DQN, Wang et al. 2016",

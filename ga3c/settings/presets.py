@@ -10,7 +10,7 @@ from ga3c.settings.learning import (
 )
 from ga3c.settings.machine import CORES
 from ga3c.settings.published import PUBLISHED
-from ga3c.settings.replay import ReplayConfig
+from ga3c.settings.replay import PacingConfig, ReplayConfig
 from ga3c.settings.scheduler import SchedulerConfig
 from ga3c.settings.service import ServiceConfig
 from ga3c.settings.train import TrainConfig
@@ -87,6 +87,21 @@ OURS: dict[str, TrainConfig] = {
         service=ServiceConfig(
             agents=min(CORES, MOST_AGENTS), envs_per_agent=16, prediction_batch_min=16
         ),
+        optimizer=OptimizerConfig(learning_rate=3e-4, learning_rate_end=3e-4, clip_norm=0.0),
+        scheduler=_NO_SCHEDULER,
+    ),
+    # Ape-X for a small machine: many lanes on a ladder, and nobody waits.
+    "apex-small": TrainConfig(
+        algorithm="dqn",
+        preset="apex-small",
+        service=ServiceConfig(agents=1, max_agents=1, envs_per_agent=32, prediction_batch_min=16),
+        dqn=DQNConfig(dueling=True, exploration="ladder"),
+        replay=ReplayConfig(
+            replay_draws="prioritised",
+            first_priority="acting",
+            importance_exponent_end=0.4,
+        ),
+        pacing=PacingConfig(pacing="free"),
         optimizer=OptimizerConfig(learning_rate=3e-4, learning_rate_end=3e-4, clip_norm=0.0),
         scheduler=_NO_SCHEDULER,
     ),

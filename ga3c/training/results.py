@@ -2,12 +2,12 @@
 
 from typing import Any, NamedTuple
 
-from ga3c.runs import dashboard
 from ga3c.runs.metrics import Window
 from ga3c.runs.tally import ROLLING_EPISODES
 from ga3c.service.service import Service
 from ga3c.settings.scheduler import Counts
 from ga3c.settings.train import TrainConfig
+from ga3c.training import progress
 
 INTERRUPTED = "interrupted"
 
@@ -27,7 +27,7 @@ def finished(config: TrainConfig, service: Service) -> str | None:
         return f"{limits.steps} steps done"
     if limits.seconds is not None and tally.seconds >= limits.seconds:
         return f"{limits.seconds:g} seconds passed"
-    if limits.score is not None and tally.episodes >= ROLLING_EPISODES:
+    if limits.score is not None and tally.has_full_mean:
         mean = tally.score_mean()
         if mean >= limits.score:
             return f"mean score {mean:.2f} of the last {ROLLING_EPISODES} episodes reached"
@@ -38,7 +38,7 @@ def figures(
     config: TrainConfig, service: Service, counts: Counts, window: Window
 ) -> dict[str, Any]:
     """The figures of the whole run, from the start of the first agent to the end of the last."""
-    values = dashboard.figures(window, service.metrics, service.tally, counts, 0, 0)
+    values = progress.figures(window, service.metrics, service.tally, counts, 0, 0)
     return {
         **values,
         "game": config.environment.game,

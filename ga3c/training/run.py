@@ -7,7 +7,7 @@ from typing import IO
 
 from agents.environments import Spaces
 from ga3c import backend
-from ga3c.runs import checkpoints, dashboard
+from ga3c.runs import checkpoints
 from ga3c.runs.directory import RunDirectory
 from ga3c.runs.kept_config import load_config
 from ga3c.runs.metrics import Window
@@ -19,11 +19,13 @@ from ga3c.service.wiring import build_service
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.presets import described
 from ga3c.settings.train import TrainConfig
+from ga3c.training import progress
 from ga3c.training.evaluating import TICK_S, Evaluations
 from ga3c.training.interrupts import Interrupts
 from ga3c.training.keeping import Keeper
 from ga3c.training.results import INTERRUPTED, Outcome, figures, finished
 from ga3c.training.tuning import build_scheduler, words
+from ga3c.training.view import view
 
 STOP_TIMEOUT_S = 8.0
 
@@ -75,7 +77,7 @@ class Run:
         self._last = service.snapshot()
         self._evaluations: Evaluations | None = None
         self._directory = directory
-        self._view = dashboard.view(config.run, config.environment.game)
+        self._view = view(config.run, config.environment.game)
         self._keeper = Keeper(
             config.checkpoints, service, directory, interrupts=interrupts, say=self._say
         )
@@ -218,7 +220,7 @@ class Run:
 
     def _show(self, window: Window) -> None:
         service = self._service
-        values = dashboard.figures(
+        values = progress.figures(
             window,
             service.metrics,
             service.tally,
@@ -227,7 +229,7 @@ class Run:
             service.segments.size,
         )
         self._directory.metrics(values)
-        self._directory.log(dashboard.line(values))
+        self._directory.log(progress.line(values))
         self._view.show(values)
 
     def _say(self, line: str, to: IO[str] | None = None) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from ga3c import backend
 from ga3c.learning.dqn import DQN, huber, n_step
-from ga3c.learning.exploration import ladder
+from ga3c.learning.exploration import greediest_third, ladder
 from ga3c.settings.learning import DQNConfig, NetworkConfig
 from tests import reference_replay as reference
 from tests.reference import Array
@@ -276,6 +276,13 @@ def test_the_ladder_of_epsilons_is_apexs(agents: int, envs: int) -> None:
     if envs > 1:
         spread = by_agent.mean(axis=1)
         assert spread.max() / spread.min() < 0.4 ** (-7 / envs), "and no agent a part of it"
+
+
+@pytest.mark.parametrize(("lanes", "third"), [(1, 1), (2, 1), (3, 1), (4, 2), (32, 11), (360, 120)])
+def test_the_greediest_third_is_a_third_of_the_lanes_rounded_up(lanes: int, third: int) -> None:
+    epsilons = ladder(0.4, 7.0, 1, lanes)
+    assert (epsilons <= greediest_third(epsilons)).sum() == third
+    assert greediest_third(epsilons) == np.sort(epsilons)[third - 1]
 
 
 def test_each_lane_explores_by_its_place_on_the_ladder_at_all_times() -> None:

@@ -186,6 +186,48 @@ def test_the_rolling_mean_is_of_the_last_hundred_episodes(tmp_path: Path) -> Non
     assert by_steps[50 * 5] == pytest.approx(25.0)
 
 
+LADDER_ROWS = """seconds,steps,score,length,epsilon,scored
+1.0,10,1.0,5,0.001,1
+2.0,20,2.0,5,0.4,0
+3.0,30,3.0,5,0.001,1
+4.0,40,6.0,5,0.4,0
+5.0,50,9.0,5,0.02,0
+"""
+
+
+def test_a_ladders_score_is_that_of_its_greediest_environments(tmp_path: Path) -> None:
+    (tmp_path / "episodes.csv").write_text(LADDER_ROWS + "6.0,60,4")  # a line that is cut short
+    curve = history.rolling(tmp_path / "episodes.csv")
+    assert curve.steps.tolist() == [10, 30]
+    assert curve.score.tolist() == [1.0, 2.0]
+    bands = history.by_epsilon(tmp_path)
+    assert list(bands) == ["0.001", "0.02", "0.4"], "from the least to the most exploring"
+    assert bands["0.4"].score.tolist() == [2.0, 4.0]
+    assert bands["0.02"].steps.tolist() == [50]
+
+
+def test_a_band_of_epsilons_has_several_environments(tmp_path: Path) -> None:
+    rows = [f"{i},{i},{i},5,{0.4 ** (1 + i)},0" for i in range(12)]
+    head = LADDER_ROWS.splitlines()[0]
+    (tmp_path / "episodes.csv").write_text("\n".join([head, *rows]) + "\n")
+    bands = history.by_epsilon(tmp_path)
+    assert len(bands) == history.BANDS
+    assert list(bands)[-1] == "0.16 to 0.4"
+    assert [len(curve.score) for curve in bands.values()] == [2] * 6
+
+
+def test_plot_draws_the_scores_of_a_ladder_by_epsilon(pong_run: Path, tmp_path: Path) -> None:
+    run = tmp_path / "ladder"
+    shutil.copytree(pong_run, run)
+    (run / "episodes.csv").write_text(LADDER_ROWS)
+    done = ended("plot", str(run), "--panels", "epsilon", "--out", str(tmp_path / "p.png"))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "p.png").stat().st_size > 10_000
+    done = ended("plot", str(pong_run), "--panels", "epsilon")
+    assert done.returncode == 2
+    assert "none of the runs has figures for epsilon" in done.stderr
+
+
 def test_plot_draws_runs_and_kept_results(pong_run: Path, tmp_path: Path) -> None:
     done = ended("plot", str(pong_run), str(PONG / "seed-0"), "--out", str(tmp_path / "p.png"))
     assert done.returncode == 0, done.stderr
@@ -195,7 +237,7 @@ def test_plot_draws_runs_and_kept_results(pong_run: Path, tmp_path: Path) -> Non
     assert "none of the runs has figures for lag" in done.stderr
     done = ended("plot", str(pong_run), "--panels", "speed")
     assert done.returncode == 2
-    assert "panels speed: must be among score, throughput" in done.stderr
+    assert "panels speed: must be among score, epsilon, throughput" in done.stderr
 
 
 def test_the_report_is_one_page_that_needs_nothing_else(runs: list[Path], tmp_path: Path) -> None:

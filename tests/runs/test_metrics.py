@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from ga3c.runs.dashboard import LEGEND, figures, line
 from ga3c.runs.metrics import Metrics, Snapshot, Window
 from ga3c.runs.tally import ROLLING_EPISODES, Episode, Tally
 from ga3c.settings.scheduler import Counts
+from ga3c.training.progress import figures, legend, line
 
 COUNTS = Counts(agents=7, predictors=3, trainers=2)
 
@@ -93,6 +93,20 @@ def test_the_score_is_the_mean_of_the_last_hundred_episodes(tally: Tally) -> Non
     assert tally.episodes == 250
 
 
+def test_episodes_that_explore_too_much_do_not_count_for_the_score(clock: Clock) -> None:
+    tally = Tally(clock, most_scored=0.01)
+    for score in range(150):
+        tally.episode(0, float(score), 10, epsilon=0.01 if score % 2 else 0.4)
+    assert tally.episodes == 150
+    assert not tally.has_full_mean
+    assert tally.score_mean() == pytest.approx(75.0)
+    assert tally.last_score == 149.0
+    tally.episode(0, -1000.0, 10, epsilon=0.011)
+    assert tally.score_mean() == pytest.approx(75.0)
+    assert tally.last_score == 149.0
+    assert [episode.scored for episode in tally.take_episodes()[-3:]] == [False, True, False]
+
+
 def test_before_the_first_episode_scores_are_nan(tally: Tally) -> None:
     assert math.isnan(tally.score_mean())
     assert math.isnan(tally.last_score)
@@ -104,7 +118,8 @@ def test_episodes_are_taken_once_with_when_they_ended(tally: Tally, clock: Clock
     tally.episode(1234, -21.0, 758)
     clock.now_s += 1.0
     tally.episode(1240, 2.5, 99)
-    assert tally.take_episodes() == [Episode(3.0, 1234, -21.0, 758), Episode(4.0, 1240, 2.5, 99)]
+    first = Episode(3.0, 1234, -21.0, 758, epsilon=0.0, scored=True)
+    assert tally.take_episodes() == [first, Episode(4.0, 1240, 2.5, 99, 0.0, scored=True)]
     assert tally.take_episodes() == []
     tally.episode(1241, 1.0, 1)
     assert [episode.score for episode in tally.take_episodes()] == [1.0]
@@ -154,8 +169,9 @@ def test_the_line_holds_ga3cs_fields(metrics: Metrics, tally: Tally, clock: Cloc
 
 
 def test_the_legend_explains_every_abbreviation_of_the_line() -> None:
-    for abbreviation in ("RScore", "PPS", "TPS", "NT", "NP", "NA"):
-        assert abbreviation in LEGEND
+    for abbreviation in ("RScore", "PPS", "TPS", "NT", "NP", "NA", "lag"):
+        assert abbreviation in legend({})
+    assert "trained samples per step" in legend({"replay_steps": 0.0})
 
 
 def test_before_the_first_episode_the_line_has_a_dash_and_the_figures_null(

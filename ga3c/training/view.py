@@ -3,7 +3,7 @@
 import math
 import sys
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import IO, Protocol
 
 from rich.console import Console, Group
@@ -13,82 +13,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ga3c.runs.metrics import Metrics, Window
-from ga3c.runs.tally import Tally
 from ga3c.settings.run import RunConfig
-from ga3c.settings.scheduler import Counts
+from ga3c.training.progress import ROLES, Values, clock, legend, line, number, queue_rows
 
-LEGEND = (
-    "[time, episodes, last score] [RScore: mean of the last 100, steps] [PPS: predictions/s, "
-    "TPS: trained samples/s] [queued predictions, training samples, lag in updates] "
-    "[NT trainers, NP predictors, NA agents]"
-)
-ROLES = ("agents", "predictors", "trainers")
 EVENTS = 6  # event lines in the live view
 CURVE_HEIGHT = 8  # lines
 BESIDE_CURVE = 64  # columns that the table beside the curve needs
 BLOCKS = " ▁▂▃▄▅▆▇█"
-Values = Mapping[str, float | None]
-
-
-def figures(
-    window: Window, metrics: Metrics, tally: Tally, counts: Counts, requests: int, samples: int
-) -> dict[str, float | None]:
-    """The figures of one progress line. Rates and means are over the window."""
-    return {
-        "seconds": round(tally.seconds, 2),
-        "steps": int(window.end["steps"]),
-        "episodes": tally.episodes,
-        "score": _finite(tally.last_score),
-        "score_mean_100": _finite(tally.score_mean()),
-        "pps": round(window.rate("steps"), 1),
-        "tps": round(window.rate("trained_samples"), 1),
-        "updates": int(window.end["updates"]),
-        "updates_per_s": round(window.rate("updates"), 2),
-        "prediction_queue": requests,
-        "training_queue": samples,
-        "policy_lag": round(window.mean("lag_updates", "trained_samples"), 2),
-        "prediction_batch": round(window.mean("steps", "prediction_batches"), 1),
-        **{f"{role}_waiting": round(window.share(role, "waiting"), 3) for role in ROLES},
-        **counts._asdict(),
-        **{name: _finite(value, 5) for name, value in metrics.newest().items()},
-    }
-
-
-def line(values: Values) -> str:
-    """The figures as one progress line, with the fields of GA3C's."""
-    return (
-        f"[Time {_clock(values['seconds'])}] "
-        f"[Episode {values['episodes']} Score {_number(values['score'])}] "
-        f"[RScore {_number(values['score_mean_100'])} Steps {values['steps']:,}] "
-        f"[PPS {values['pps']:.0f} TPS {values['tps']:.0f}] "
-        f"{_queued(values)} "
-        f"[NT {values['trainers']} NP {values['predictors']} NA {values['agents']}]"
-    )
-
-
-def _queue_rows(values: Values) -> list[tuple[str, str]]:
-    """Rows of the live view: queues and policy lag, or queue, replay and epsilon."""
-    queued = values["prediction_queue"]
-    if (replay := values.get("replay_steps")) is None:
-        queues = f"{queued}, {values['training_queue']}"
-        lag = f"{values['policy_lag']:.1f}"
-        return [("policy lag, updates", lag), ("queued predictions, samples", queues)]
-    return [
-        ("replay, steps to draw from", f"{replay:,.0f}"),
-        ("epsilon", f"{values.get('epsilon') or 0.0:.2f}"),
-        ("queued predictions", f"{queued}"),
-    ]
-
-
-def _queued(values: Values) -> str:
-    """The same for the progress line."""
-    replay = values.get("replay_steps")
-    if replay is None:
-        queued = f"PQ {values['prediction_queue']} TQ {values['training_queue']}"
-        return f"[{queued} Lag {values['policy_lag']:.1f}]"
-    epsilon = values.get("epsilon") or 0.0
-    return f"[PQ {values['prediction_queue']} Replay {replay:,.0f} Epsilon {epsilon:.2f}]"
 
 
 class View(Protocol):
@@ -125,7 +56,7 @@ class Plain:
     def show(self, values: Values) -> None:
         """Print the progress line; before the first one, a legend of its fields."""
         if not self._legend_printed:
-            print(LEGEND)
+            print(legend(values))
         self._legend_printed = True
         self.say(line(values))
 
@@ -171,12 +102,12 @@ class LiveView:
         self._live.update(Group(*parts), refresh=True)
 
     def _picture(self, values: Values) -> Panel:
-        steps, clock = f"{values['steps']:,} steps", _clock(values["seconds"])
+        steps, time = f"{values['steps']:,} steps", clock(values["seconds"])
         table = Table.grid(padding=(0, 3))
         for name, text in (
             ("PPS, predictions/s", f"{values['pps']:,.0f}"),
             ("TPS, trained samples/s", f"{values['tps']:,.0f}"),
-            *_queue_rows(values),
+            *queue_rows(values),
             *(
                 (f"{role}: {values[role]}", f"wait {values[f'{role}_waiting'] or 0:.0%}")
                 for role in ROLES
@@ -188,14 +119,14 @@ class LiveView:
         progress = self._progress(values)
         return Panel(
             Group(top, *([progress] if progress else [])),
-            title=f"{self._title} · {clock} · {steps} · {values['episodes']:,} episodes",
+            title=f"{self._title} · {time} · {steps} · {values['episodes']:,} episodes",
             title_align="left",
         )
 
     def _curve(self, values: Values) -> Group:
         if not self._scores:
             return Group(Text("no game has ended yet"))
-        newest = f"score, mean of the last 100: {_number(values['score_mean_100'])}"
+        newest = f"score, mean of the last 100: {number(values['score_mean_100'])}"
         return Group(
             Text(newest, style="bold"), *map(Text, curve(self._scores, self._width, CURVE_HEIGHT))
         )
@@ -215,7 +146,7 @@ class LiveView:
         seconds = (values["seconds"] or 0) * (1 - share) / max(share, 1e-9)
         row = Table.grid(padding=(0, 2))
         row.add_row(
-            ProgressBar(100, share * 100, width=self._width), f"{share:.0%}, {_clock(seconds)} left"
+            ProgressBar(100, share * 100, width=self._width), f"{share:.0%}, {clock(seconds)} left"
         )
         return row
 
@@ -230,19 +161,6 @@ def curve(values: Sequence[float], width: int, height: int) -> list[str]:
     lines = []
     for row in reversed(range(height)):
         cells = (BLOCKS[min(max(round(filled) - row * 8, 0), 8)] for filled in eighths)
-        scale = _number(high) if row == height - 1 else _number(low) if row == 0 else ""
+        scale = number(high) if row == height - 1 else number(low) if row == 0 else ""
         lines.append(f"{scale:>8} {''.join(cells)}")
     return lines
-
-
-def _clock(seconds: float | None) -> str:
-    whole = int(seconds or 0)
-    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
-
-
-def _finite(value: float, digits: int = 3) -> float | None:
-    return round(value, digits) if math.isfinite(value) else None
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"

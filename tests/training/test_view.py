@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from ga3c.runs.dashboard import curve, figures, line
 from ga3c.runs.metrics import Metrics, Window
 from ga3c.runs.tally import Tally
 from ga3c.settings.presets import PRESETS
+from ga3c.training.progress import figures, line
+from ga3c.training.view import curve
 from tests.commands import CORRIDOR, ROOT
 
 
@@ -99,12 +100,13 @@ def test_a_replays_line_tells_its_steps_and_epsilon_instead_of_lag(tmp_path: Pat
     config = PRESETS["dqn-pictures"]
     metrics = Metrics(lambda: 5.0)
     before = metrics.snapshot()
-    metrics.add(steps=100)
+    metrics.add(steps=100, updates=4, trained_samples=128)
     metrics.set(replay_steps=12_345.0, epsilon=0.25)
     window = Window(before, metrics.snapshot())
     tally = Tally(lambda: 5.0)
     values = figures(window, metrics, tally, config.service.counts, 3, 0)
-    assert "[PQ 3 Replay 12,345 Epsilon 0.25]" in line(values)
+    assert "[PQ 3 Replay 12,345 Ratio 1.28 Epsilon 0.25]" in line(values)
+    assert values["steps_per_update"] == 25.0
     metrics = Metrics(lambda: 5.0)
     assert "Lag 0.0]" in line(figures(window, metrics, tally, config.service.counts, 3, 0))
 

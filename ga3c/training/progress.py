@@ -1,0 +1,105 @@
+"""The figures of a run's progress, and the line that tells them."""
+
+import math
+from collections.abc import Mapping
+
+from ga3c.runs.metrics import Metrics, Window
+from ga3c.runs.tally import Tally
+from ga3c.settings.scheduler import Counts
+
+ROLES = ("agents", "predictors", "trainers")
+Values = Mapping[str, float | None]
+
+
+def figures(
+    window: Window, metrics: Metrics, tally: Tally, counts: Counts, requests: int, samples: int
+) -> dict[str, float | None]:
+    """The figures of one progress line. Rates and means are over the window."""
+    return {
+        "seconds": round(tally.seconds, 2),
+        "steps": int(window.end["steps"]),
+        "episodes": tally.episodes,
+        "score": _finite(tally.last_score),
+        "score_mean_100": _finite(tally.score_mean()),
+        "pps": round(window.rate("steps"), 1),
+        "tps": round(window.rate("trained_samples"), 1),
+        "updates": int(window.end["updates"]),
+        "updates_per_s": round(window.rate("updates"), 2),
+        "replay_ratio": round(window.mean("trained_samples", "steps"), 3),
+        "steps_per_update": round(window.mean("steps", "updates"), 1),
+        "prediction_queue": requests,
+        "training_queue": samples,
+        "policy_lag": round(window.mean("lag_updates", "trained_samples"), 2),
+        "prediction_batch": round(window.mean("steps", "prediction_batches"), 1),
+        **{f"{role}_waiting": round(window.share(role, "waiting"), 3) for role in ROLES},
+        **counts._asdict(),
+        **{name: _finite(value, 5) for name, value in metrics.newest().items()},
+    }
+
+
+def legend(values: Values) -> str:
+    """What the fields of `line` are."""
+    queues = "training samples, lag in updates"
+    if values.get("replay_steps") is not None:
+        queues = "steps in the replay, trained samples per step, epsilon"
+    return (
+        "[time, episodes, last score] [RScore: mean of the last 100, steps] [PPS: predictions/s, "
+        f"TPS: trained samples/s] [queued predictions, {queues}] "
+        "[NT trainers, NP predictors, NA agents]"
+    )
+
+
+def line(values: Values) -> str:
+    """The figures as one progress line, with the fields of GA3C's."""
+    return (
+        f"[Time {clock(values['seconds'])}] "
+        f"[Episode {values['episodes']} Score {number(values['score'])}] "
+        f"[RScore {number(values['score_mean_100'])} Steps {values['steps']:,}] "
+        f"[PPS {values['pps']:.0f} TPS {values['tps']:.0f}] "
+        f"{_queued(values)} "
+        f"[NT {values['trainers']} NP {values['predictors']} NA {values['agents']}]"
+    )
+
+
+def queue_rows(values: Values) -> list[tuple[str, str]]:
+    """Rows of the live view: queues and policy lag, or queue, replay and epsilon."""
+    queued = values["prediction_queue"]
+    if (replay := values.get("replay_steps")) is None:
+        queues = f"{queued}, {values['training_queue']}"
+        lag = f"{values['policy_lag']:.1f}"
+        return [("policy lag, updates", lag), ("queued predictions, samples", queues)]
+    return [
+        ("replay, steps to draw from", f"{replay:,.0f}"),
+        ("trained samples per step", f"{values['replay_ratio']:.2f}"),
+        ("steps per update", f"{values['steps_per_update']:,.1f}"),
+        ("epsilon", _epsilon(values)),
+        ("queued predictions", f"{queued}"),
+    ]
+
+
+def _queued(values: Values) -> str:
+    """The same for the progress line."""
+    replay = values.get("replay_steps")
+    if replay is None:
+        queued = f"PQ {values['prediction_queue']} TQ {values['training_queue']}"
+        return f"[{queued} Lag {values['policy_lag']:.1f}]"
+    queued = f"PQ {values['prediction_queue']} Replay {replay:,.0f}"
+    return f"[{queued} Ratio {values['replay_ratio']:.2f} Epsilon {_epsilon(values)}]"
+
+
+def _epsilon(values: Values) -> str:
+    epsilon = values.get("epsilon")
+    return "by environment" if epsilon is None else f"{epsilon:.2f}"
+
+
+def clock(seconds: float | None) -> str:
+    whole = int(seconds or 0)
+    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
+
+
+def _finite(value: float, digits: int = 3) -> float | None:
+    return round(value, digits) if math.isfinite(value) else None
+
+
+def number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
