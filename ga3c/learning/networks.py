@@ -8,7 +8,8 @@
 | mlp | dense 64, dense 64, tanh | for vectors |
 | parr | dense 128, dense 512 | for vectors: Parr 2018 |
 
-The last dense layer of a torso begins a stream: a dueling network has two streams.
+The last dense layer of a torso begins a stream: a dueling network has two streams. It is normalised
+before its activation (`layer_norm`).
 
 A torso that the user wrote, `module:name`, ends with the features that it returns. In a dueling
 network both streams share these features, and each begins with a dense layer of 256 units.
@@ -81,7 +82,11 @@ def stream(config: NetworkConfig, features: Tensor, is_picture: bool, name: str)
         units, activation = _CONVS[_name(config, is_picture)][1], "relu"
     else:
         _, units, activation = _VECTORS[_name(config, is_picture)]
-    return dense(config, features, units, HIDDEN_GAIN, activation=activation, name=name)
+    if not config.layer_norm:
+        return dense(config, features, units, HIDDEN_GAIN, activation=activation, name=name)
+    x = dense(config, features, units, HIDDEN_GAIN, name=name)
+    x = keras.layers.LayerNormalization(dtype=_dtype(config), name=f"{name}_norm")(x)
+    return keras.layers.Activation(activation, dtype=_dtype(config))(x)
 
 
 def body(config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: str = "") -> Tensor:

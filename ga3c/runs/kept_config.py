@@ -15,7 +15,7 @@ import msgspec
 from ga3c.settings.train import TrainConfig
 
 CONFIG = "config.json"
-FORMAT = 4
+FORMAT = 5
 # Where settings of older formats are now. The first two moved while there was format 1.
 TO_FORMAT_3 = {
     "a3c.discount": "learning.discount",
@@ -25,40 +25,44 @@ TO_FORMAT_3 = {
     "dqn.batch_size": "replay.batch_size",
     "dqn.target_period": "replay.target_period",
 }
-# Settings that came while there was format 1: their defaults are what every run did before. So it
-# is with whole sections that a file of format 1 lacks.
-SINCE_FORMAT_1 = {
-    "environment.pixels",
-    "evaluation.evaluate_step_cap",
-    "learning.max_refused_updates",
-    "network.precision",
-    "optimizer.momentum",
-    "optimizer.rms_centered",
-    "run.plain",
-    "run.resume",
-    "run.trace",
-    "scheduler.max_memory_mb",
-    "scheduler.max_policy_lag",
-    "service.backend",
-    "service.lockstep",
-    "service.synchronized",
-    "network.separate_value",
-    "network.value_scale",
-    "network.pixel_scale",
-    "dqn.dueling_gradient_scale",
-    "dqn.loss_reduction",
+# Settings that files of a format lack, or some files of format 1. What every run did before is
+# their default, or their value in `BEFORE`. So it is with whole sections that format 1 may lack.
+NEWER: dict[int, set[str]] = {
+    1: {
+        "environment.pixels",
+        "evaluation.evaluate_step_cap",
+        "learning.max_refused_updates",
+        "network.precision",
+        "optimizer.momentum",
+        "optimizer.rms_centered",
+        "run.plain",
+        "run.resume",
+        "run.trace",
+        "scheduler.max_memory_mb",
+        "scheduler.max_policy_lag",
+        "service.backend",
+        "service.lockstep",
+        "service.synchronized",
+        "network.separate_value",
+        "network.value_scale",
+        "network.pixel_scale",
+        "dqn.dueling_gradient_scale",
+        "dqn.loss_reduction",
+    },
+    2: {"learns_from"},
+    3: {
+        "service.passes",
+        "service.minibatch",
+        "service.stagger_steps",
+        "ppo.clip_ratio",
+        "dqn.exploration",
+        "dqn.ladder_base",
+        "dqn.ladder_exponent",
+        "replay.first_priority",
+    },
+    4: {"network.layer_norm"},
 }
-SINCE_FORMAT_2 = {"learns_from"}
-SINCE_FORMAT_3 = {
-    "service.passes",
-    "service.minibatch",
-    "service.stagger_steps",
-    "ppo.clip_ratio",
-    "dqn.exploration",
-    "dqn.ladder_base",
-    "dqn.ladder_exponent",
-    "replay.first_priority",
-}
+BEFORE = {"network.layer_norm": False}
 
 
 class KeptConfig(NamedTuple):
@@ -94,6 +98,7 @@ def read_config(path: Path) -> KeptConfig:
             )
         if number < 3:
             _move(values, TO_FORMAT_3)
+        _fill(values, _newer(number))
         config = msgspec.convert(values, TrainConfig, dec_hook=lambda kind, value: kind(value))
     except (OSError, ValueError) as error:  # msgspec's errors are ValueErrors
         raise ValueError(f"run {path}: its {CONFIG} cannot be read: {error}") from error
@@ -108,6 +113,18 @@ def _move(values: dict[str, Any], moved: Mapping[str, str]) -> None:
             values.setdefault(section, {})[name] = values[old_section].pop(name)
 
 
+def _newer(number: int) -> set[str]:
+    """The settings that came after the format of this number."""
+    return {key for older in range(number, FORMAT) for key in NEWER[older]}
+
+
+def _fill(values: dict[str, Any], newer: set[str]) -> None:
+    """Put in the settings that the file's format lacks, if their default is not as before."""
+    for key in newer & set(BEFORE):
+        section, name = key.split(".")
+        values.setdefault(section, {}).setdefault(name, BEFORE[key])
+
+
 def _notes(
     path: Path, values: Mapping[str, Any], config: TrainConfig, number: int
 ) -> Iterator[str]:
@@ -116,13 +133,9 @@ def _notes(
         yield f"{path / CONFIG} has settings that are not known and are left out: " + ", ".join(
             unknown
         )
-    missing = known - given
-    if number < 4:
-        missing -= SINCE_FORMAT_3
-    if number < 3:
-        missing -= SINCE_FORMAT_2
+    missing = known - given - _newer(number)
     if number == 1:
-        missing = {key for key in missing - SINCE_FORMAT_1 if key.partition(".")[0] in values}
+        missing = {key for key in missing if key.partition(".")[0] in values}
     if missing:
         found = (f"{key} {_at(config, key)}" for key in sorted(missing))
         yield f"{path / CONFIG} lacks settings, which are taken to be: " + ", ".join(found)

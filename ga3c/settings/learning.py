@@ -129,6 +129,9 @@ class NetworkConfig:
     center: bool = True
     """Subtract a picture's mean from it, so that an even background is 0. Otherwise the background
     moves all units together, and after Adam's first steps few units are ever active."""
+    layer_norm: bool = True
+    """Normalise the last dense layer of a torso, or of each stream of a dueling network, before its
+    activation (Ba et al. 2016). Otherwise many of its units are soon inactive for good."""
     initializer: Literal["orthogonal", "fan-in"] = "orthogonal"
     """Distribution of the first weights: fan-in is the uniform one of the published code."""
     separate_value: bool = False

@@ -76,7 +76,7 @@ OURS: dict[str, TrainConfig] = {
         ),
         learning=LearningConfig(reward_clip=0.0),
         a3c=A3CConfig(normalize_advantages=True),
-        network=NetworkConfig(separate_value=True, value_scale=10.0),
+        network=NetworkConfig(layer_norm=False, separate_value=True, value_scale=10.0),
         optimizer=OptimizerConfig(learning_rate=1e-3, clip_norm=0.0),
         scheduler=_NO_SCHEDULER,
     ),
@@ -87,6 +87,7 @@ OURS: dict[str, TrainConfig] = {
         service=ServiceConfig(
             agents=min(CORES, MOST_AGENTS), envs_per_agent=16, prediction_batch_min=16
         ),
+        network=NetworkConfig(layer_norm=False),
         optimizer=OptimizerConfig(learning_rate=3e-4, learning_rate_end=3e-4, clip_norm=0.0),
         scheduler=_NO_SCHEDULER,
     ),
@@ -119,6 +120,7 @@ OURS: dict[str, TrainConfig] = {
             replay_min_steps=1_000,
             update_size=64,
         ),
+        network=NetworkConfig(layer_norm=False),
         optimizer=OptimizerConfig(learning_rate=1e-3, learning_rate_end=1e-3, clip_norm=0.0),
         scheduler=_NO_SCHEDULER,
     ),

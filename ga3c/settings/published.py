@@ -75,6 +75,7 @@ DQN = TrainConfig(
         pixel_scale="unit",
         padding="valid",
         center=False,
+        layer_norm=False,
         initializer="fan-in",
         separate_value=False,
         value_scale=1.0,

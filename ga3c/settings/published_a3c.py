@@ -98,6 +98,7 @@ PAPER = TrainConfig(
         pixel_scale="symmetric",
         padding="same",
         center=False,
+        layer_norm=False,
         initializer="fan-in",
         separate_value=False,
         value_scale=1.0,

@@ -19,8 +19,16 @@ from ga3c.experience.ring import Arrivals, Experience, RingShape
 from ga3c.experience.segments import SegmentBook
 from ga3c.learning.a3c import A3C
 from ga3c.learning.algorithm import Algorithm
+from ga3c.learning.dqn import DQN
 from ga3c.learning.model import Learned, Model
-from ga3c.settings.learning import A3CConfig, NetworkConfig, NetworkName, OptimizerConfig, linear
+from ga3c.settings.learning import (
+    A3CConfig,
+    DQNConfig,
+    NetworkConfig,
+    NetworkName,
+    OptimizerConfig,
+    linear,
+)
 from tests import reference
 from tests.reference import Array, Batch, NaiveExperience, Weights
 
@@ -549,7 +557,7 @@ def test_centred_pictures_keep_the_first_layers_units_alive(
     algorithm, steps = A3C(A3CConfig(), ACTIONS), (4, 20)
     model = Model(
         algorithm=algorithm,
-        network=NetworkConfig(center=center),
+        network=NetworkConfig(center=center, layer_norm=False),
         optimizer=OptimizerConfig(),
         source=in_order(algorithm, spaces, 1, t_max=20, on_device=False),
         is_picture=True,
@@ -567,6 +575,37 @@ def test_centred_pictures_keep_the_first_layers_units_alive(
     first = keras.Model(model.network.input, model.network.get_layer("conv_0").output)
     fired = np.asarray(first(balls(rng, 64))) > 0
     assert least <= fired.any(axis=(0, 1, 2)).mean() <= most
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "norm"),
+    [("small", (84, 84, 4), "dense_norm"), ("mlp", (6,), "dense_1_norm")],
+)
+def test_the_last_dense_layer_is_normalised_before_its_activation(
+    name: Any, shape: tuple[int, ...], norm: str
+) -> None:
+    config, is_picture = NetworkConfig(name), len(shape) == 3
+    rng = np.random.default_rng(0)
+    given = rng.integers(0, 256, (5, *shape)).astype(np.uint8)
+    network = A3C(A3CConfig(), ACTIONS).network(config, shape, "uint8", is_picture)
+    layer = network.get_layer(norm)
+    normalised = np.asarray(keras.Model(network.input, layer.output)(given))
+    np.testing.assert_allclose(normalised.mean(axis=1), 0.0, atol=1e-5)
+    np.testing.assert_allclose(normalised.std(axis=1), 1.0, atol=0.05)
+    plain = A3C(A3CConfig(), ACTIONS).network(
+        NetworkConfig(name, layer_norm=False), shape, "uint8", is_picture
+    )
+    units = normalised.shape[1]
+    assert network.count_params() == plain.count_params() + 2 * units
+    assert not any("norm" in weight.path for weight in plain.weights)
+
+
+def test_each_stream_of_a_dueling_network_is_normalised() -> None:
+    dqn = DQN(DQNConfig(dueling=True), ACTIONS)
+    network = dqn.network(NetworkConfig("mlp"), (6,), "float32", False)
+    names = {weight.path for weight in network.weights}
+    for stream in ("value_stream", "advantage_stream"):
+        assert {f"{stream}_norm/gamma", f"{stream}_norm/beta"} <= names
 
 
 @pytest.mark.parametrize(

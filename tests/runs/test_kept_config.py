@@ -85,6 +85,17 @@ def test_runs_of_format_3_played_whole_first_games_and_trained_each_segment_once
     assert config.service.minibatch is None
 
 
+def test_runs_before_format_5_had_networks_without_layer_norm(tmp_path: Path) -> None:
+    for number in (3, 4):
+        values = {**to_json(TrainConfig()), "format": number}
+        del values["network"]["layer_norm"]
+        config, notes = read_config(write(tmp_path, values))
+        assert notes == []
+        assert not config.network.layer_norm
+    del values["format"], values["network"]
+    assert not read_config(write(tmp_path, values)).config.network.layer_norm, "nor format 1"
+
+
 @pytest.mark.parametrize("number", [0, FORMAT + 1, "2", None, True, [1]])
 def test_a_format_of_another_version_is_refused(number: Any, tmp_path: Path) -> None:
     write(tmp_path, {**to_json(TrainConfig()), "format": number})
