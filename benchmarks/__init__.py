@@ -15,5 +15,6 @@ NAMES = (
     "peers",
     "replay",
     "fast-dqn",
+    "apex",
     "gpu-check",
 )

@@ -37,6 +37,7 @@ benchmark   measure this machine. NAME is
             peers       score and speed beside Stable-Baselines3 and CleanRL
             replay      in-GPU replay: a train step's time by place, what adding and drawing cost
             fast-dqn    Concurrent Training and Synchronized Execution, on and off
+            apex        Ape-X's studies: actors, priorities, recency, epsilons, replay
             gpu-check   what a machine with a GPU makes of it all, in ten minutes
 
 Settings of train begin with those of --preset:

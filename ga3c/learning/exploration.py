@@ -3,7 +3,9 @@
 import numpy as np
 
 
-def ladder(base: float, exponent: float, agents: int, envs_per_agent: int) -> np.ndarray:
+def ladder(
+    base: float, exponent: float, agents: int, envs_per_agent: int, rungs: int | None = None
+) -> np.ndarray:
     """The epsilon of each lane, constant over time (Horgan et al. 2018, Ape-X).
 
         epsilon_i = base^(1 + exponent i / (N - 1)),    i = 0 .. N - 1
@@ -11,14 +13,18 @@ def ladder(base: float, exponent: float, agents: int, envs_per_agent: int) -> np
     The place i of a lane depends on its environment first and on its agent second: each agent then
     has lanes over the whole ladder, and one that is lost leaves no gap. A single lane has `base`.
 
-    Args: agents, envs_per_agent: the most that there may be; N is their product.
+    Args:
+        agents, envs_per_agent: the most that there may be; N is their product.
+        rungs: number of different epsilons, the ladder of so many lanes; None: N.
 
     Returns: float32 [N], by lane.
     """
     count = agents * envs_per_agent
     lanes = np.arange(count)
     places = lanes % envs_per_agent * agents + lanes // envs_per_agent
-    return (base ** (1 + exponent * places / max(count - 1, 1))).astype(np.float32)
+    rungs = min(rungs or count, count)
+    places = places * rungs // count
+    return (base ** (1 + exponent * places / max(rungs - 1, 1))).astype(np.float32)
 
 
 def greediest_third(epsilons: np.ndarray) -> float:

@@ -60,7 +60,7 @@ NEWER: dict[int, set[str]] = {
         "dqn.ladder_exponent",
         "replay.first_priority",
     },
-    4: {"network.layer_norm"},
+    4: {"network.layer_norm", "dqn.ladder_rungs"},
 }
 BEFORE = {"network.layer_norm": False}
 

@@ -50,7 +50,8 @@ def _ladder(config: TrainConfig) -> np.ndarray | None:
         return None
     envs = config.service.envs_per_agent
     agents = config.max_lanes // envs
-    return ladder(config.dqn.ladder_base, config.dqn.ladder_exponent, agents, envs)
+    dqn = config.dqn
+    return ladder(dqn.ladder_base, dqn.ladder_exponent, agents, envs, dqn.ladder_rungs)
 
 
 def most_scored(config: TrainConfig) -> float:

@@ -99,6 +99,8 @@ class DQNConfig:
     """Largest share of the ladder."""
     ladder_exponent: float = 7.0
     """How far down the ladder goes."""
+    ladder_rungs: int | None = None
+    """Number of different shares on the ladder; None: one for each environment."""
     epsilon_start: float = 1.0
     """Share of actions drawn uniformly at random until learning begins."""
     epsilon_end: float = 0.01
@@ -108,6 +110,8 @@ class DQNConfig:
 
     def __post_init__(self) -> None:
         check_count(self, "epsilon_steps")
+        if self.ladder_rungs is not None:
+            check_count(self, "ladder_rungs")
         not_negative(self, "huber_delta", "ladder_exponent")
         shares = ("epsilon_start", "epsilon_end", "ladder_base", "dueling_gradient_scale")
         check_share(self, *shares)

@@ -50,6 +50,7 @@ DQN = TrainConfig(
         exploration="schedule",
         ladder_base=0.4,
         ladder_exponent=7.0,
+        ladder_rungs=None,
         epsilon_start=1.0,
         epsilon_end=0.1,
         epsilon_steps=1_000_000,
@@ -166,6 +167,7 @@ APEX = replace(
         exploration="ladder",
         ladder_base=0.4,
         ladder_exponent=7.0,
+        ladder_rungs=None,
     ),
     replay=replace(
         DQN.replay,

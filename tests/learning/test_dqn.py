@@ -278,6 +278,14 @@ def test_the_ladder_of_epsilons_is_apexs(agents: int, envs: int) -> None:
         assert spread.max() / spread.min() < 0.4 ** (-7 / envs), "and no agent a part of it"
 
 
+def test_a_ladder_may_have_few_rungs() -> None:
+    epsilons = ladder(0.4, 7.0, 4, 9, rungs=6)
+    values, counts = np.unique(epsilons, return_counts=True)
+    np.testing.assert_allclose(values[::-1], ladder(0.4, 7.0, 1, 6), rtol=1e-6)
+    assert (counts == 6).all()
+    np.testing.assert_array_equal(ladder(0.4, 7.0, 1, 3, rungs=6), ladder(0.4, 7.0, 1, 3))
+
+
 @pytest.mark.parametrize(("lanes", "third"), [(1, 1), (2, 1), (3, 1), (4, 2), (32, 11), (360, 120)])
 def test_the_greediest_third_is_a_third_of_the_lanes_rounded_up(lanes: int, third: int) -> None:
     epsilons = ladder(0.4, 7.0, 1, lanes)

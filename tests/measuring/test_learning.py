@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import peers
+from benchmarks import fresh, peers
+from benchmarks.apex_studies import STUDIES
 from benchmarks.peers import Learned
 from tests.commands import ROOT, ended, refused
 
@@ -45,6 +46,52 @@ def test_recipes_are_learned_side_by_side_and_not_made_again(tmp_path: Path) -> 
 def test_wrong_uses_of_learning_are_said(arguments: list[str], words: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert words in refused("benchmark", "learning", "--out-dir", str(out), *arguments)
+    assert not out.exists()
+
+
+@pytest.mark.slow
+def test_a_study_of_apex_is_made_once_and_shown_by_updates(tmp_path: Path) -> None:
+    given = ["benchmark", "apex", "--out-dir", str(tmp_path), "--game", "CartPole-v1", "--quick"]
+    given += ["--studies", "epsilons", "--seeds", "1", "--updates", "30", "--json"]
+    done = ended(*given)
+    assert done.returncode == 0, done.stderr
+    few, all_of_them = json.loads(done.stdout.splitlines()[-1])["results"]["epsilons"]
+    assert (few["variant"], all_of_them["variant"]) == ("6 epsilons", "128 epsilons")
+    assert float(few["after 30 updates"].split()[0]) > 5
+    assert "the paper: the full range is slightly better" in done.stdout
+    assert (tmp_path / "epsilons.png").stat().st_size > 5000
+    config = json.loads((tmp_path / "runs" / "epsilons-6-epsilons-0" / "config.json").read_text())
+    assert config["dqn"]["ladder_rungs"] == 6
+    assert config["run"]["steps"] == 5_000 + 30 * 128
+    again = ended(*given)
+    assert again.returncode == 0
+    assert "ga3c train" not in again.stdout
+
+
+def test_where_acting_is_far_ahead_more_draws_are_fresh() -> None:
+    far = fresh.share("CartPole-v1", 200.0, "acting", 12_000, seed=0)
+    near = fresh.share("CartPole-v1", 20.0, "acting", 4_000, seed=0)
+    assert 0.0 < near < 0.7 * far < 0.7
+
+
+def test_every_study_has_the_same_number_of_updates_in_each_variant() -> None:
+    for study in STUDIES.values():
+        for variant in study.variants:
+            assert variant.updates(variant.steps(500)) == 500
+            assert variant.updates(0) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--game", "Pong"], "must have observations that are vectors"),
+        (["--updates", "0"], "updates 0: must be above 0"),
+        (["--studies", "luck"], "actors"),
+    ],
+)
+def test_wrong_uses_of_apex_are_said(arguments: list[str], words: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert words in refused("benchmark", "apex", "--out-dir", str(out), *arguments)
     assert not out.exists()
 
 

@@ -1,0 +1,105 @@
+"""The studies of Ape-X's paper as runs: what differs between their variants, and what it found.
+
+Every study fixes the learner's rate: a variant makes a given number of updates, and so many steps
+for each. More actors therefore play more steps, in the same number of updates.
+"""
+
+from typing import Literal, NamedTuple
+
+StudyName = Literal["actors", "priorities", "recency", "epsilons", "replay", "fresh"]
+
+# Ape-X's settings, but for the network, the optimizer and the size of a batch, which are ours for
+# vectors. The learner's rate is fixed by the ratio: acting waits for it and never runs ahead.
+COMMON = (
+    "--algorithm dqn --preset dqn-vectors --scheduler off --agents 1 --max-agents 1 --dueling "
+    "--exploration ladder --replay-draws prioritised --importance-exponent-end 0.4 --n-step 3 "
+    "--pacing ratio --update-size 1000 --checkpoint-every-s 1000000"
+)
+MIN_STEPS = 5_000
+REPLAY_STEPS = 200_000
+ACTORS = (8, 32, 128, 256)
+PAPER_RATIO = 658  # steps an update: 12,500 transitions and 19 updates a second
+RUNGS = 6
+
+
+class Variant(NamedTuple):
+    """One curve of a study."""
+
+    name: str
+    actors: int  # environments
+    steps_per_update: int
+    replay_steps: int = REPLAY_STEPS
+    arguments: str = "--first-priority acting"
+
+    @property
+    def train(self) -> str:
+        """Arguments for `ga3c train`."""
+        return (
+            f"{COMMON} --envs-per-agent {self.actors} --prediction-batch-min {self.actors // 2} "
+            f"--steps-per-update {self.steps_per_update} --replay-steps {self.replay_steps} "
+            f"--slack-steps {4 * max(self.steps_per_update, self.actors)} "
+            f"--replay-min-steps {MIN_STEPS} {self.arguments}"
+        )
+
+    def steps(self, updates: int) -> int:
+        """Environment steps of a run of so many updates."""
+        return MIN_STEPS + updates * self.steps_per_update
+
+    def updates(self, steps: float) -> float:
+        """Updates made after so many environment steps."""
+        return max(steps - MIN_STEPS, 0.0) / self.steps_per_update
+
+
+class Study(NamedTuple):
+    """A question, and what the paper answers."""
+
+    question: str
+    paper: str
+    variants: tuple[Variant, ...]
+
+
+STUDIES: dict[StudyName, Study] = {
+    "actors": Study(
+        "more actors, the same updates",
+        "more actors learn more with the same number of updates (figure 4)",
+        tuple(Variant(f"{n} actors", n, n) for n in ACTORS),
+    ),
+    "priorities": Study(
+        "which steps are drawn, at 658 steps an update",
+        "prioritised draws are better or equal in 7 of 9 games (appendix); first priorities from "
+        "acting were not compared with the largest",
+        tuple(
+            Variant(name, 256, PAPER_RATIO, arguments=arguments)
+            for name, arguments in (
+                ("uniform", "--replay-draws uniform"),
+                ("prioritised, first the largest", "--first-priority largest"),
+                ("prioritised, first from acting", "--first-priority acting"),
+            )
+        ),
+    ),
+    "recency": Study(
+        "is it the newer experience, or the more varied one?",
+        "32 actors, each step added 8 times, are not as good as 256 actors (figure 6)",
+        (
+            Variant("32 actors", 32, 32),
+            Variant("32 actors, each step counted 8 times", 32, 32, REPLAY_STEPS // 8),
+            Variant("256 actors", 256, 256),
+        ),
+    ),
+    "epsilons": Study(
+        "six epsilons, or one for each actor",
+        "the full range is slightly better overall (appendix)",
+        (
+            Variant(f"{RUNGS} epsilons", 128, 128, arguments=f"--ladder-rungs {RUNGS}"),
+            Variant("128 epsilons", 128, 128),
+        ),
+    ),
+    "replay": Study(
+        "how large a replay, with 256 actors",
+        "a larger one is better in some games (figure 5)",
+        tuple(
+            Variant(f"{steps:,} steps", 256, 256, steps) for steps in (20_000, 200_000, 1_000_000)
+        ),
+    ),
+}
+"""All studies of learning; `fresh` is measured without runs (`fresh.py`)."""
