@@ -39,7 +39,8 @@ def _plain(name: str) -> str:
     return re.sub(r"[_-]", "", name).lower()
 
 
-def _atari_roms() -> dict[str, str]:
+def atari_roms() -> dict[str, str]:
+    """The ids of all Atari games that one player can play, by their plain name."""
     return {_plain(rom): rom for rom in roms.get_all_rom_ids() if rom not in _TWO_PLAYERS}
 
 
@@ -49,7 +50,7 @@ def _resolve_atari(name: str) -> Game | None:
         return None  # a user's own Breakout-v0, for example
     for pattern in (_ATARI_V5, _ATARI_LEGACY, _ATARI_BARE):
         match = pattern.fullmatch(name)
-        rom = match and _atari_roms().get(_plain(match[1]))
+        rom = match and atari_roms().get(_plain(match[1]))
         if rom:
             return Game(rom, True, _V5_STICKY_ACTIONS if pattern is _ATARI_V5 else 0.0)
     return None
@@ -86,7 +87,7 @@ def fault(error: BaseException) -> str:
 
 def _unknown(name: str) -> str:
     """One line that says that `name` is unknown, and suggests similar names."""
-    names = [registration.rom_id_to_name(rom) for rom in _atari_roms().values()]
+    names = [registration.rom_id_to_name(rom) for rom in atari_roms().values()]
     names += [i for i, s in gymnasium.registry.items() if "ale_py" not in str(s.entry_point)]
     by_lower = {n.lower(): n for n in names}
     core = re.sub(r"^ale/|(noframeskip|deterministic)?(-v\d+)?$", "", name.lower())

@@ -10,6 +10,7 @@ docs/python.md shows more. Each name is loaded when it is first used, so that th
 """
 
 import importlib
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,7 +18,12 @@ if TYPE_CHECKING:
     from ga3c.service.threads import RunFailed
     from ga3c.settings.train import TrainConfig
 
-__all__ = ["Run", "RunFailed", "TrainConfig", "load", "train"]
+__all__ = ["Run", "RunFailed", "TrainConfig", "__version__", "load", "train"]
+
+try:
+    __version__ = metadata.version("ga3c")
+except metadata.PackageNotFoundError:  # a checkout that is not installed
+    __version__ = "0+checkout"
 
 _HOMES = {
     "Run": "ga3c.api",

@@ -12,7 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import ga3c
 from ga3c.command import frameworks, streams
+from ga3c.command.arguments import near
 from ga3c.command.line import WrongUse, complained, done, parsed
 from ga3c.command.usage import USAGE
 from ga3c.training.interrupts import Interrupts
@@ -27,9 +29,15 @@ def main(arguments: list[str] | None = None) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)
         return 0 if arguments else 2
+    if arguments[0] in ("-V", "--version"):
+        print(f"ga3c {ga3c.__version__}")
+        return 0
+    if arguments[0] == "help":
+        return main([*arguments[1:], "--help"])
     if arguments[0] not in COMMANDS:
         known = ", ".join(COMMANDS)
-        return complained(f"unknown command {arguments[0]!r}: must be one of {known}", 2)
+        hint = near(arguments[0], COMMANDS)
+        return complained(f"unknown command {arguments[0]!r}: {hint}it must be one of {known}", 2)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _leave)
     try:
@@ -202,6 +210,7 @@ def _work(module_name: str, command: str, thinks: bool, arguments: list[str]) ->
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": _train,
+    "list": partial(_work, "ga3c.reports.names", "list", False),
     "runs": partial(_work, "ga3c.reports.listing", "runs", False),
     "evaluate": partial(_work, "ga3c.evaluation.evaluate", "evaluate", True),
     "play": partial(_work, "ga3c.evaluation.play", "play", True),
@@ -215,7 +224,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
 }
 
 
-PRINTED = ("runs", "table")  # commands whose only result is the text that they print
+PRINTED = ("list", "runs", "table")  # commands whose only result is the text that they print
 
 
 if __name__ == "__main__":

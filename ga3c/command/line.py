@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ga3c.command import streams
+from ga3c.command.arguments import unknown, with_whole_numbers
 
 
 class WrongUse(Exception):
@@ -40,6 +41,7 @@ def parsed(arguments: list[str], kind: type[Any], command: str, base: Any = None
 
     said = io.StringIO()
     helps = bool({"-h", "--help"} & set(arguments))
+    arguments = with_whole_numbers(arguments, kind)
     try:
         with contextlib.nullcontext() if helps else contextlib.redirect_stderr(said):
             config = parse(arguments, kind, command, base)
@@ -49,14 +51,33 @@ def parsed(arguments: list[str], kind: type[Any], command: str, base: Any = None
         raise WrongUse(str(error)) from error
     except SystemExit as stop:
         if stop.code:
-            raise WrongUse(_one_line(said.getvalue())) from stop
+            raise WrongUse(_plain(_one_line(said.getvalue()), kind, command)) from stop
         raise
+
+
+def _plain(text: str, kind: type[Any], command: str) -> str:
+    """What tyro says of wrong arguments, without its names for our classes and with near names."""
+    text = re.sub(r"For full helptext, (see|run) .*$", "", text).strip()
+    strange = re.match(r"Unrecognized options: (.*?)( Perhaps you meant.*)?$", text)
+    if strange:
+        return unknown(strange[1].split(", "), kind, command)
+    chosen = re.match(r"invalid choice '(.*)' for argument '(.*)'\. Expected one of \((.*)\)", text)
+    if chosen:
+        return f"{chosen[2]} {chosen[1]}: must be one of {chosen[3].replace(chr(39), '')}"
+    missing = re.match(r"Missing value for argument '(.*?)'", text)
+    if missing:
+        return f"{missing[1]}: its value is missing"
+    number = re.match(r"Error parsing (--\S+): .*\b(int|float)\b.*?: '(.*?)'", text)
+    if number:
+        rule = "a whole number" if number[2] == "int" else "a number"
+        return f"{number[1]} {number[3]}: must be {rule}"
+    return re.sub(r"^Error parsing \w+: ", "", text).rstrip(".")
 
 
 def _one_line(box: str) -> str:
     """The text of an error box that tyro prints, as one line without the box's title."""
-    said = (line for line in box.splitlines() if not line.startswith("╭"))
-    lines = (re.sub(r"[╰╯│─━]+", " ", line).strip() for line in said)
+    _, *said = [line for line in box.splitlines() if line.strip()] or [""]  # the title comes first
+    lines = (re.sub(r"[╰╯│─━]+|-{3,}", " ", line).strip() for line in said)
     text = " ".join(line for line in lines if line)
     return re.sub(r"\s+", " ", text)
 

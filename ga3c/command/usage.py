@@ -5,6 +5,7 @@ from ga3c.settings.preset_names import preset_lines
 USAGE = f"""usage: ga3c train [--game GAME] [--algorithm a3c|ppo|dqn] [--preset NAME] [options]
        ga3c train --resume RUN [options]
        ga3c train --config FILE [options] | ga3c train [options] --print-config
+       ga3c list games|presets|networks|algorithms|protocols
        ga3c runs [options]
        ga3c evaluate RUN [--protocol paper|nature|machado|apex] [options]
        ga3c play RUN [options]
@@ -15,6 +16,7 @@ USAGE = f"""usage: ga3c train [--game GAME] [--algorithm a3c|ppo|dqn] [--preset 
        ga3c benchmark NAME [--game GAME] [options]
 
 train       train an agent by GA3C, or go on with a run
+list        the names that options take: games, presets, networks, algorithms, protocols
 runs        list the runs: game, steps, score, state
 evaluate    play whole games with what a run has learned, by a named protocol
 play        a video of a game, with score, value and action probabilities
@@ -43,5 +45,5 @@ benchmark   measure this machine. NAME is
 Settings of train begin with those of --preset:
 {preset_lines("    ")}
 
-`--help` after any of them shows every setting, its unit and its default.
+`ga3c help COMMAND`, or `--help` after any of them, shows every setting, its unit and its default.
 """

@@ -1,0 +1,80 @@
+"""What a command's arguments are called, and one line about those that are wrong."""
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any, get_args, get_type_hints
+
+NEAR = 3  # most names that are suggested
+_POWER = re.compile(r"\d+(\.\d+)?[eE]\+?\d+")  # 1e6, a whole number as people write it
+
+
+def options(kind: type[Any]) -> dict[str, Any]:
+    """The types of all options of a configuration `kind` by name, such as `--steps`."""
+    return {"--" + name.replace("_", "-"): hint for name, hint in _settings(kind)}
+
+
+def _settings(kind: type[Any]) -> Iterator[tuple[str, Any]]:
+    hints = get_type_hints(kind)
+    for each in fields(kind):
+        hint = hints[each.name]
+        if is_dataclass(hint) and isinstance(hint, type):
+            yield from _settings(hint)
+        else:
+            yield each.name, hint
+
+
+def with_whole_numbers(arguments: list[str], kind: type[Any]) -> list[str]:
+    """The arguments with `1e6` written out where a whole number is wanted."""
+    whole = {name for name, hint in options(kind).items() if int in (hint, *get_args(hint))}
+    found = []
+    for place, argument in enumerate(arguments):
+        name, has_value, value = argument.partition("=")
+        if has_value and name in whole:
+            found.append(f"{name}={_whole(value)}")
+        elif place and arguments[place - 1] in whole:
+            found.append(_whole(argument))
+        else:
+            found.append(argument)
+    return found
+
+
+def _whole(text: str) -> str:
+    if _POWER.fullmatch(text) and float(text).is_integer():
+        return str(int(float(text)))
+    return text
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """A question that names the few of `known` that are most like `name`; empty if none is."""
+    known = list(known)
+    longer = [each for each in known if name in each]
+    similar = difflib.get_close_matches(name, known, n=NEAR)
+    found = list(dict.fromkeys([*longer, *similar]))[:NEAR]
+    return f"did you mean {' or '.join(found)}? " if found else ""
+
+
+def unknown(given: Iterable[str], kind: type[Any], command: str) -> str:
+    """One line about arguments that the command does not have."""
+    known = options(kind)
+    for argument in given:
+        if argument.startswith("-"):
+            name = argument.partition("=")[0]
+            hint = near(name, known)
+            return f"unknown option {name}: {hint}{command} --help lists all options"
+    stray = " ".join(given)
+    hint = ""
+    if "--game" in known and _is_game(stray):
+        hint = f"did you mean --game {stray}? "
+    return f"{stray!r} belongs to no option: {hint}{command} --help lists all options"
+
+
+def _is_game(name: str) -> bool:
+    from agents.games import resolve
+
+    try:
+        resolve(name)
+    except ValueError:
+        return False
+    return True

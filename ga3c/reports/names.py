@@ -1,0 +1,62 @@
+"""`ga3c list`: the names that options take, each with a line about it."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import tyro
+from ale_py import registration
+
+from agents.games import atari_roms
+from ga3c.settings.preset_names import PRESETS
+
+Kind = Literal["games", "presets", "networks", "algorithms", "protocols"]
+OWN = "or your own, as module:name (docs/extending.md)"
+NETWORKS = {
+    "auto": "small for pictures, mlp for vectors",
+    "small": "pictures: conv 16 8x8/4, conv 32 4x4/2, dense 256 (GA3C and A3C)",
+    "large-4": "pictures: conv 32 8x8/4, conv 32 4x4/2, conv 64 4x4/2, dense 256 (GA3C, Table 2)",
+    "large-3": "the same with a first stride of 3",
+    "large-2": "the same with a first stride of 2",
+    "large-1": "the same with a first stride of 1",
+    "nature": "pictures: conv 32 8x8/4, conv 64 4x4/2, conv 64 3x3/1, dense 512 (Mnih et al. 2015)",
+    "mlp": "vectors: dense 64, dense 64, tanh",
+    "parr": "vectors: dense 128, dense 512 (Parr 2018)",
+}
+ALGORITHMS = {
+    "a3c": "advantage actor-critic from queued segments (Mnih et al. 2016; GA3C)",
+    "ppo": "the same with a clipped ratio and minibatches (Schulman et al. 2017)",
+    "dqn": "Q-learning from a replay: double, dueling, n-step, prioritised (Mnih et al. 2015)",
+}
+PROTOCOLS = {
+    "paper": "GA3C: sticky actions 0.25, 100,000 steps a game",
+    "nature": "Mnih et al. 2015: up to 30 no-ops, epsilon 0.05, 5 minutes a game",
+    "machado": "Machado et al. 2018: sticky actions 0.25, 5 minutes a game",
+    "apex": "Horgan et al. 2018: up to 30 no-ops, epsilon 0.00164, 50,000 frames a game",
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """List the names that options take: games, presets, networks, algorithms, protocols."""
+
+    kind: tyro.conf.Positional[Kind]
+    """What to list."""
+
+
+def run(config: Config) -> None:
+    """Print the names, one a line."""
+    if config.kind == "games":
+        games = sorted(registration.rom_id_to_name(rom) for rom in atari_roms().values())
+        print("\n".join(games))
+        print("any Gymnasium id with discrete actions (CartPole-v1), " + OWN)
+        return
+    names = {
+        "presets": PRESETS,
+        "networks": NETWORKS,
+        "algorithms": ALGORITHMS,
+        "protocols": PROTOCOLS,
+    }[config.kind]
+    width = max(map(len, names))
+    print("\n".join(f"{name:<{width}}  {line}" for name, line in names.items()))
+    if config.kind in ("networks", "algorithms"):
+        print(OWN)

@@ -1,0 +1,85 @@
+"""The command line as people type it: near names, numbers as they are written, names listed."""
+
+from importlib import metadata
+from typing import get_args
+
+import pytest
+
+import ga3c
+from ga3c.command.arguments import options, with_whole_numbers
+from ga3c.evaluation.protocols import PROTOCOLS
+from ga3c.reports import names
+from ga3c.settings.learning import NetworkName
+from ga3c.settings.parse import parse
+from ga3c.settings.train import LEARNS_FROM, TrainConfig
+from tests.commands import ended, refused
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["trian"], "unknown command 'trian': did you mean train? it must be one of train, "),
+        (["train", "Pong"], "'Pong' belongs to no option: did you mean --game Pong? ga3c train "),
+        (["train", "fast"], "'fast' belongs to no option: ga3c train --help lists all options"),
+        (["train", "--stepz", "5"], "unknown option --stepz: did you mean --steps or "),
+        (["train", "--envs=5"], "unknown option --envs: did you mean --envs-per-agent or "),
+        (["runs", "--foo"], "unknown option --foo: ga3c runs --help lists all options"),
+        (["train", "--agents", "x"], "--agents x: must be a whole number"),
+        (["train", "--steps", "1.5"], "--steps 1.5: must be a whole number"),
+        (["train", "--steps", "15e-1"], "--steps 15e-1: must be a whole number"),
+        (["train", "--learning-rate", "low"], "--learning-rate low: must be a number"),
+        (["train", "--seconds"], "--seconds: its value is missing"),
+        (["list", "seeds"], "kind seeds: must be one of games, presets, networks, "),
+        (["play", "--protocol", "x"], "--protocol x: must be one of paper, nature, machado, apex"),
+        (["evaluate", "--episodes", "0"], "episodes 0: must be at least 1"),
+    ],
+)
+def test_wrong_arguments_are_said_in_a_line_with_what_may_be_meant(
+    arguments: list[str], line: str
+) -> None:
+    said = refused(*arguments)
+    assert line in said
+    assert "Error parsing" not in said and "helptext" not in said
+    assert len(said.strip().splitlines()) == 1
+
+
+def test_whole_numbers_may_be_written_with_a_power_of_ten() -> None:
+    given = ["--steps", "1e6", "--replay-steps=2.5E5", "--learning-rate", "1e-3", "--name", "1e6"]
+    config = parse(with_whole_numbers(given, TrainConfig), TrainConfig, "ga3c train")
+    assert config.run.steps == 1_000_000
+    assert config.replay.replay_steps == 250_000
+    assert config.optimizer.learning_rate == 1e-3
+    assert config.run.name == "1e6", "a name is left as it is"
+
+
+def test_every_option_of_train_is_known_by_its_name() -> None:
+    known = options(TrainConfig)
+    assert {"--game", "--steps", "--envs-per-agent", "--first-priority"} <= set(known)
+    assert known["--passes"] is int
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert ga3c.__version__ == metadata.version("ga3c")
+    done = ended("--version")
+    assert (done.returncode, done.stdout) == (0, f"ga3c {ga3c.__version__}\n")
+
+
+def test_help_of_a_command_is_that_of_its_option() -> None:
+    asked, option = ended("help", "list"), ended("list", "--help")
+    assert asked.returncode == option.returncode == 0
+    assert asked.stdout == option.stdout
+    assert "presets" in asked.stdout
+    assert ended("help").stdout == ended("--help").stdout
+
+
+def test_all_names_are_listed() -> None:
+    assert list(names.NETWORKS) == list(get_args(NetworkName))
+    assert set(names.ALGORITHMS) == set(LEARNS_FROM)
+    assert set(names.PROTOCOLS) == set(PROTOCOLS)
+    for kind in get_args(names.Kind):
+        done = ended("list", kind)
+        assert done.returncode == 0, done.stderr
+        assert len(done.stdout.splitlines()) >= 3, kind
+    games = ended("list", "games").stdout.splitlines()
+    assert {"Pong", "MsPacman"} <= set(games)
+    assert len(games) > 90
