@@ -11,6 +11,7 @@ import pytest
 from tests.commands import PATIENCE, ROOT
 
 PAGE = ROOT / "docs" / "python.md"
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 LIMIT_S = 100.0
 INSTEAD = {  # so that the examples take seconds
     '"Pong"': '"tests.tiny:Catch-v0"',
@@ -74,3 +75,22 @@ def test_the_script_with_an_environment_of_its_own_runs(written: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "Backwards-v0" in done.stdout
     assert "1200 steps done" in done.stdout
+
+
+def slugs(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {heading.strip().replace(" ", "-") for heading in plain}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_within_the_documents_leads_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue  # another site
+        file, _, anchor = target.partition("#")
+        there = (page.parent / file).resolve() if file else page
+        assert there.exists(), target
+        assert not anchor or anchor in slugs(there), target

@@ -35,12 +35,24 @@ class Tally:
         self._fresh: list[Episode] = []
         self._episodes = 0
         self._last_score = float("nan")
-        self.started_s = clock()
+        self._before_s = 0.0  # seconds of the run before this process
+        self._began_s: float | None = None  # when this process made its first step
 
     @property
     def seconds(self) -> float:
-        """Since the run began, without the time between its end and its resume."""
-        return self._clock() - self.started_s
+        """Since the run's first step, without the time between its end and its resume."""
+        now_s = self._clock()
+        return self._before_s + now_s - (now_s if self._began_s is None else self._began_s)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether this process has made a step."""
+        return self._began_s is not None
+
+    def begin(self) -> None:
+        """A step is made. Time is counted from the first one on."""
+        if self._began_s is None:
+            self._began_s = self._clock()
 
     def episode(self, steps: int, score: float, length: int, epsilon: float = 0.0) -> None:
         """An episode has finished, when the run had made so many steps."""
@@ -90,7 +102,7 @@ class Tally:
     def restore(self, values: Mapping[str, Any]) -> None:
         """Take over what `read` gave; time goes on from there."""
         with self._lock:
-            self.started_s = self._clock() - values["seconds"]
+            self._before_s = values["seconds"]
             self._scores.extend(values["scores"])
             self._episodes = values["episodes"]
             if values["scores"]:

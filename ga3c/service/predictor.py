@@ -82,6 +82,7 @@ class Predictor:
         started_s = time.monotonic()
         self._wait_for_room(lanes)
         admitted_s = time.monotonic()
+        self._tally.begin()
         with self._gate.passing():
             actions, completed, cpu_s = self._act(batch, lanes)
         if self._trace:

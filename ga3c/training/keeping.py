@@ -14,6 +14,7 @@ from ga3c.runs.checkpoints import Checkpoints
 from ga3c.runs.directory import RunDirectory
 from ga3c.service.service import Service
 from ga3c.settings.run import CheckpointConfig
+from ga3c.settings.train import TrainConfig
 from ga3c.training.interrupts import Interrupts
 
 READ_TIMEOUT_S = 1.0  # longest wait for an update to end before the weights are read
@@ -106,3 +107,13 @@ class Keeper:
             self._say(f"ga3c: no checkpoint: {error}", sys.stderr)
             return False
         return True
+
+
+def write_trace(config: TrainConfig, service: Service) -> None:
+    """Write the trace of a run that has one, to the file of --trace."""
+    if service.trace is None or config.run.trace is None:
+        return
+    try:
+        service.trace.write(config.run.trace)
+    except OSError as error:  # not fatal: the run's checkpoint and result are already written
+        print(f"ga3c: no trace: {error}", file=sys.stderr, flush=True)

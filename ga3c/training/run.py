@@ -18,11 +18,12 @@ from ga3c.service.threads import RunFailed
 from ga3c.service.wiring import build_service
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.presets import described
+from ga3c.settings.scheduler import Counts
 from ga3c.settings.train import TrainConfig
 from ga3c.training import progress
 from ga3c.training.evaluating import TICK_S, Evaluations
 from ga3c.training.interrupts import Interrupts
-from ga3c.training.keeping import Keeper
+from ga3c.training.keeping import Keeper, write_trace
 from ga3c.training.results import INTERRUPTED, Outcome, figures, finished
 from ga3c.training.tuning import build_scheduler, words
 from ga3c.training.view import view
@@ -40,6 +41,7 @@ def train(config: TrainConfig, found: Spaces, path: Path, interrupts: Interrupts
         RunFailed: if the run cannot go on; everything has been stopped.
     """
     backend.configure(config.service.intra_op_threads, config.run.seed)
+    print(f"ga3c: building the network with {backend.FRAMEWORK}", flush=True)
     try:
         service = build_service(config, found, tell=lambda line: print(f"ga3c: {line}", flush=True))
     except ValueError as error:
@@ -74,7 +76,8 @@ class Run:
         self._interrupts = interrupts
         self._spaces = spaces
         self._service = service
-        self._last = service.snapshot()
+        self._first = self._last = service.snapshot()
+        self._begun = self._shown = False  # whether a step was seen, whether a line was shown
         self._evaluations: Evaluations | None = None
         self._directory = directory
         self._view = view(config.run, config.environment.game)
@@ -155,16 +158,20 @@ class Run:
     def go(self) -> Outcome:
         """Play and learn until something ends the run, then write its checkpoint and its result."""
         service, config, interrupts = self._service, self._config, self._interrupts
-        first = service.metrics.snapshot()
         reason = "failed"
         try:
-            service.start(self._scheduler.counts if self._scheduler else config.service.counts)
+            counts = self._scheduler.counts if self._scheduler else config.service.counts
+            envs = f"{config.service.envs_per_agent} environments each"
+            self._say(f"ga3c: starting {counts.agents} agent processes, {envs}")
+            service.start(counts)
             reason = self._loop()
         finally:
             counts = service.counts
             stuck = service.stop(STOP_TIMEOUT_S, interrupts.second)
             kept = self._keeper.keep()
-            window = Window(first, service.metrics.snapshot())
+            window = Window(self._first, service.metrics.snapshot())
+            if not self._shown and service.tally.has_begun:
+                self._show(window, counts)
             result = {"ended": reason, **figures(config, service, counts, window)}
             failed = reason == "failed"
             if self._evaluations and not self._evaluations.end(interrupts, failed, STOP_TIMEOUT_S):
@@ -174,7 +181,7 @@ class Run:
             self._directory.log(f"ga3c: {reason}")
             print(f"ga3c: {reason}; kept in {self._directory.path}", flush=True)
             self._directory.finish(result)
-            _write_trace(config, service)
+            write_trace(config, service)
         if config.run.json:
             print(json.dumps(result), flush=True)
         return Outcome(result, kept, stuck)
@@ -186,7 +193,7 @@ class Run:
 
     def _loop(self) -> str:
         """Tend the service until something ends the run. Returns the reason for the end."""
-        self._last = self._service.snapshot()
+        self._first = self._last = self._service.snapshot()
         while not self._interrupts.first.wait(TICK_S):
             self.tick()
             if reason := finished(self._config, self._service):
@@ -202,9 +209,13 @@ class Run:
             self._tune(self._scheduler)
         self._directory.episodes(service.tally.take_episodes())
         now = service.snapshot()
-        if now.time_s - self._last.time_s >= self._config.run.progress_every_s:
+        if not self._begun and service.tally.has_begun:
+            self._begun = True
+            self._say(f"ga3c: first steps after {now.time_s - self._first.time_s:.1f} s")
+            self._first = self._last = now
+        if self._begun and now.time_s - self._last.time_s >= self._config.run.progress_every_s:
             window = Window(self._last, now)
-            self._show(window)
+            self._show(window, service.counts)
             for event in self._watch.figures(window):
                 self._say(f"ga3c: {event}", sys.stderr)
             self._last = now
@@ -218,16 +229,17 @@ class Run:
         if decision := scheduler.tick():
             self._say(f"ga3c: scheduler: {words(decision)}")
 
-    def _show(self, window: Window) -> None:
+    def _show(self, window: Window, counts: Counts) -> None:
         service = self._service
         values = progress.figures(
             window,
             service.metrics,
             service.tally,
-            service.counts,
+            counts,
             service.requests.size,
             service.segments.size,
         )
+        self._shown = True
         self._directory.metrics(values)
         self._directory.log(progress.line(values))
         self._view.show(values)
@@ -235,12 +247,3 @@ class Run:
     def _say(self, line: str, to: IO[str] | None = None) -> None:
         self._directory.log(line)
         self._view.say(line, to)
-
-
-def _write_trace(config: TrainConfig, service: Service) -> None:
-    if service.trace is None or config.run.trace is None:
-        return
-    try:
-        service.trace.write(config.run.trace)
-    except OSError as error:  # not fatal: the run's checkpoint and result are already written
-        print(f"ga3c: no trace: {error}", file=sys.stderr, flush=True)

@@ -31,7 +31,10 @@ def clock() -> Clock:
 
 @pytest.fixture
 def tally(clock: Clock) -> Tally:
-    return Tally(clock)
+    """Of a run that makes its first step now."""
+    tally = Tally(clock)
+    tally.begin()
+    return tally
 
 
 @pytest.fixture
@@ -105,6 +108,25 @@ def test_episodes_that_explore_too_much_do_not_count_for_the_score(clock: Clock)
     assert tally.score_mean() == pytest.approx(75.0)
     assert tally.last_score == 149.0
     assert [episode.scored for episode in tally.take_episodes()[-3:]] == [False, True, False]
+
+
+def test_time_counts_from_the_first_step_and_goes_on_after_a_resume(clock: Clock) -> None:
+    tally = Tally(clock)
+    clock.now_s += 9.0  # networks are built and ROMs are loaded
+    assert tally.seconds == 0.0
+    assert not tally.has_begun
+    tally.begin()
+    clock.now_s += 2.0
+    tally.begin()
+    assert tally.seconds == 2.0
+    kept, resumed = tally.read(), Tally(clock)
+    clock.now_s += 100.0
+    resumed.restore(kept)
+    clock.now_s += 9.0
+    assert resumed.seconds == 2.0
+    resumed.begin()
+    clock.now_s += 3.0
+    assert resumed.seconds == 5.0
 
 
 def test_before_the_first_episode_scores_are_nan(tally: Tally) -> None:
