@@ -1,7 +1,8 @@
 """The settings of an environment."""
 
+import ast
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from agents.games import resolve
 
@@ -15,10 +16,13 @@ def _check(valid: bool, otherwise: str) -> None:
 
 @dataclass(frozen=True)
 class EnvironmentConfig:
-    """What is played and how. All but `game` and `stack` concern Atari games only."""
+    """What is played and how. All but `game`, `env_args` and `stack` concern Atari games only."""
 
     game: str = "Pong"
     """An Atari game by name (Pong, ms_pacman, ALE/Pong-v5) or a Gymnasium id (CartPole-v1)."""
+    env_args: tuple[str, ...] = ()
+    """Arguments of the environment's constructor, each as key=value with a Python number, True,
+    False or text; not for Atari games. Example: --env-args map_name=8x8 is_slippery=False."""
     action_repeat: int = 4
     """Emulator frames for which one action is held: frames a step, whatever the id says."""
     sticky_actions: float | None = None
@@ -43,6 +47,8 @@ class EnvironmentConfig:
     """Newest observations that the model sees at once; None: 4 for [h, w] pictures, else 1."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "env_args", tuple(self.env_args))  # JSON has no tuples
+        self.keywords  # noqa: B018  raises ValueError if one is no pair
         sticky, repeat, stack = self.sticky_actions, self.action_repeat, self.stack
         _check(repeat >= 1, f"action_repeat {repeat} < 1: no frame would be played")
         valid = sticky is None or 0 <= sticky < 1
@@ -57,6 +63,20 @@ class EnvironmentConfig:
             rule = "must be below 2**31, or the emulator could not count so many frames"
             _check(getattr(self, name) < INT_LIMIT, f"{name} {getattr(self, name)}: {rule}")
         _check(stack is None or stack >= 1, f"stack {stack} < 1: the model would see nothing")
+
+    @property
+    def keywords(self) -> dict[str, Any]:
+        """`env_args` as keyword arguments. Raises ValueError if one is not key=value."""
+        found = {}
+        for pair in self.env_args:
+            name, has_value, text = pair.partition("=")
+            rule = "must be key=value with the name of a constructor's argument"
+            _check(bool(has_value) and name.isidentifier(), f"env_args {pair}: {rule}")
+            try:
+                found[name] = ast.literal_eval(text)
+            except (ValueError, SyntaxError):
+                found[name] = text
+        return found
 
     @property
     def frames_per_step(self) -> int:

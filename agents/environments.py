@@ -76,6 +76,8 @@ class Environments:
         self._first_number = first_number
         self._game = check(config.game)
         self._name = config.game
+        if self._game.is_atari and config.env_args:
+            raise ValueError(f"{self._name} takes no env_args: it is an Atari game")
         try:
             self._vector = make_vector(config, self._game, num_envs, num_threads)
         except (Exception, SystemExit) as error:

@@ -8,7 +8,8 @@ from gymnasium.spaces import Box, Discrete, Space
 from agents.config import EnvironmentConfig
 from agents.games import Game
 
-SMALLEST_FLOAT_PICTURE = 20  # height and width; a smaller float array is a table, not a picture
+SMALLEST_FLOAT_PICTURE = 20  # height and width; a smaller [h, w] of floats is a table
+SMALLEST_CHANNELS = 5  # height and width of the smallest picture of several channels
 
 
 class UnfitSpaces(ValueError):
@@ -29,7 +30,10 @@ class Spaces:
         """Whether an observation is [h, w] or [h, w, c] bytes, or floats of sufficient size."""
         if len(self.shape) not in (2, 3):
             return False
-        return self.dtype == "uint8" or min(self.shape[:2]) >= SMALLEST_FLOAT_PICTURE
+        if self.dtype == "uint8":
+            return True
+        least = SMALLEST_FLOAT_PICTURE if len(self.shape) == 2 else SMALLEST_CHANNELS
+        return min(self.shape[:2]) >= least
 
 
 def fit(config: EnvironmentConfig, game: Game, observation: Space, action: Space) -> Spaces:

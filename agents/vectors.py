@@ -5,7 +5,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 from ale_py.vector_env import AtariVectorEnv
+from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode
+from gymnasium.wrappers import FlattenObservation
 
 from agents.config import EnvironmentConfig
 from agents.games import Game
@@ -21,12 +23,17 @@ def make_vector(
     Args: rendered: in colour: as the frames of an Atari game, else through `render`.
     """
     if not game.is_atari:
-        shown: dict[str, Any] = {"render_mode": "rgb_array"} if rendered else {}
+        given = config.keywords | ({"render_mode": "rgb_array"} if rendered else {})
         if gymnasium.spec(game.name).entry_point is None:
-            return gymnasium.make_vec(game.name, num_envs, **shown)  # exists only as a vector
+            return gymnasium.make_vec(game.name, num_envs, **given)  # exists only as a vector
         options = {"autoreset_mode": AutoresetMode.NEXT_STEP}
         return gymnasium.make_vec(
-            game.name, num_envs, vectorization_mode="sync", vector_kwargs=options, **shown
+            game.name,
+            num_envs,
+            vectorization_mode="sync",
+            vector_kwargs=options,
+            wrappers=(flat,),
+            **given,
         )
     height, width = SCREEN if rendered else (config.frame_size, config.frame_size)
     sticky = game.sticky_actions if config.sticky_actions is None else config.sticky_actions
@@ -55,6 +62,16 @@ def make_vector(
         reward_clipping=False,
         use_fire_reset=config.fire_on_reset,
     )
+
+
+def flat(environment: Any) -> Any:
+    """The environment with observations that are a Box: others are flattened as Gymnasium does it.
+
+    A Discrete observation becomes one-hot; the parts of a Tuple or Dict become one vector.
+    """
+    if isinstance(environment.observation_space, Box):
+        return environment
+    return FlattenObservation(environment)
 
 
 def seeds_of(game: Game, seed: int, num_envs: int, first: int = 0) -> Any:

@@ -14,7 +14,7 @@ from keras import ops
 
 from ga3c.backend import Column
 from ga3c.experience.batches import Segments
-from ga3c.learning.networks import dense, torso
+from ga3c.learning.networks import chosen, dense, torso
 from ga3c.settings.learning import A3CConfig, NetworkConfig, linear
 
 Tensor = Any
@@ -110,6 +110,7 @@ class A3C:
         self, config: NetworkConfig, shape: tuple[int, ...], dtype: str, is_picture: bool
     ) -> keras.Model:
         """A network from observations [n, *shape] to logits [n, actions] and values [n]."""
+        config = chosen(config, shape, is_picture)
         observation = keras.Input(shape, dtype=dtype)
         features = torso(config, observation, is_picture)
         logits = dense(config, features, self._num_actions, 0.01, dtype="float32", name="policy")

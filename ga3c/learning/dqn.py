@@ -13,6 +13,7 @@ import numpy as np
 from keras import ops
 
 from ga3c.backend import Column
+from ga3c.learning import networks
 from ga3c.learning.networks import body, dense, stream, torso
 from ga3c.settings.learning import DQNConfig, NetworkConfig, linear
 
@@ -111,6 +112,7 @@ class DQN:
         A dueling network computes Q(a) = V + A(a) - mean_a A(a) (Wang et al. 2016, equation 9),
         with a separate mean for each state.
         """
+        config = networks.chosen(config, shape, is_picture)
         observation = keras.Input(shape, dtype=dtype)
         if not self.config.dueling:
             features = torso(config, observation, is_picture)

@@ -5,6 +5,7 @@
 | small | conv 16 8x8/4, conv 32 4x4/2, dense 256 | GA3C and A3C, section 5 |
 | large-S | conv 32 8x8/S, conv 32 4x4/2, conv 64 4x4/2, dense 256 | GA3C, Table 2 (S: 4 to 1) |
 | nature | conv 32 8x8/4, conv 64 4x4/2, conv 64 3x3/1, dense 512 | Mnih et al. 2015 |
+| minatar | conv 16 3x3/1, dense 128 | small pictures of several channels: Young and Tian 2019 |
 | mlp | dense 64, dense 64, tanh | for vectors |
 | parr | dense 128, dense 512 | for vectors: Parr 2018 |
 
@@ -15,6 +16,7 @@ A torso that the user wrote, `module:name`, ends with the features that it retur
 network both streams share these features, and each begins with a dense layer of 256 units.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import keras
@@ -24,17 +26,19 @@ from ga3c.settings.learning import NetworkConfig
 
 Tensor = Any
 HIDDEN_GAIN = 2**0.5
+SMALLEST_OF_SMALL = 20  # height and width of the smallest picture that `small` takes
 OWN_STREAM_UNITS = 256  # units of each dueling stream after a torso that the user wrote
 Conv = tuple[int, int, int]  # filters, size, stride
 
 _VECTORS: dict[str, tuple[int, int, str]] = {"mlp": (64, 64, "tanh"), "parr": (128, 512, "relu")}
 _CONVS: dict[str, tuple[list[Conv], int]] = {
     "small": ([(16, 8, 4), (32, 4, 2)], 256),
-    "nature": ([(32, 8, 4), (64, 4, 2), (64, 3, 1)], 512),
     **{
         f"large-{stride}": ([(32, 8, stride), (32, 4, 2), (64, 4, 2)], 256)
         for stride in (4, 3, 2, 1)
     },
+    "nature": ([(32, 8, 4), (64, 4, 2), (64, 3, 1)], 512),
+    "minatar": ([(16, 3, 1)], 128),
 }
 
 
@@ -79,9 +83,9 @@ def stream(config: NetworkConfig, features: Tensor, is_picture: bool, name: str)
     if config.is_own:
         units, activation = OWN_STREAM_UNITS, "relu"
     elif is_picture:
-        units, activation = _CONVS[_name(config, is_picture)][1], "relu"
+        units, activation = _CONVS[config.network][1], "relu"
     else:
-        _, units, activation = _VECTORS[_name(config, is_picture)]
+        _, units, activation = _VECTORS[config.network]
     if not config.layer_norm:
         return dense(config, features, units, HIDDEN_GAIN, activation=activation, name=name)
     x = dense(config, features, units, HIDDEN_GAIN, name=name)
@@ -99,7 +103,7 @@ def body(config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: s
         x = x - keras.ops.mean(x, axis=(1, 2, 3), keepdims=True)
     if config.is_own:
         return own_torso(config.network, x, _dtype(config), f"{prefix}torso")
-    name = _name(config, is_picture)
+    name = config.network
     if not is_picture:
         units, _, activation = _VECTORS[name]
         return dense(config, x, units, HIDDEN_GAIN, activation=activation, name=f"{prefix}dense_0")
@@ -137,14 +141,21 @@ def _dtype(config: NetworkConfig) -> str:
     return "mixed_bfloat16" if config.precision == "bfloat16" else "float32"
 
 
-def _name(config: NetworkConfig, is_picture: bool) -> str:
+def chosen(config: NetworkConfig, shape: tuple[int, ...], is_picture: bool) -> NetworkConfig:
+    """The configuration with `auto` replaced by the torso for observations of this shape.
+
+    Raises ValueError if the torso is for the other kind of observation.
+    """
+    if config.is_own:
+        return config
     name = config.network
     if name == "auto":
-        return "small" if is_picture else "mlp"
+        if is_picture:
+            name = "minatar" if min(shape[:2]) < SMALLEST_OF_SMALL else "small"
+        else:
+            name = "mlp"
     if (name in _CONVS) != is_picture:
         kind = "pictures" if is_picture else "vectors"
-        raise ValueError(
-            f"network {name} does not take {kind}: choose "
-            + ("small, large-4 to large-1 or nature" if is_picture else "mlp or parr")
-        )
-    return name
+        fitting = ", ".join(_CONVS if is_picture else _VECTORS)
+        raise ValueError(f"network {name} does not take {kind}: choose {fitting}")
+    return replace(config, network=name)

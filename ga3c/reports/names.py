@@ -12,13 +12,14 @@ from ga3c.settings.preset_names import PRESETS
 Kind = Literal["games", "presets", "networks", "algorithms", "protocols"]
 OWN = "or your own, as module:name (docs/extending.md)"
 NETWORKS = {
-    "auto": "small for pictures, mlp for vectors",
+    "auto": "small for pictures, minatar for those below 20 pixels, mlp for vectors",
     "small": "pictures: conv 16 8x8/4, conv 32 4x4/2, dense 256 (GA3C and A3C)",
     "large-4": "pictures: conv 32 8x8/4, conv 32 4x4/2, conv 64 4x4/2, dense 256 (GA3C, Table 2)",
     "large-3": "the same with a first stride of 3",
     "large-2": "the same with a first stride of 2",
     "large-1": "the same with a first stride of 1",
     "nature": "pictures: conv 32 8x8/4, conv 64 4x4/2, conv 64 3x3/1, dense 512 (Mnih et al. 2015)",
+    "minatar": "small pictures: conv 16 3x3/1, dense 128 (Young and Tian 2019)",
     "mlp": "vectors: dense 64, dense 64, tanh",
     "parr": "vectors: dense 128, dense 512 (Parr 2018)",
 }

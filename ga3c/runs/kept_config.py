@@ -60,7 +60,7 @@ NEWER: dict[int, set[str]] = {
         "dqn.ladder_exponent",
         "replay.first_priority",
     },
-    4: {"network.layer_norm", "dqn.ladder_rungs"},
+    4: {"network.layer_norm", "dqn.ladder_rungs", "environment.env_args"},
 }
 BEFORE = {"network.layer_norm": False}
 

@@ -6,7 +6,16 @@ from typing import Literal, get_args
 from ga3c.settings.checks import check_count, check_share, is_own, not_negative
 
 NetworkName = Literal[
-    "auto", "small", "large-4", "large-3", "large-2", "large-1", "nature", "mlp", "parr"
+    "auto",
+    "small",
+    "large-4",
+    "large-3",
+    "large-2",
+    "large-1",
+    "nature",
+    "minatar",
+    "mlp",
+    "parr",
 ]
 SCHEDULE_STEPS = 10_000_000  # length of the schedules of a run without --steps
 # If a run may go on after its schedule, the learning rate ends at this share of its first value.
@@ -122,9 +131,9 @@ class NetworkConfig:
     """The network between the observation and the heads."""
 
     network: str = "auto"
-    """Torso: small, large-4 to large-1 or nature for pictures, mlp or parr for vectors; auto is
-    small or mlp. Or your own, as module:name of a function that takes observations [n, ...] and
-    returns features [n, k]."""
+    """Torso: small, large-4 to large-1, nature or minatar for pictures, mlp or parr for vectors;
+    auto is small, minatar (below 20 pixels) or mlp. Or your own, as module:name of a function that
+    takes observations [n, ...] and returns features [n, k]."""
     pixel_scale: Literal["unit", "symmetric"] = "unit"
     """unit scales a picture's bytes x to x / 255, in [0, 1]; symmetric to x / 128 - 1, in [-1, 1),
     as GA3C does. Pictures of floats in [0, 1] are treated as x / 255."""

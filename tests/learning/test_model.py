@@ -21,6 +21,7 @@ from ga3c.learning.a3c import A3C
 from ga3c.learning.algorithm import Algorithm
 from ga3c.learning.dqn import DQN
 from ga3c.learning.model import Learned, Model
+from ga3c.learning.networks import chosen
 from ga3c.settings.learning import (
     A3CConfig,
     DQNConfig,
@@ -440,6 +441,7 @@ def test_torsos_are_the_published_ones() -> None:
         "large-2": [*large, (8 * 8 * 64, 256), (11 * 11 * 64, 256)],
         "large-1": [*large, (17 * 17 * 64, 256), (21 * 21 * 64, 256)],
         "nature": [*nature, (7 * 7 * 64, 512), (11 * 11 * 64, 512)],
+        "minatar": [(3, 3, 4, 16), (82 * 82 * 16, 128), (84 * 84 * 16, 128)],
     }
     assert {*expected, "mlp", "parr"} == set(get_args(NetworkName))
     paddings: list[tuple[Any, int]] = [("valid", -2), ("same", -1)]
@@ -529,7 +531,7 @@ def test_network_that_does_not_fit_the_observations_is_refused(
 
 def test_picture_too_small_for_the_network_is_refused() -> None:
     with pytest.raises(ValueError, match="too small for it without padding"):
-        make_model(spaces=Spaces((8, 8), "uint8", ACTIONS, 4))
+        A3C(A3CConfig(), ACTIONS).network(NetworkConfig("small"), (8, 8, 4), "uint8", True)
 
 
 def test_unknown_network_is_refused_with_the_choices() -> None:
@@ -598,6 +600,25 @@ def test_the_last_dense_layer_is_normalised_before_its_activation(
     units = normalised.shape[1]
     assert network.count_params() == plain.count_params() + 2 * units
     assert not any("norm" in weight.path for weight in plain.weights)
+
+
+@pytest.mark.parametrize(
+    ("shape", "is_picture", "name"),
+    [
+        ((84, 84, 4), True, "small"),
+        ((20, 20, 3), True, "small"),
+        ((10, 10, 4), True, "minatar"),
+        ((8,), False, "mlp"),
+    ],
+)
+def test_auto_is_the_torso_that_fits_the_observation(
+    shape: tuple[int, ...], is_picture: bool, name: str
+) -> None:
+    found = chosen(NetworkConfig("auto"), shape, is_picture)
+    assert found.network == name
+    network = A3C(A3CConfig(), ACTIONS).network(NetworkConfig("auto"), shape, "uint8", is_picture)
+    logits, values = network(np.zeros((2, *shape), np.uint8))
+    assert (logits.shape, values.shape) == ((2, ACTIONS), (2,))
 
 
 def test_each_stream_of_a_dueling_network_is_normalised() -> None:

@@ -169,7 +169,10 @@ WRONG: dict[str, tuple[list[str], list[str]]] = {  # arguments, and words that m
         ["train", "--game", "CartPole-v1", "--network", "small"],
         ["small", "vectors"],
     ),
-    "picture too small": (["train", "--game", "Pong", "--frame-size", "12"], ["12"]),
+    "picture too small": (
+        ["train", "--game", "Pong", "--frame-size", "12", "--network", "small"],
+        ["12"],
+    ),
     "segment above batch": (
         ["train", "--t-max", "100", "--training-batch-max", "80"],
         ["t_max 100", "80"],
