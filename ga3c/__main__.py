@@ -122,7 +122,11 @@ def _train(arguments: list[str]) -> int:
     config = asked.settings
     if asked.print_config:
         preset = preset_of(
-            config.preset, config.algorithm, config.environment.game, config.learns_from
+            config.preset,
+            config.algorithm,
+            config.environment.game,
+            config.learns_from,
+            env_args=config.environment.env_args,
         )
         print(to_toml(config, base or preset), end="")
         return 0

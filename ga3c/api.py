@@ -149,5 +149,6 @@ def _wanted(
     if resume := given.get("resume"):
         known = known_run(resume, given.get("runs_dir", Path("runs")))
         return changed(known.config, given), known
-    base = preset_of(*(given.get(name) for name in ("preset", "algorithm", "game", "learns_from")))
+    names = ("preset", "algorithm", "game", "learns_from")
+    base = preset_of(*map(given.get, names), env_args=tuple(given.get("env_args", ())))
     return changed(base, given), None

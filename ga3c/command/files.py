@@ -79,6 +79,8 @@ def as_arguments(values: Mapping[str, Any]) -> list[str]:
         option = name.replace("_", "-")
         if isinstance(value, bool):
             found.append(f"--{option}" if value else f"--no-{option}")
+        elif isinstance(value, (list, tuple)):
+            found += [f"--{option}", *value]
         else:
             found.append(f"--{option}={value}")
     return found
@@ -101,7 +103,9 @@ def to_toml(config: TrainConfig, base: TrainConfig) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _toml(value: bool | int | float | str | Path) -> str:
+def _toml(value: bool | int | float | str | Path | tuple[str, ...]) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (int, float)):

@@ -70,6 +70,8 @@ def _options(hint: Any) -> tuple[Any, ...]:
 def _rule(option: Any) -> str:
     if get_origin(option) is Literal:
         return "one of " + ", ".join(map(str, get_args(option)))
+    if get_origin(option) is tuple:
+        return "a list of text"
     return _RULES[option]
 
 
@@ -77,6 +79,9 @@ def _taken(option: Any, value: Any) -> tuple[bool, Any]:
     """Whether the type `option` accepts `value`, and the converted value."""
     if get_origin(option) is Literal:
         return isinstance(value, str) and value in get_args(option), value
+    if get_origin(option) is tuple:
+        is_list = isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value)
+        return is_list, tuple(value) if is_list else None
     if option is NoneType:
         return value is None or (isinstance(value, str) and value == NONE), None
     if option is Path:

@@ -1,7 +1,7 @@
 """Reads the command line: the settings of a preset, and the arguments that change them."""
 
 from dataclasses import dataclass, fields, replace
-from itertools import zip_longest
+from itertools import takewhile, zip_longest
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -66,7 +66,8 @@ def _named(arguments: list[str]) -> TrainConfig:
     """
     options = ("--preset", "--algorithm", "--game", "--learns-from")
     try:
-        return preset_of(*(given_value(arguments, option) for option in options))
+        env_args = given_values(arguments, "--env-args")
+        return preset_of(*(given_value(arguments, each) for each in options), env_args=env_args)
     except ValueError:
         if {"-h", "--help"} & set(arguments):
             return OURS["a3c-pictures"]
@@ -74,7 +75,12 @@ def _named(arguments: list[str]) -> TrainConfig:
 
 
 def preset_of(
-    name: str | None, algorithm: str | None, game: str | None, learns_from: Any = None
+    name: str | None,
+    algorithm: str | None,
+    game: str | None,
+    learns_from: Any = None,
+    *,
+    env_args: tuple[str, ...] = (),
 ) -> TrainConfig:
     """The settings that a run begins with, before other arguments change them.
 
@@ -92,21 +98,29 @@ def preset_of(
                 "the preset is of"
             )
         return found
-    shown = "pictures" if shows_pictures(game or EnvironmentConfig().game) else "vectors"
+    shown = "pictures" if shows_pictures(game or EnvironmentConfig().game, env_args) else "vectors"
     if algorithm is None or f"{algorithm}-{shown}" in OURS:
         return OURS[f"{algorithm or 'a3c'}-{shown}"]
     like = "dqn" if LEARNS_FROM.get(algorithm, learns_from) == "replay" else "a3c"
     return replace(OURS[f"{like}-{shown}"], algorithm=algorithm, learns_from=learns_from)
 
 
-def shows_pictures(game: str) -> bool:
+def shows_pictures(game: str, env_args: tuple[str, ...] = ()) -> bool:
     """Whether the observations of `game` are pictures.
 
     An environment that is not an Atari game is made once to find out.
 
     Raises ValueError if the game is unknown or cannot be played.
     """
-    return resolve(game).is_atari or spaces(EnvironmentConfig(game)).is_picture
+    return resolve(game).is_atari or spaces(EnvironmentConfig(game, env_args)).is_picture
+
+
+def given_values(arguments: list[str], name: str) -> tuple[str, ...]:
+    """The values, up to the next option, that the command line gives for the last option `name`."""
+    if name not in arguments:
+        return ()
+    after = arguments[len(arguments) - arguments[::-1].index(name) :]
+    return tuple(takewhile(lambda argument: not argument.startswith("--"), after))
 
 
 def given_value(arguments: list[str], name: str) -> str | None:

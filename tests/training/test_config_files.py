@@ -51,6 +51,19 @@ def test_any_text_is_read_back(name: str, tmp_path: Path) -> None:
     assert read_back(text, tmp_path).run == config.run
 
 
+def test_a_list_of_text_is_read_back_and_kept(tmp_path: Path) -> None:
+    given = ["train", "--game", "FrozenLake-v1", "--env-args", "map_name=8x8", "is_slippery=False"]
+    printed = ended(*given, "--print-config")
+    assert printed.returncode == 0, printed.stderr
+    assert 'env_args = ["map_name=8x8", "is_slippery=False"]' in printed.stdout
+    (tmp_path / "lake.toml").write_text(printed.stdout)
+    again = ended("train", "--config", str(tmp_path / "lake.toml"), "--print-config")
+    assert again.stdout == printed.stdout
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text("[environment]\nenv_args = 3\n")
+    assert "env_args 3: must be a list of text" in refused("train", "--config", str(wrong))
+
+
 def test_every_setting_has_a_name_of_its_own() -> None:
     config = TrainConfig()
     for setting in SETTINGS.values():
