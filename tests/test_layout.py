@@ -93,7 +93,7 @@ def test_parts_do_not_read_the_whole_configuration(module: str) -> None:
         )
 
 
-ASSEMBLED = ("ga3c.service.assembly", "ga3c.service.wiring")
+ASSEMBLED = ("ga3c.service.assembly", "ga3c.service.footprint", "ga3c.service.wiring")
 
 
 def test_no_file_is_longer_than_250_lines() -> None:

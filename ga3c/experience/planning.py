@@ -26,6 +26,7 @@ class Plan:
     step_bytes: float  # for each step, the ring's columns
     ram_bytes: float  # for each step, what RAM holds besides: a book, a checkpoint's copy
     on_device: bool
+    beside_bytes: float = 0.0  # what RAM holds of other things: processes, the network
 
     def check(self, asked: str, most: Callable[[int], str]) -> None:
         """Raises ValueError if the plan does not fit.
@@ -50,7 +51,7 @@ class Plan:
         )
 
     def _needs(self) -> list[_Need]:
-        free_ram = free_bytes(HOST)
+        free_ram = max(int(free_bytes(HOST) - self.beside_bytes), 0)
         if self.on_device and backend.has_gpu():
             ring = _Need("the GPU's memory", self.step_bytes, free_bytes(DEVICE))
             return [ring, *([_Need("RAM", self.ram_bytes, free_ram)] if self.ram_bytes else [])]

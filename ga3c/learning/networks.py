@@ -16,6 +16,7 @@ A torso that the user wrote, `module:name`, ends with the features that it retur
 network both streams share these features, and each begins with a dense layer of 256 units.
 """
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -139,6 +140,26 @@ def _scaled(config: NetworkConfig, x: Tensor, is_picture: bool) -> Tensor:
 def _dtype(config: NetworkConfig) -> str:
     """Keras' name for the precision of a layer's arithmetic. Weights stay float32."""
     return "mixed_bfloat16" if config.precision == "bfloat16" else "float32"
+
+
+def weights(config: NetworkConfig, shape: tuple[int, ...], is_picture: bool) -> int:
+    """The number of a torso's weights, nearly all of the network's, without making it.
+
+    Args: shape: of an observation, [h, w, channels] or [k]. The torso must be one of ours.
+    """
+    name = chosen(config, shape, is_picture).network
+    if not is_picture:
+        first, second, _ = _VECTORS[name]
+        return math.prod(shape) * first + first * second
+    convs, units = _CONVS[name]
+    height, width, channels = shape
+    count = 0
+    for filters, size, stride in convs:
+        count += size * size * channels * filters
+        missing = 0 if config.padding == "same" else size - 1
+        height, width = (max(-(-(n - missing) // stride), 0) for n in (height, width))
+        channels = filters
+    return count + height * width * channels * units
 
 
 def chosen(config: NetworkConfig, shape: tuple[int, ...], is_picture: bool) -> NetworkConfig:

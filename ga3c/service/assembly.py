@@ -12,7 +12,6 @@ from ga3c.experience.book import Book
 from ga3c.experience.in_order import InOrder
 from ga3c.experience.memory import HOST, Memory
 from ga3c.experience.pacing import Free, InTurn, Pacing
-from ga3c.experience.planning import Plan
 from ga3c.experience.replay import Replay
 from ga3c.experience.replay_pacing import FreeReplay, Ratio, ReplayPacing, TargetPeriod
 from ga3c.experience.ring import Experience, RingShape
@@ -194,45 +193,3 @@ def small_model(config: TrainConfig, spaces: Spaces, memory: Memory = HOST) -> M
     return build_model(
         config, spaces, algorithm, build_source(config, spaces, algorithm, book, memory)
     )
-
-
-def plan(config: TrainConfig, spaces: Spaces, algorithm: Algorithm) -> Plan:
-    """How much memory experience will take. Raises ValueError if it does not fit."""
-    service, lanes, stack = config.service, config.max_lanes, spaces.stack
-    columns, in_ram = dict(algorithm.columns), 0.0
-    if config.learns_from_replay:
-        capacity = config.replay_window + config.replay_reserve
-        if config.replay.replay_draws == "prioritised":
-            columns["priority"] = ((), "float32")
-    else:
-        capacity = SegmentBook.slots_of_a_lane(service.t_max, service.pending_segments, stack)
-        in_ram = SegmentBook.BYTES_OF_A_SLOT
-    ring = RingShape(lanes, capacity, spaces.shape, spaces.dtype, stack)
-    step_bytes = ring.bytes(columns) / (lanes * capacity)
-    if config.learns_from_replay and config.replay.save_replay:
-        in_ram = step_bytes  # a checkpoint holds a copy of the ring
-    planned = Plan(lanes * capacity, step_bytes, in_ram, service.experience == "device")
-    planned.check(*_asked(config, stack))
-    return planned
-
-
-def _asked(config: TrainConfig, stack: int) -> tuple[str, Callable[[int], str]]:
-    """The settings that ask for memory, and a function: the largest setting for given steps."""
-    service, lanes = config.service, config.max_lanes
-    if config.learns_from_replay:
-
-        def most_replay(steps: int) -> str:
-            fitting = (steps - lanes * config.replay_reserve) // 1000 * 1000
-            return f"at most {max(fitting, 0):,} fit"
-
-        return f"replay_steps {config.replay.replay_steps:,}", most_replay
-
-    def most_segments(steps: int) -> str:
-        fitting = math.floor((steps / lanes - stack) / service.t_max)
-        return f"at most {max(fitting, 0):,} segments fit"
-
-    asked = (
-        f"pending_segments {service.pending_segments:,} of {service.t_max} steps for "
-        f"{lanes:,} environments"
-    )
-    return asked, most_segments

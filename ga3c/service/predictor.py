@@ -9,9 +9,9 @@ from ga3c.experience.book import Book, Segment
 from ga3c.experience.pacing import Pacing
 from ga3c.experience.ring import Arrivals
 from ga3c.learning.model import Model
+from ga3c.runs.action_log import ActionLog
 from ga3c.runs.metrics import Metrics
 from ga3c.runs.tally import Tally
-from ga3c.service.action_log import ActionLog
 from ga3c.service.threads import Gate
 from ga3c.service.trace import MOMENT_S, Arrival, Trace
 from ga3c.wire.frontend import Frontend

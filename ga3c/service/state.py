@@ -11,10 +11,10 @@ from ga3c.experience.pacing import Pacing
 from ga3c.experience.segments import SegmentBook
 from ga3c.experience.window import ReplayBook
 from ga3c.learning.model import Model
+from ga3c.runs.action_log import ActionLog
 from ga3c.runs.checkpoints import Checkpoint
 from ga3c.runs.metrics import Metrics
 from ga3c.runs.tally import Tally
-from ga3c.service.action_log import ActionLog
 from ga3c.service.agents import Agents
 from ga3c.service.threads import Gate
 from ga3c.wire.queues import BatchQueue

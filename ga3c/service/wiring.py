@@ -15,10 +15,11 @@ from ga3c.experience.replay import Replay
 from ga3c.experience.replay_pacing import ReplayPacing
 from ga3c.experience.segments import SegmentBook
 from ga3c.learning.model import Model
+from ga3c.runs.action_log import ActionLog
 from ga3c.runs.metrics import Metrics
 from ga3c.runs.scratch import ScratchDirectory
 from ga3c.runs.tally import Tally
-from ga3c.service.action_log import ActionLog
+from ga3c.service import footprint
 from ga3c.service.agents import Agents
 from ga3c.service.assembly import (
     build_algorithm,
@@ -26,7 +27,6 @@ from ga3c.service.assembly import (
     build_model,
     build_source,
     most_scored,
-    plan,
 )
 from ga3c.service.feeds import Feed, Passes, ReplayFeed, SegmentFeed
 from ga3c.service.predictor import Predictor
@@ -61,7 +61,7 @@ def build_service(
     messages.check_sizes(spaces.shape, spaces.dtype, spaces.num_actions, groups, envs_per_group)
     algorithm = build_algorithm(config, spaces.num_actions)
     if model is None:
-        planned = plan(config, spaces, algorithm)
+        planned = footprint.plan(config, spaces, algorithm)
         if config.learns_from_replay:
             steps = config.max_lanes * config.replay_window
             tell(f"replay of {steps:,} steps, {planned}")

@@ -1,6 +1,7 @@
 """Memory that experience would take is said and refused before it is allocated."""
 
 from dataclasses import replace
+from typing import Any, get_args
 
 import numpy as np
 import psutil
@@ -8,7 +9,11 @@ import pytest
 
 from agents.environments import EnvironmentConfig, Spaces
 from ga3c.experience.ring import RingShape
-from ga3c.service.assembly import build_algorithm, plan
+from ga3c.learning.a3c import A3C
+from ga3c.learning.networks import weights
+from ga3c.service.assembly import build_algorithm
+from ga3c.service.footprint import plan
+from ga3c.settings.learning import A3CConfig, NetworkConfig, NetworkName
 from ga3c.settings.parse import parse
 from ga3c.settings.presets import PRESETS
 from ga3c.settings.replay import ReplayConfig
@@ -36,6 +41,35 @@ def test_too_much_is_refused(given: list[str], words: str) -> None:
     arguments = ["--agents", "2", "--max-agents", "2", "--envs-per-agent", "64", *given]
     with pytest.raises(ValueError, match=words):
         planned(parse(arguments, TrainConfig, "test"))
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["--agents", "100000"], "agents 100,000 of 64 environments each take about"),
+        (["--max-agents", "9000", "--groups", "2"], "give fewer --agents, --max-agents or"),
+        (["--network", "large-1", "--training-batch-max", "900000"], "give a smaller --frame-size"),
+    ],
+)
+def test_processes_and_networks_that_do_not_fit_are_refused(given: list[str], words: str) -> None:
+    config = parse(["--training-queue", "2000000", *given], TrainConfig, "test")
+    with pytest.raises(ValueError, match=words):
+        planned(config)
+
+
+def test_a_network_for_large_frames_is_refused_before_it_is_made() -> None:
+    large = Spaces((3000, 3000), "uint8", 6, 4)
+    config = TrainConfig(service=ServiceConfig(agents=1, max_agents=1, envs_per_agent=2))
+    with pytest.raises(ValueError, match="network auto of 1,139,757,056 weights"):
+        plan(config, large, build_algorithm(config, 6))
+
+
+@pytest.mark.parametrize("name", [n for n in get_args(NetworkName) if n not in ("mlp", "parr")])
+@pytest.mark.parametrize("padding", ["valid", "same"])
+def test_the_weights_of_a_network_are_known_before_it_is_made(name: Any, padding: Any) -> None:
+    config = NetworkConfig(name, padding=padding)
+    made = A3C(A3CConfig(), 6).network(config, (84, 84, 4), "uint8", True)
+    assert weights(config, (84, 84, 4), True) == pytest.approx(made.count_params(), rel=0.02)
 
 
 def test_a_refusal_is_one_line_before_anything_is_allocated() -> None:
