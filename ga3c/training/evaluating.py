@@ -83,6 +83,8 @@ class Evaluations:
                 or whole_protocol(before["protocol"]) != entry["protocol"]
                 or entry["mean"] > before["mean"]
             ):
+                before = entry
                 self._keeper.keep_best(best, arrays, {**state, "evaluation": entry})
+            self._service.metrics.set(best_evaluation=before["mean"])
             self._directory.evaluation(entry)
             self._say(f"ga3c: evaluated: {entry['mean']:.2f} after {entry['steps']:,} steps", None)

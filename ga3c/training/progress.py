@@ -8,6 +8,13 @@ from ga3c.runs.tally import Tally
 from ga3c.settings.scheduler import Counts
 
 ROLES = ("agents", "predictors", "trainers")
+LEARNED = {  # figures of learning that the live view shows, where there are such
+    "policy_loss": "policy loss",
+    "value_loss": "value loss",
+    "td_error": "error of the values",
+    "entropy": "entropy",
+    "best_evaluation": "best evaluation",
+}
 Values = Mapping[str, float | None]
 
 
@@ -61,8 +68,27 @@ def line(values: Values) -> str:
     )
 
 
-def queue_rows(values: Values) -> list[tuple[str, str]]:
-    """Rows of the live view: queues and policy lag, or queue, replay and epsilon."""
+def rows(values: Values) -> list[tuple[str, str]]:
+    """The rows of the live view: names and figures."""
+    learned = [
+        (words, f"{value:,.3f}")
+        for name, words in LEARNED.items()
+        if (value := values.get(name)) is not None
+    ]
+    return [
+        ("PPS, predictions/s", f"{values['pps']:,.0f}"),
+        ("TPS, trained samples/s", f"{values['tps']:,.0f}"),
+        *_queue_rows(values),
+        *(
+            (f"{role}: {values[role]}", f"wait {values[f'{role}_waiting'] or 0:.0%}")
+            for role in ROLES
+        ),
+        *learned,
+    ]
+
+
+def _queue_rows(values: Values) -> list[tuple[str, str]]:
+    """Queues and policy lag, or queue, replay and epsilon."""
     queued = values["prediction_queue"]
     if (replay := values.get("replay_steps")) is None:
         queues = f"{queued}, {values['training_queue']}"

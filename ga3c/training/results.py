@@ -1,5 +1,6 @@
 """When a run is finished, and the figures of its result."""
 
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ga3c.runs.metrics import Window
@@ -32,6 +33,12 @@ def finished(config: TrainConfig, service: Service) -> str | None:
         if mean >= limits.score:
             return f"mean score {mean:.2f} of the last {ROLLING_EPISODES} episodes reached"
     return None
+
+
+def ending(reason: str, path: Path) -> str:
+    """A run's last line: why it ended, where it is kept, and how an interrupted one goes on."""
+    more = f"; ga3c train --resume {path} goes on with it" if reason == INTERRUPTED else ""
+    return f"{reason}; kept in {path}{more}"
 
 
 def figures(

@@ -24,7 +24,7 @@ from ga3c.training import progress
 from ga3c.training.evaluating import TICK_S, Evaluations
 from ga3c.training.interrupts import Interrupts
 from ga3c.training.keeping import Keeper, write_trace
-from ga3c.training.results import INTERRUPTED, Outcome, figures, finished
+from ga3c.training.results import INTERRUPTED, Outcome, ending, figures, finished
 from ga3c.training.tuning import build_scheduler, words
 from ga3c.training.view import view
 
@@ -162,7 +162,7 @@ class Run:
         try:
             counts = self._scheduler.counts if self._scheduler else config.service.counts
             envs = f"{config.service.envs_per_agent} environments each"
-            self._say(f"ga3c: starting {counts.agents} agent processes, {envs}")
+            self._say(f"ga3c: starting agent processes: {counts.agents}, {envs}")
             service.start(counts)
             reason = self._loop()
         finally:
@@ -179,7 +179,7 @@ class Run:
             result["evaluations_failed"] = int(service.snapshot()["evaluations_failed"])
             self._view.close()
             self._directory.log(f"ga3c: {reason}")
-            print(f"ga3c: {reason}; kept in {self._directory.path}", flush=True)
+            print(f"ga3c: {ending(reason, self._directory.path)}", flush=True)
             self._directory.finish(result)
             write_trace(config, service)
         if config.run.json:

@@ -2,6 +2,7 @@
 
 import math
 import sys
+import time
 from collections import deque
 from collections.abc import Sequence
 from typing import IO, Protocol
@@ -14,10 +15,11 @@ from rich.table import Table
 from rich.text import Text
 
 from ga3c.settings.run import RunConfig
-from ga3c.training.progress import ROLES, Values, clock, legend, line, number, queue_rows
+from ga3c.training.progress import Values, clock, legend, line, number, rows
 
 EVENTS = 6  # event lines in the live view
-CURVE_HEIGHT = 8  # lines
+CURVE_HEIGHT = 8  # lines, at least
+LEAST_SPAN = 0.1  # of the curve's axis, as a share of the largest score
 BESIDE_CURVE = 64  # columns that the table beside the curve needs
 BLOCKS = " ▁▂▃▄▅▆▇█"
 
@@ -65,71 +67,84 @@ class Plain:
 
 
 class LiveView:
-    """Redraws in place: curve of the score, figures, waiting times, progress, last events."""
+    """Redraws each second: curve of the score, figures, waiting times, progress, last events.
+
+    It is drawn on the terminal's second screen, as large as that is at the moment. Its last picture
+    is printed when it ends.
+    """
 
     def __init__(self, run: RunConfig, game: str, console: Console) -> None:
         self._limits = run
         self._title = f"{game}, seed {run.seed}"
         self._events: deque[str] = deque(maxlen=EVENTS)
+        self._errors: list[str] = []
+        self._closed = False
         self._scores: list[float] = []
         self._values: Values = {}
-        self._width = max(console.width - BESIDE_CURVE, 10)  # of the curve
-        self._live = Live(console=console, auto_refresh=False)
+        self._shown_s = 0.0  # when the figures came
+        self._console = console
+        self._live = Live(
+            console=console, screen=True, refresh_per_second=1, get_renderable=self._picture
+        )
         self._live.start()
 
     def say(self, text: str, to: IO[str] | None = None) -> None:
-        """Add the line to the last events; an error is also printed above the view, and stays."""
+        """Add the line to the last events; an error is also printed once the view has ended."""
         self._events.append(text.removeprefix("ga3c: "))
         if to is sys.stderr:
-            self._live.console.print(Text(text, style="red"))
-        self._draw()
+            self._errors.append(text)
+        self._live.refresh()
 
     def show(self, values: Values) -> None:
         """Draw the figures."""
-        self._values = values
+        self._values, self._shown_s = values, time.monotonic()
         if (score := values["score_mean_100"]) is not None:
             self._scores.append(score)
-        self._draw()
+        self._live.refresh()
 
     def close(self) -> None:
-        """Stop redrawing; the last picture stays."""
+        """Restore the terminal, and print the last picture and the errors."""
+        if self._closed:
+            return
+        self._closed = True
         self._live.stop()
+        self._console.print(self._picture())
+        for error in self._errors:
+            print(error, file=sys.stderr, flush=True)
 
-    def _draw(self) -> None:
+    def _picture(self) -> Group:
         parts = [Panel(Text("\n".join(self._events)), title="events", title_align="left")]
         if self._values:
-            parts.insert(0, self._picture(self._values))
-        self._live.update(Group(*parts), refresh=True)
+            parts.insert(0, self._figures(self._values))
+        return Group(*parts)
 
-    def _picture(self, values: Values) -> Panel:
-        steps, time = f"{values['steps']:,} steps", clock(values["seconds"])
+    def _figures(self, values: Values) -> Panel:
+        passed_s = 0.0 if self._closed else time.monotonic() - self._shown_s
+        now = f"{clock((values['seconds'] or 0.0) + passed_s)} · {values['steps']:,} steps"
         table = Table.grid(padding=(0, 3))
-        for name, text in (
-            ("PPS, predictions/s", f"{values['pps']:,.0f}"),
-            ("TPS, trained samples/s", f"{values['tps']:,.0f}"),
-            *queue_rows(values),
-            *(
-                (f"{role}: {values[role]}", f"wait {values[f'{role}_waiting'] or 0:.0%}")
-                for role in ROLES
-            ),
-        ):
+        for name, text in rows(values):
             table.add_row(name, Text(text, justify="right"))
         top = Table.grid(padding=(0, 4))
         top.add_row(self._curve(values), table)
         progress = self._progress(values)
         return Panel(
             Group(top, *([progress] if progress else [])),
-            title=f"{self._title} · {time} · {steps} · {values['episodes']:,} episodes",
+            title=f"{self._title} · {now} · {values['episodes']:,} episodes",
             title_align="left",
         )
+
+    @property
+    def _width(self) -> int:
+        """Columns of the curve."""
+        return max(self._console.width - BESIDE_CURVE, 10)
 
     def _curve(self, values: Values) -> Group:
         if not self._scores:
             return Group(Text("no game has ended yet"))
         newest = f"score, mean of the last 100: {number(values['score_mean_100'])}"
-        return Group(
-            Text(newest, style="bold"), *map(Text, curve(self._scores, self._width, CURVE_HEIGHT))
-        )
+        height = max(len(rows(values)) - 1, CURVE_HEIGHT)
+        lines = curve(self._scores, self._width, height)
+        return Group(Text(newest, style="bold"), *map(Text, lines))
 
     def _progress(self, values: Values) -> Table | None:
         done = [
@@ -156,11 +171,22 @@ def curve(values: Sequence[float], width: int, height: int) -> list[str]:
     stride = max(math.ceil(len(values) / width), 1)
     parts = (values[start : start + stride] for start in range(0, len(values), stride))
     means = [sum(part) / len(part) for part in parts]
-    low, high = min(means), max(means)
-    eighths = [(value - low) / ((high - low) or 1.0) * height * 8 for value in means]
+    low, high = scale(means)
+    eighths = [(value - low) / (high - low) * height * 8 for value in means]
     lines = []
     for row in reversed(range(height)):
         cells = (BLOCKS[min(max(round(filled) - row * 8, 0), 8)] for filled in eighths)
-        scale = number(high) if row == height - 1 else number(low) if row == 0 else ""
-        lines.append(f"{scale:>8} {''.join(cells)}")
+        mark = number(high) if row == height - 1 else number(low) if row == 0 else ""
+        lines.append(f"{mark:>8} {''.join(cells)}")
     return lines
+
+
+def scale(values: Sequence[float]) -> tuple[float, float]:
+    """The ends of an axis for `values`: at least a tenth of the largest apart, and at least 1.
+
+    Otherwise the noise of a score that stays the same would look like progress.
+    """
+    low, high = min(values), max(values)
+    least = max(1.0, LEAST_SPAN * max(abs(low), abs(high)))
+    beyond = max(least - (high - low), 0.0) / 2
+    return low - beyond, high + beyond

@@ -15,8 +15,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from ga3c.runs.metrics import Metrics, Window
 from ga3c.runs.tally import Tally
 from ga3c.settings.presets import PRESETS
-from ga3c.training.progress import figures, line
-from ga3c.training.view import curve
+from ga3c.training.progress import figures, line, rows
+from ga3c.training.view import curve, scale
 from tests.commands import CORRIDOR, ROOT
 
 
@@ -111,13 +111,43 @@ def test_a_replays_line_tells_its_steps_and_epsilon_instead_of_lag(tmp_path: Pat
     assert "Lag 0.0]" in line(figures(window, metrics, tally, config.service.counts, 3, 0))
 
 
+@pytest.mark.parametrize(
+    ("values", "ends"),
+    [
+        ([20.0, 20.1, 19.9], (19.0, 21.0)),  # a tenth of 20
+        ([0.0, 0.2], (-0.4, 0.6)),
+        ([-21.0, 18.0], (-21.0, 18.0)),
+        ([0.0], (-0.5, 0.5)),
+    ],
+)
+def test_the_axis_does_not_turn_noise_into_progress(
+    values: list[float], ends: tuple[float, float]
+) -> None:
+    assert scale(values) == pytest.approx(ends, abs=0.01)
+
+
+def test_the_rows_of_the_live_view_are_those_of_the_algorithm() -> None:
+    config = PRESETS["dqn-pictures"]
+    metrics = Metrics(lambda: 5.0)
+    now = metrics.snapshot()
+    metrics.set(policy_loss=0.125, entropy=1.5, best_evaluation=17.0)
+    tally = Tally(lambda: 5.0)
+    shown = dict(rows(figures(Window(now, now), metrics, tally, config.service.counts, 3, 0)))
+    assert shown["policy loss"] == "0.125"
+    assert shown["best evaluation"] == "17.000"
+    assert "epsilon" not in shown
+    metrics.set(replay_steps=10.0)
+    shown = dict(rows(figures(Window(now, now), metrics, tally, config.service.counts, 3, 0)))
+    assert shown["epsilon"] == "by environment"
+
+
 @pytest.mark.parametrize("count", [1, 5, 60, 61, 1000])
 def test_the_curve_fits_its_place_and_has_its_scale(count: int) -> None:
     lines = curve([float(i) for i in range(count)], 60, 8)
     assert len(lines) == 8
     assert all(len(line) <= 9 + 60 for line in lines)
     low = 0.0 if count <= 60 else (-(-count // 60) - 1) / 2  # several values are one character
-    assert lines[-1].split()[0] == f"{low:.1f}"
+    assert lines[-1].split()[0] == (f"{low:.1f}" if count > 1 else "-0.5")
     if count > 1:
         assert lines[0].rstrip().endswith("█"), "the highest is the newest"
         assert "█" not in lines[0][9 : 9 + (len(lines[0]) - 9) // 2]
