@@ -8,7 +8,7 @@ USAGE = f"""usage: ga3c train [--game GAME] [--algorithm a3c|ppo|dqn] [--preset 
        ga3c list games|presets|networks|algorithms|protocols
        ga3c runs [options]
        ga3c evaluate RUN [--protocol paper|nature|machado|apex] [options]
-       ga3c play RUN [options]
+       ga3c play RUN|--pretrained GAME [options]
        ga3c plot|table|report RUN... [options]
        ga3c export RUN --out DIRECTORY|FILE.onnx [options]
        ga3c scores --games GAME... --out-dir DIRECTORY [options]

@@ -8,6 +8,7 @@ from typing import Any
 import tyro
 
 from agents.environments import spaces
+from ga3c.evaluation import pretrained
 from ga3c.evaluation.policy import Policy
 from ga3c.evaluation.protocols import PROTOCOLS, Protocol
 from ga3c.runs import checkpoints
@@ -30,6 +31,8 @@ class LearnedConfig:
     """The run: its directory, or its name in runs/; without one, the newest of --game."""
     game: str = "Pong"
     """Whose newest run it is, where none is given."""
+    pretrained: str | None = None
+    """Instead of a run: the policy that comes with ga3c for this game."""
     checkpoint: str = "newest"
     """newest, best (by --evaluate-every) or a checkpoint's number of steps."""
 
@@ -62,7 +65,7 @@ def load(wanted: LearnedConfig) -> tuple[TrainConfig, Path, Checkpoint]:
     Raises WrongInput or RuntimeError.
     """
     try:
-        path = newest_run(wanted.game) if wanted.run is None else find_run(wanted.run)
+        path = _path(wanted)
         config, notes = read_config(path)
     except ValueError as error:
         raise WrongInput(str(error)) from error
@@ -87,6 +90,15 @@ def load(wanted: LearnedConfig) -> tuple[TrainConfig, Path, Checkpoint]:
         return config, path, checkpoints.read(chosen)
     except checkpoints.Damaged as error:
         raise RuntimeError(str(error)) from error
+
+
+def _path(wanted: LearnedConfig) -> Path:
+    """The run's directory. Raises ValueError."""
+    if wanted.pretrained is not None:
+        if wanted.run is not None:
+            raise ValueError(f"run {wanted.run} with pretrained {wanted.pretrained}: give one")
+        return pretrained.find(wanted.pretrained)
+    return newest_run(wanted.game) if wanted.run is None else find_run(wanted.run)
 
 
 def policy_of(config: TrainConfig, checkpoint: Checkpoint) -> Policy:

@@ -41,7 +41,7 @@ class Config(PlayedConfig):
 def run(config: Config) -> None:
     """Evaluate, print and keep the scores. Raises WrongInput or RuntimeError."""
     trained, path, checkpoint = load(config)
-    if not os.access(path, os.W_OK):
+    if config.pretrained is None and not os.access(path, os.W_OK):
         raise WrongInput(f"run {path} is not writable: the scores would be lost")
     backend.configure(CORES, config.seed)
     policy = policy_of(trained, checkpoint)
@@ -74,12 +74,15 @@ def run(config: Config) -> None:
     )
     seconds = time.monotonic() - started_s
     entry = record(games, steps, protocol, config.seed, config.at_once, seconds)
-    records.append(path / EVALUATIONS, {**entry, "machine": machine()})
+    kept = ""
+    if config.pretrained is None:
+        records.append(path / EVALUATIONS, {**entry, "machine": machine()})
+        kept = f"; kept in {path / EVALUATIONS}"
     cut = f", {entry['games_cut']} of them cut by --step-cap" if entry["games_cut"] else ""
     print(
         f"score {entry['mean']:,.2f} (median {entry['median']:,.2f}, "
         f"{min(entry['scores']):,.0f} to {max(entry['scores']):,.0f}) over {len(games)} games"
-        f"{cut}; kept in {path / EVALUATIONS}"
+        f"{cut}{kept}"
     )
     if config.json:
         print(json.dumps(entry), flush=True)

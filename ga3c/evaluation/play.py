@@ -27,7 +27,8 @@ class Config(PlayedConfig):
     """Render a game played by the policy of a run, as mp4 or gif."""
 
     out: Path | None = None
-    """File to write, .mp4 or .gif; None: video/STEPS-PROTOCOL-SEED.mp4 in the run's directory."""
+    """File to write, .mp4 or .gif; None: video/STEPS-PROTOCOL-SEED.mp4 in the run's
+    directory, or GAME-PROTOCOL-SEED.mp4 here with --pretrained."""
     window: bool = False
     """Show the game in a window while it is played, and write no file."""
     max_seconds: float = 120.0
@@ -92,6 +93,8 @@ def _show(config: Config) -> None:
     steps = int(checkpoint.state["steps"])
     title = f"{trained.environment.game} after {steps:,} steps"
     out = config.out or path / "video" / f"{steps}-{config.protocol}-{config.seed}.mp4"
+    if config.pretrained and config.out is None:
+        out = Path(f"{path.name}-{config.protocol}-{config.seed}.mp4")
     canvas = Canvas(title, pictures.actions)
     max_pictures = int(config.max_seconds * pictures.per_second)
     rate = pictures.per_second

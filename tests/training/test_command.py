@@ -286,6 +286,7 @@ def test_a_signal_at_any_moment_ends_all_with_130(
         result = json.loads((run.runs / "mine" / "result.json").read_text())
         assert result["game"] == "tests.tiny:Corridor-v0"
         assert_kept(run)
+        assert f"; ga3c train --resume {run.runs / 'mine'} goes on with it" in run.out
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
