@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
+from ga3c.reports.console import show
 from ga3c.runs import checkpoints, records
 from ga3c.runs.finding import RESULT, is_running, runs_in
 from ga3c.runs.kept_config import load_config
@@ -23,12 +21,12 @@ class Config:
     """Print a JSON list instead of a table."""
 
 
-def summary(path: Path) -> dict[str, Any]:
-    """The line of one run. Raises ValueError if its settings cannot be read."""
+def summary(path: Path, name: str) -> dict[str, Any]:
+    """The line of one run, called `name`. Raises ValueError if its settings cannot be read."""
     config = load_config(path)
     newest = _newest_figures(path)
     return {
-        "run": path.name,
+        "run": name,
         "game": config.environment.game,
         "seed": config.run.seed,
         "steps": newest.get("steps", 0),
@@ -55,11 +53,12 @@ def _state(path: Path, newest: dict[str, Any]) -> str:
 def run(config: Config) -> None:
     """Print the table, newest run first."""
     lines = []
-    for path in runs_in(config.runs_dir):
+    for number, path in enumerate(runs_in(config.runs_dir), 1):
+        name = str(path.relative_to(config.runs_dir))
         try:
-            lines.append(summary(path))
+            lines.append({"number": number, **summary(path, name)})
         except ValueError as error:
-            print(f"{path.name}: {error}")
+            print(f"{name}: {error}")
     if config.json:
         print(json.dumps(lines))
     elif not lines:
@@ -69,19 +68,18 @@ def run(config: Config) -> None:
 
 
 def _print(lines: list[dict[str, Any]]) -> None:
-    table = Table()
-    for heading in ("run", "game", "seed", "steps", "score", "minutes", "state"):
-        right = heading in ("seed", "steps", "score", "minutes")
-        table.add_column(heading, justify="right" if right else "left")
-    for line in lines:
-        score = "-" if line["score"] is None else f"{line['score']:,.1f}"
-        table.add_row(
+    rows = [
+        (
             line["run"],
+            str(line["number"]),
             line["game"],
             str(line["seed"]),
             f"{line['steps']:,}",
-            score,
+            "-" if line["score"] is None else f"{line['score']:,.1f}",
             f"{line['minutes']:,.1f}",
             line["state"],
         )
-    Console(soft_wrap=True).print(table)
+        for line in lines
+    ]
+    headings = ("run", "no.", "game", "seed", "steps", "score", "minutes", "state")
+    show("RUN is a name or a number: ga3c play 1 plays the newest", headings, rows)

@@ -17,6 +17,7 @@ from ga3c.settings.train import TrainConfig
 
 RESULT, LOCK = "result.json", "lock"
 EVALUATIONS = "evaluations.jsonl"
+DEPTH = 3  # folders below runs/ in which runs are found, such as runs/scores/pong-0
 
 
 def new_run_path(config: TrainConfig) -> Path:
@@ -36,19 +37,27 @@ def new_run_path(config: TrainConfig) -> Path:
 
 
 def find_run(run: Path, runs_dir: Path = Path("runs")) -> Path:
-    """The directory of an existing run, given as a path or by its name. Raises ValueError."""
+    """The directory of an existing run: a path, a name in `runs_dir`, or its number there.
+
+    Number 1 is the newest. Raises ValueError.
+    """
     for path in (run, runs_dir / run):
         if (path / CONFIG).is_file():
             return path.resolve()
-    names = sorted(path.name for path in runs_in(runs_dir))
-    existing = f"{runs_dir} has {', '.join(names[-5:])}" if names else f"{runs_dir} has none"
+    known = runs_in(runs_dir)
+    if str(run).isdecimal() and 1 <= int(str(run)) <= len(known):
+        return known[int(str(run)) - 1].resolve()
+    names = [str(path.relative_to(runs_dir)) for path in known[:5]]
+    existing = f"{runs_dir} has {', '.join(names)}" if names else f"{runs_dir} has none"
     raise ValueError(f"run {run}: no directory with a {CONFIG}; {existing}")
 
 
 def runs_in(runs_dir: Path) -> list[Path]:
-    """The runs in `runs_dir`, without `latest`; the one started or resumed last comes first."""
-    files = sorted(runs_dir.glob(f"*/{CONFIG}"), key=lambda file: -file.stat().st_mtime)
-    return [file.parent for file in files if not file.parent.is_symlink()]
+    """The runs in `runs_dir` and its folders, without `latest`: the last that began comes first."""
+    depths = ("*/" * depth + CONFIG for depth in range(1, DEPTH + 1))
+    found = [file.parent for pattern in depths for file in runs_dir.glob(pattern)]
+    real = [path for path in found if not any(map(Path.is_symlink, (path, *path.parents)))]
+    return sorted(real, key=lambda path: -(path / CONFIG).stat().st_mtime)
 
 
 def newest_run(game: str, runs_dir: Path = Path("runs")) -> Path:

@@ -1,9 +1,16 @@
 """Score tables, plots and reports of runs: statistics against slow twins, complete pages."""
 
 import csv
+import fcntl
 import json
+import os
+import pty
 import re
 import shutil
+import struct
+import subprocess
+import sys
+import termios
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +19,7 @@ import pytest
 from ga3c.reports import comparison, history, plots, statistics
 from ga3c.reports.page import page
 from ga3c.runs import records
+from ga3c.runs.finding import find_run
 from tests.commands import ROOT, ended, refused
 
 PONG = ROOT / "benchmarks" / "results" / "pong"
@@ -270,3 +278,39 @@ def test_runs_are_listed_with_their_state(runs: list[Path]) -> None:
     shown = ended("runs", "--runs-dir", str(runs[0].parent)).stdout
     assert "Pong" in shown and "killed" in shown
     assert "has no runs" in ended("runs", "--runs-dir", str(runs[0] / "video")).stdout
+
+
+def test_runs_in_folders_are_found_and_have_numbers(pong_run: Path, tmp_path: Path) -> None:
+    for number, name in enumerate(("old", "scores/pong-0", "a-name-of-a-run-that-is-rather-long")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copytree(pong_run, tmp_path / name)
+        os.utime(tmp_path / name / "config.json", (number, number))
+    (tmp_path / "latest").symlink_to("old")
+    done = ended("runs", "--runs-dir", str(tmp_path))
+    lines = [line for line in done.stdout.splitlines() if "Pong" in line]
+    names = ["a-name-of-a-run-that-is-rather-long", "scores/pong-0", "old"]
+    assert [line.split()[1] for line in lines] == names, "whole, newest first"
+    assert [line.split()[3] for line in lines] == ["1", "2", "3"]
+    assert find_run(Path("2"), tmp_path) == tmp_path / "scores" / "pong-0"
+    assert find_run(Path("scores/pong-0"), tmp_path) == tmp_path / "scores" / "pong-0"
+    for wrong in ("0", "4", "-1"):
+        with pytest.raises(ValueError, match=f"run {wrong}: no directory with a config.json"):
+            find_run(Path(wrong), tmp_path)
+
+
+def test_no_digit_of_a_table_is_lost_in_a_narrow_terminal() -> None:
+    program = (
+        "from ga3c.reports.console import show; show('t', ['n', 'v'], [['a' * 40, '123456789']])"
+    )
+    terminal, child = pty.openpty()
+    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 20, 24, 0, 0))
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], cwd=ROOT, stdout=child, env={**os.environ, "COLUMNS": "24"}
+    )
+    os.close(child)
+    assert process.wait(30.0) == 0
+    said = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", os.read(terminal, 65536).decode())
+    os.close(terminal)
+    assert "…" not in said
+    assert said.count("a") == 40
+    assert "".join(re.findall(r"[0-9]", said)) == "123456789"
