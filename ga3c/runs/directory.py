@@ -57,7 +57,8 @@ class RunDirectory:
     def begin(self, steps: int, episodes: int) -> None:
         """Start, or resume after `steps` and `episodes`; entries beyond these are removed."""
         run = replace(self._config.run, resume=None, trace=None)  # these concern this start only
-        self._write(CONFIG, to_json(replace(self._config, run=run)))
+        settings = to_json(replace(self._config, run=run))
+        self._write(CONFIG, settings)
         self._note_start()
         (self.path / RESULT).unlink(missing_ok=True)
         self._point_latest()
@@ -68,6 +69,7 @@ class RunDirectory:
             self._csv.writerow(Episode._fields)
         self._metrics = open(self.path / "metrics.jsonl", "a", buffering=1)  # noqa: SIM115
         self._events = Events(self.path, steps)
+        self._events.settings(settings)
         self._open = [self._events, self._episodes, self._metrics, *self._open]
 
     def log(self, line: str) -> None:

@@ -3,12 +3,15 @@
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.compat.proto.tensor_pb2 import TensorProto
+from tensorboard.compat.proto.types_pb2 import DT_STRING
+from tensorboard.plugins.text import metadata
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from ga3c.runs.tally import Episode
@@ -56,6 +59,15 @@ class Events:
         self._write(Event(file_version="brain.Event:2"))
         self._write(Event(step=steps, session_log=SessionLog(status=SessionLog.START)))
 
+    def settings(self, values: Mapping[str, Any]) -> None:
+        """Add the run's settings as a table of text. Args: values: of config.json."""
+        rows = [f"| {key} | {value} |" for key, value in _leaves(values)]
+        text = "\n".join(["| setting | value |", "| --- | --- |", *rows])
+        tensor = TensorProto(dtype=DT_STRING, string_val=[text.encode()])
+        shown = metadata.create_summary_metadata(display_name="settings", description="")
+        value = Summary.Value(tag="settings/text_summary", metadata=shown, tensor=tensor)
+        self._write(Event(step=0, summary=Summary(value=[value])))
+
     def episode(self, episode: Episode) -> None:
         """Add a finished episode that counts for the run's score."""
         if not episode.scored:
@@ -88,3 +100,11 @@ class Events:
     def _write(self, event: Event) -> None:
         event.wall_time = time.time()
         self._writer.write(event.SerializeToString())
+
+
+def _leaves(values: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{section}{name}.")
+        else:
+            yield section + name, value

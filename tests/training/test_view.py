@@ -157,6 +157,8 @@ def test_events_are_under_the_fields_usual_names(pong_run: Path) -> None:
     (file,) = pong_run.glob("events.out.tfevents.*")
     events = EventAccumulator(str(file))
     events.Reload()
+    text = events.Tensors("settings/text_summary")[0].tensor_proto.string_val[0].decode()
+    assert "| environment.game | Pong |" in text
     tags = set(events.Tags()["scalars"])
     for tag in (
         "charts/SPS",
