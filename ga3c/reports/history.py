@@ -4,7 +4,7 @@ import contextlib
 import csv
 import json
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +22,8 @@ CURVE = "curve.csv"  # in a kept result: the score curve, instead of all episode
 POINTS = 400
 BANDS = 6  # of environments that explore alike
 LEFT_OUT = ("preset", "run", "checkpoints", "evaluation")  # settings that do not affect learning
-MOST_DIFFERENCES = 3  # settings named in a group's name
+FIRST_TOLD = ("algorithm", "network")  # settings that tell most, and whose value says what it is
+LAST_TOLD = ("learning_rate_end", "schedule_steps", "learns_from")  # those that follow from others
 
 
 class Curve(NamedTuple):
@@ -74,11 +75,30 @@ def groups(histories: Sequence[History]) -> list[Group]:
     for (game, text), runs in by_settings.items():
         others = [json.loads(other) for name, other in by_settings if name == game]
         own = json.loads(text)
-        differ = [name for name in own if any(other[name] != own[name] for other in others)]
-        words = [f"{name} {own[name]}" for name in differ[:MOST_DIFFERENCES]]
-        differs = ", ".join(words) + ", ..." * (len(differ) > len(words))
-        grouped.append(Group(game, differs, runs))
+        rest = [other for other in others if other != own]
+        grouped.append(Group(game, ", ".join(_distinguishing(own, rest)), runs))
     return grouped
+
+
+def _distinguishing(own: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The fewest settings, in words, that tell `own` from each of `others`, found greedily."""
+    left = list(others)
+    while left:
+        counts = {name: sum(other[name] != own[name] for other in left) for name in own}
+        first = [name for name in FIRST_TOLD if counts[name]]
+        told = [name for name in own if name not in LAST_TOLD and counts[name]]
+        name = max(first or told or own, key=lambda each: counts[each])
+        yield _in_words(name, own[name])
+        left = [other for other in left if other[name] == own[name]]
+
+
+def _in_words(name: str, value: Any) -> str:
+    words = name.replace("_", " ")
+    if name in FIRST_TOLD:
+        return str(value)
+    if isinstance(value, bool):
+        return words if value else f"no {words}"
+    return f"{words} {value:g}" if isinstance(value, float) else f"{words} {value}"
 
 
 def settings(config: TrainConfig) -> dict[str, Any]:

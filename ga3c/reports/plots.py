@@ -88,10 +88,10 @@ def draw(runs: Sequence[History], panels: Sequence[str]) -> Figure:
             PAINTERS[panel](axes, part, by)
             axes.set_xlabel(SCALES[by][1])
             axes.grid(alpha=0.3)
-            if axes.get_legend_handles_labels()[0]:
-                # Score curves leave no corner free, so their legend is below the plot.
-                below = {"loc": "upper left", "bbox_to_anchor": (0.0, -0.2)}
-                axes.legend(frameon=False, fontsize="small", **(below if panel in SCORES else {}))
+        if row[0].get_legend_handles_labels()[0]:
+            # Score curves leave no corner free, so their legend is below the plot.
+            below = {"loc": "upper left", "bbox_to_anchor": (0.0, -0.2)}
+            row[0].legend(frameon=False, fontsize="small", **(below if panel in SCORES else {}))
     return figure
 
 
@@ -125,7 +125,7 @@ def _score(axes: Axes, runs: Sequence[History], by: str) -> None:
             axes.plot(getattr(curve, by) * scale, curve.score, color=colour, label=label, **thin)
         if several:
             places, scores = mean_of(curves, by)
-            label = f"{group.differs} mean and range of {len(curves)} seeds".strip()
+            label = f"{group.differs}: mean and range of {len(curves)} seeds".removeprefix(": ")
             axes.plot(places * scale, scores.mean(axis=0), color=colour, label=label)
             low, high = scores.min(axis=0), scores.max(axis=0)
             axes.fill_between(places * scale, low, high, color=colour, alpha=0.15)

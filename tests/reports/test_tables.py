@@ -11,15 +11,18 @@ import struct
 import subprocess
 import sys
 import termios
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ga3c.reports import comparison, history, plots, statistics
+from ga3c.reports.history import Curve, History
 from ga3c.reports.page import page
 from ga3c.runs import records
 from ga3c.runs.finding import find_run
+from ga3c.settings.train import TrainConfig
 from tests.commands import ROOT, ended, refused
 
 PONG = ROOT / "benchmarks" / "results" / "pong"
@@ -112,13 +115,36 @@ def test_runs_of_other_settings_are_not_seeds_of_one(runs: list[Path]) -> None:
     (runs[1] / "config.json").write_text(json.dumps(config))
     found = [history.read(run) for run in runs]
     assert [group.name for group in history.groups(found)] == [
-        "pong (center True)",
-        "pong (center False)",
+        "pong (center)",
+        "pong (no center)",
     ]
     assert [row.game for row in comparison.tables(found)[0].rows] == [
-        "pong (center False)",
-        "pong (center True)",
+        "pong (center)",
+        "pong (no center)",
     ]
+
+
+def test_groups_are_told_apart_by_the_fewest_settings_in_words() -> None:
+    base = TrainConfig()
+    configs = [
+        base,
+        replace(base, network=replace(base.network, layer_norm=False)),
+        replace(base, algorithm="ppo", network=replace(base.network, layer_norm=False)),
+        replace(
+            base,
+            network=replace(base.network, layer_norm=False),
+            optimizer=replace(base.optimizer, learning_rate=1e-3, clip_norm=0.5),
+            service=replace(base.service, training_batch_min=40),
+        ),
+    ]
+    nothing = Curve(*np.zeros((3, 0)))
+    found = [History(Path(str(n)), config, nothing, [], []) for n, config in enumerate(configs)]
+    names = [group.differs for group in history.groups(found)]
+    assert names[0] == "a3c, layer norm"
+    assert names[1].startswith("a3c, no layer norm, ")
+    assert names[2] == "ppo"
+    assert len(set(names)) == 4
+    assert all(name.count(",") <= 2 for name in names)
 
 
 def test_lines_that_were_cut_short_hide_no_other(runs: list[Path]) -> None:
