@@ -2,6 +2,7 @@
 
 import difflib
 import importlib
+import importlib.util
 import os
 import re
 import traceback
@@ -14,6 +15,8 @@ from ale_py import registration, roms
 _ATARI_V5 = re.compile(r"ALE/(\w+)-v5", re.IGNORECASE)
 _ATARI_LEGACY = re.compile(r"(\w+?)(NoFrameskip)?-v[04]", re.IGNORECASE)
 _ATARI_BARE = re.compile(r"([\w-]+)")
+JAX_IDS = ("phys2d/", "tabular/")  # Gymnasium's environments that need these packages
+NEEDED_BY_JAX_IDS = ("jax", "flax")
 _TWO_PLAYERS = {"combat", "joust", "maze_craze", "warlords"}  # excluded: there is no second player
 _V5_STICKY_ACTIONS = 0.25
 
@@ -89,6 +92,8 @@ def _unknown(name: str) -> str:
     """One line that says that `name` is unknown, and suggests similar names."""
     names = [registration.rom_id_to_name(rom) for rom in atari_roms().values()]
     names += [i for i, s in gymnasium.registry.items() if "ale_py" not in str(s.entry_point)]
+    if not all(map(importlib.util.find_spec, NEEDED_BY_JAX_IDS)):
+        names = [name for name in names if not name.startswith(JAX_IDS)]
     by_lower = {n.lower(): n for n in names}
     core = re.sub(r"^ale/|(noframeskip|deterministic)?(-v\d+)?$", "", name.lower())
     near = [by_lower[n] for n in difflib.get_close_matches(core, by_lower)]

@@ -182,6 +182,12 @@ def test_unsound_rom_is_told_in_one_line_and_not_loaded(fault, tmp_path, monkeyp
     assert "\n" not in str(error.value)
 
 
+def test_games_whose_packages_are_missing_are_not_suggested():
+    with pytest.raises(UnknownGame) as error:
+        spaces(EnvironmentConfig("phys2d/CartPol-v1"))
+    assert "did you mean" not in str(error.value)
+
+
 @pytest.mark.parametrize(
     "game,shape,dtype,num_actions,stack,is_picture",
     [
