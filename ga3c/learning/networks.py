@@ -109,11 +109,6 @@ def body(config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: s
         units, _, activation = _VECTORS[name]
         return dense(config, x, units, HIDDEN_GAIN, activation=activation, name=f"{prefix}dense_0")
     for layer, (filters, size, stride) in enumerate(_CONVS[name][0]):
-        if config.padding == "valid" and min(x.shape[1:3]) < size:
-            raise ValueError(
-                f"network {name}: a picture of {tuple(observation.shape[1:3])} is too small for "
-                f"it without padding: choose --padding same"
-            )
         x = keras.layers.Conv2D(
             filters,
             size,
@@ -145,9 +140,11 @@ def _dtype(config: NetworkConfig) -> str:
 def weights(config: NetworkConfig, shape: tuple[int, ...], is_picture: bool) -> int:
     """The number of a torso's weights, nearly all of the network's, without making it.
 
-    Args: shape: of an observation, [h, w, channels] or [k]. The torso must be one of ours.
+    Args: config: as `chosen` returns it; shape: of an observation, [h, w, channels] or [k].
+
+    Raises ValueError if a picture is too small.
     """
-    name = chosen(config, shape, is_picture).network
+    name = config.network
     if not is_picture:
         first, second, _ = _VECTORS[name]
         return math.prod(shape) * first + first * second
@@ -155,9 +152,14 @@ def weights(config: NetworkConfig, shape: tuple[int, ...], is_picture: bool) -> 
     height, width, channels = shape
     count = 0
     for filters, size, stride in convs:
+        if config.padding == "valid" and min(height, width) < size:
+            raise ValueError(
+                f"network {name}: a picture of {shape[:2]} is too small for it without padding: "
+                "choose --padding same"
+            )
         count += size * size * channels * filters
         missing = 0 if config.padding == "same" else size - 1
-        height, width = (max(-(-(n - missing) // stride), 0) for n in (height, width))
+        height, width = (-(-(n - missing) // stride) for n in (height, width))
         channels = filters
     return count + height * width * channels * units
 
@@ -179,4 +181,6 @@ def chosen(config: NetworkConfig, shape: tuple[int, ...], is_picture: bool) -> N
         kind = "pictures" if is_picture else "vectors"
         fitting = ", ".join(_CONVS if is_picture else _VECTORS)
         raise ValueError(f"network {name} does not take {kind}: choose {fitting}")
-    return replace(config, network=name)
+    found = replace(config, network=name)
+    weights(found, shape, is_picture)  # checks the size
+    return found

@@ -64,6 +64,7 @@ def _network(config: TrainConfig, shape: tuple[int, ...], is_picture: bool) -> f
     network = config.network
     if network.is_own:
         return 0.0  # only its function knows
+    network = networks.chosen(network, shape, is_picture)
     weights = networks.weights(network, shape, is_picture)
     torsos = 1 + (network.separate_value or config.dqn.dueling)
     trained = config.replay.batch_size if config.learns_from_replay else config.service.update_max

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from agents import messages
 from agents.environments import Spaces
 from agents.launchers import LocalLauncher
+from ga3c import backend
 from ga3c.experience.book import Book, Segment
 from ga3c.experience.memory import DEVICE, HOST
 from ga3c.experience.pacing import Pacing
@@ -52,7 +53,7 @@ def build_service(
 
     Args:
         model: replaces the configured model.
-        tell: called with a line about a replay's memory, before any is allocated.
+        tell: called with lines about what is built, before it is.
 
     Raises ValueError if the settings do not fit the environment or the machine.
     """
@@ -67,6 +68,7 @@ def build_service(
             tell(f"replay of {steps:,} steps, {planned}")
     book, pacing = build_books(config, spaces.stack)
     if model is None:
+        tell(f"building the network with {backend.FRAMEWORK}")
         memory = DEVICE if service.experience == "device" else HOST
         source = build_source(config, spaces, algorithm, book, memory)
         model = build_model(config, spaces, algorithm, source, pacing.acts_on_target)

@@ -19,6 +19,7 @@ DQN = TrainConfig(
     preset="dqn",
     environment=EnvironmentConfig(
         game="Pong",
+        env_args=(),
         action_repeat=4,
         sticky_actions=0.0,
         noop_max=31,  # 0 to 30

@@ -45,6 +45,7 @@ PAPER = TrainConfig(
     preset="paper",
     environment=EnvironmentConfig(
         game="Pong",
+        env_args=(),
         action_repeat=4,
         sticky_actions=0.25,
         noop_max=17,

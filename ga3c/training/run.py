@@ -41,7 +41,6 @@ def train(config: TrainConfig, found: Spaces, path: Path, interrupts: Interrupts
         RunFailed: if the run cannot go on; everything has been stopped.
     """
     backend.configure(config.service.intra_op_threads, config.run.seed)
-    print(f"ga3c: building the network with {backend.FRAMEWORK}", flush=True)
     try:
         service = build_service(config, found, tell=lambda line: print(f"ga3c: {line}", flush=True))
     except ValueError as error:

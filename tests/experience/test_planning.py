@@ -10,7 +10,7 @@ import pytest
 from agents.environments import EnvironmentConfig, Spaces
 from ga3c.experience.ring import RingShape
 from ga3c.learning.a3c import A3C
-from ga3c.learning.networks import weights
+from ga3c.learning.networks import chosen, weights
 from ga3c.service.assembly import build_algorithm
 from ga3c.service.footprint import plan
 from ga3c.settings.learning import A3CConfig, NetworkConfig, NetworkName
@@ -60,7 +60,7 @@ def test_processes_and_networks_that_do_not_fit_are_refused(given: list[str], wo
 def test_a_network_for_large_frames_is_refused_before_it_is_made() -> None:
     large = Spaces((3000, 3000), "uint8", 6, 4)
     config = TrainConfig(service=ServiceConfig(agents=1, max_agents=1, envs_per_agent=2))
-    with pytest.raises(ValueError, match="network auto of 1,139,757,056 weights"):
+    with pytest.raises(ValueError, match="network small of 1,139,757,056 weights"):
         plan(config, large, build_algorithm(config, 6))
 
 
@@ -69,7 +69,9 @@ def test_a_network_for_large_frames_is_refused_before_it_is_made() -> None:
 def test_the_weights_of_a_network_are_known_before_it_is_made(name: Any, padding: Any) -> None:
     config = NetworkConfig(name, padding=padding)
     made = A3C(A3CConfig(), 6).network(config, (84, 84, 4), "uint8", True)
-    assert weights(config, (84, 84, 4), True) == pytest.approx(made.count_params(), rel=0.02)
+    assert weights(chosen(config, (84, 84, 4), True), (84, 84, 4), True) == pytest.approx(
+        made.count_params(), rel=0.02
+    )
 
 
 def test_a_refusal_is_one_line_before_anything_is_allocated() -> None:

@@ -66,6 +66,8 @@ def altered(kind: Any, value: Any) -> Any:
         return choices[0](1)
     if isinstance(value, bool):
         return not value
+    if isinstance(value, tuple):
+        return ("size=1",)
     if isinstance(value, float):
         return value * 0.9 + 0.01  # shares stay shares
     return value + 1 if isinstance(value, int) else "Boxing"
