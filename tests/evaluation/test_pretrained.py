@@ -1,0 +1,46 @@
+"""The policies that come with ga3c: each is small, plays, and leaves nothing in the package."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ga3c.evaluation import pretrained
+from tests.commands import ROOT, ended, refused
+
+LEAST = {"pong": 12.0, "boxing": 5.0}  # mean score of four games that chance never reaches
+
+
+@pytest.mark.parametrize("name", pretrained.names())
+def test_each_policy_plays_well_and_is_small(name: str) -> None:
+    path = pretrained.find(name)
+    files = {file: file.stat().st_mtime for file in path.rglob("*") if file.is_file()}
+    assert sum(file.stat().st_size for file in files) < 5e6
+    as_trained = ["--sticky-actions", "0"]
+    done = ended("evaluate", "--pretrained", name, "--episodes", "4", "--json", *as_trained)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["mean"] > LEAST[name]
+    assert "kept in" not in done.stdout
+    left = {file: file.stat().st_mtime for file in path.rglob("*") if file.is_file()}
+    assert left == files, "nothing is written there"
+
+
+def test_a_policy_makes_a_video_without_a_run(tmp_path: Path) -> None:
+    out = tmp_path / "pong.mp4"
+    given = ["play", "--pretrained", "Pong", "--max-seconds", "1", "--out", str(out)]
+    done = ended(*given)
+    assert done.returncode == 0, done.stderr
+    assert out.stat().st_size > 5000
+
+
+def test_a_game_without_a_policy_is_said_with_those_that_have_one() -> None:
+    assert "pretrained Tennis: must be one of boxing, pong" in refused(
+        "play", "--pretrained", "Tennis"
+    )
+    both = refused("evaluate", "runs/mine", "--pretrained", "Pong")
+    assert "run runs/mine with pretrained Pong: give one" in both
+
+
+def test_all_policies_are_packaged() -> None:
+    assert set(pretrained.names()) == set(LEAST)
+    assert "pretrained/*/checkpoints/*/*" in (ROOT / "setup.cfg").read_text()
