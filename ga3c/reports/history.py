@@ -44,6 +44,11 @@ class History(NamedTuple):
     evaluations: list[dict[str, Any]]
 
     @property
+    def has_ladder(self) -> bool:
+        """Whether each environment explores by a constant epsilon of its own."""
+        return self.config.algorithm == "dqn" and self.config.dqn.exploration == "ladder"
+
+    @property
     def game(self) -> str:
         """The ALE rom id or Gymnasium id, whatever name the run used; imports no environment."""
         name = self.config.environment.game
@@ -130,8 +135,8 @@ def rolling(file: Path) -> Curve:
 def by_epsilon(run: Path) -> dict[str, Curve]:
     """The rolling mean scores of a run by how much its environments explore, from least to most.
 
-    Its environments are divided into at most `BANDS` of equal size, each named by its epsilons.
-    Empty if all explore alike, or if the run's episodes were not kept.
+    The run has a ladder. Its environments are divided into at most `BANDS` of equal size, each
+    named by its epsilons. Empty if the run's episodes were not kept.
     """
     episodes = _episodes(run / "episodes.csv")
     epsilons = np.unique([episode.epsilon for episode in episodes])

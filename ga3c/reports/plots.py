@@ -101,7 +101,7 @@ def _parts(panel: str, runs: Sequence[History]) -> list[list[History]]:
         games = dict.fromkeys(run.game for run in runs)
         return [[run for run in runs if run.game == game] for game in games]
     if panel == "epsilon":
-        return [[run] for run in runs if history.by_epsilon(run.path)]
+        return [[run] for run in runs if run.has_ladder and history.by_epsilon(run.path)]
     return [list(runs)] if any(run.figures for run in runs) else []
 
 

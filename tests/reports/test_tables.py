@@ -22,6 +22,8 @@ from ga3c.reports.history import Curve, History
 from ga3c.reports.page import page
 from ga3c.runs import records
 from ga3c.runs.finding import find_run
+from ga3c.runs.kept_config import to_json
+from ga3c.settings.presets import PRESETS
 from ga3c.settings.train import TrainConfig
 from tests.commands import ROOT, ended, refused
 
@@ -254,6 +256,7 @@ def test_plot_draws_the_scores_of_a_ladder_by_epsilon(pong_run: Path, tmp_path: 
     run = tmp_path / "ladder"
     shutil.copytree(pong_run, run)
     (run / "episodes.csv").write_text(LADDER_ROWS)
+    (run / "config.json").write_text(json.dumps(to_json(PRESETS["apex-small"]), default=str))
     done = ended("plot", str(run), "--panels", "epsilon", "--out", str(tmp_path / "p.png"))
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "p.png").stat().st_size > 10_000
