@@ -143,7 +143,7 @@ def test_groups_are_told_apart_by_the_fewest_settings_in_words() -> None:
     found = [History(Path(str(n)), config, nothing, [], []) for n, config in enumerate(configs)]
     names = [group.differs for group in history.groups(found)]
     assert names[0] == "a3c, layer norm"
-    assert names[1].startswith("a3c, no layer norm, ")
+    assert names[1].startswith("a3c, ") and "no layer norm" in names[1]
     assert names[2] == "ppo"
     assert len(set(names)) == 4
     assert all(name.count(",") <= 2 for name in names)
