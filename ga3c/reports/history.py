@@ -46,7 +46,7 @@ class History(NamedTuple):
     @property
     def has_ladder(self) -> bool:
         """Whether each environment explores by a constant epsilon of its own."""
-        return self.config.algorithm == "dqn" and self.config.dqn.exploration == "ladder"
+        return self.config.learns_from_replay and self.config.dqn.exploration == "ladder"
 
     @property
     def game(self) -> str:
