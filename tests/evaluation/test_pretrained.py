@@ -8,7 +8,7 @@ import pytest
 from ga3c.evaluation import pretrained
 from tests.commands import ROOT, ended, refused
 
-LEAST = {"pong": 12.0, "boxing": 5.0}  # mean score of four games that chance never reaches
+LEAST = {"pong": 10.0, "boxing": 3.0}  # mean score of two games that chance never reaches
 
 
 @pytest.mark.parametrize("name", pretrained.names())
@@ -17,7 +17,7 @@ def test_each_policy_plays_well_and_is_small(name: str) -> None:
     files = {file: file.stat().st_mtime for file in path.rglob("*") if file.is_file()}
     assert sum(file.stat().st_size for file in files) < 5e6
     as_trained = ["--sticky-actions", "0"]
-    done = ended("evaluate", "--pretrained", name, "--episodes", "4", "--json", *as_trained)
+    done = ended("evaluate", "--pretrained", name, "--episodes", "2", "--json", *as_trained)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["mean"] > LEAST[name]
     assert "kept in" not in done.stdout
