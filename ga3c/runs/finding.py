@@ -56,8 +56,14 @@ def runs_in(runs_dir: Path) -> list[Path]:
     """The runs in `runs_dir` and its folders, without `latest`: the last that began comes first."""
     depths = ("*/" * depth + CONFIG for depth in range(1, DEPTH + 1))
     found = [file.parent for pattern in depths for file in runs_dir.glob(pattern)]
-    real = [path for path in found if not any(map(Path.is_symlink, (path, *path.parents)))]
+    real = [path for path in found if not _is_linked(path, runs_dir)]
     return sorted(real, key=lambda path: -(path / CONFIG).stat().st_mtime)
+
+
+def _is_linked(path: Path, runs_dir: Path) -> bool:
+    """Whether `path`, or a folder between it and `runs_dir`, is a link such as `latest`."""
+    inside = path.relative_to(runs_dir)
+    return any((runs_dir / part).is_symlink() for part in (inside, *inside.parents[:-1]))
 
 
 def newest_run(game: str, runs_dir: Path = Path("runs")) -> Path:
