@@ -10,20 +10,15 @@ docs/python.md shows more. Each name is loaded when it is first used, so that th
 """
 
 import importlib
-from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    __version__: str
     from ga3c.api import Run, load, train
     from ga3c.service.threads import RunFailed
     from ga3c.settings.train import TrainConfig
 
 __all__ = ["Run", "RunFailed", "TrainConfig", "__version__", "load", "train"]
-
-try:
-    __version__ = metadata.version("ga3c")
-except metadata.PackageNotFoundError:  # a checkout that is not installed
-    __version__ = "0+checkout"
 
 _HOMES = {
     "Run": "ga3c.api",
@@ -34,7 +29,18 @@ _HOMES = {
 }
 
 
+def _version() -> str:
+    from importlib import metadata
+
+    try:
+        return metadata.version("ga3c")
+    except metadata.PackageNotFoundError:  # a checkout that is not installed
+        return "0+checkout"
+
+
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return _version()
     if name not in _HOMES:
         raise AttributeError(f"module 'ga3c' has no {name!r}")
     from ga3c.command import frameworks
