@@ -17,6 +17,7 @@ from matplotlib import pyplot
 from agents.games import check
 from benchmarks import fresh
 from benchmarks.apex_studies import STUDIES, Study, StudyName, Variant
+from benchmarks.learning import spread
 from benchmarks.points import keep_in
 from ga3c.reports import history
 from ga3c.reports.console import show
@@ -114,7 +115,7 @@ def _study(config: Config, name: str, study: Study) -> list[dict[str, Any]]:
     for each in learned:
         places, scores = each.by_updates(updates)
         at = [scores[:, int(mark * (len(places) - 1))] for mark in MARKS]
-        rows.append((each.variant.name, *map(_spread, at)))
+        rows.append((each.variant.name, *(spread(part) if len(part) else "-" for part in at)))
     marks = [f"after {mark * updates:,.0f} updates" for mark in MARKS]
     title = f"{study.question}: {config.game}, {seeds} seeds"
     show(title, ("variant", *marks), rows)
@@ -137,13 +138,6 @@ def _jobs(config: Config, name: str, variant: Variant) -> list[Job]:
         )
         for seed in range(seeds)
     ]
-
-
-def _spread(scores: np.ndarray) -> str:
-    """The mean of the seeds and their range; a dash if no episode has ended."""
-    if not len(scores):
-        return "-"
-    return f"{scores.mean():,.1f} ({scores.min():,.1f} to {scores.max():,.1f})"
 
 
 def _draw(title: str, paper: str, learned: Sequence[Learned], updates: int, file: Path) -> None:

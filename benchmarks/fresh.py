@@ -11,7 +11,7 @@ import numpy as np
 
 from agents.environments import EnvironmentConfig, Environments
 from ga3c.experience.memory import HOST
-from ga3c.experience.ring import Arrivals
+from ga3c.experience.ring import Arrivals, outcome_rows
 from ga3c.service.assembly import (
     build_algorithm,
     build_books,
@@ -85,12 +85,9 @@ def _played(config: TrainConfig, environments: Environments, steps: int) -> floa
         firsts = step.outcomes["first"] == 1
         slots, ages = book.advance(lanes, firsts, model.updates)
         source.was_drawn[ring.rows(lanes, slots)] = False
-        discounts = np.where(step.outcomes["terminated"] == 1, 0.0, config.learning.discount)
-        outcomes = np.stack([step.outcomes["reward"], discounts, firsts], axis=1)
+        outcomes = outcome_rows(step.outcomes, config.learning.discount)
         exploration = model.exploration(lanes, made)
-        arrivals = Arrivals(
-            lanes, slots, ages, outcomes.astype(np.float32), step.frames, exploration
-        )
+        arrivals = Arrivals(lanes, slots, ages, outcomes, step.frames, exploration)
         step = environments.step(model.act(arrivals))
         book.complete(lanes)
         if made % config.replay.update_size < LANES:

@@ -133,7 +133,7 @@ def _print(results: Sequence[Result], config: Config) -> None:
         rows = []
         for each in results:
             if each.game == game:
-                by_mark = [_spread(scores) for scores in zip(*each.scores, strict=True)]
+                by_mark = [spread(scores) for scores in zip(*each.scores, strict=True)]
                 rows.append((each.recipe, *by_mark, f"{each.minutes:g}"))
         show(f"{game}, mean of 100 episodes", ("recipe", *marks, "minutes"), rows)
         published = _published(game)
@@ -141,7 +141,7 @@ def _print(results: Sequence[Result], config: Config) -> None:
             print("after 10M steps elsewhere: " + ", ".join(published))
 
 
-def _spread(scores: Sequence[float]) -> str:
+def spread(scores: Sequence[float] | np.ndarray) -> str:
     """The mean of the seeds, and their range if there are several."""
     mean = f"{np.mean(scores):,.1f}"
     return mean if len(scores) == 1 else f"{mean} ({min(scores):,.1f} to {max(scores):,.1f})"

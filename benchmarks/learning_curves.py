@@ -30,7 +30,7 @@ def keep(runs: Sequence[Path], directory: Path) -> None:
         for name in KEPT:
             if (run / name).exists():
                 shutil.copy(run / name, target / name)
-        _write(history.rolling(run / "episodes.csv"), target / CURVE)
+        _write(history.rolling(history.episodes_in(run / "episodes.csv")), target / CURVE)
         print(f"kept {run} as {target}")
 
 

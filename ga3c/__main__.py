@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import ga3c
 from ga3c.command import frameworks, streams
-from ga3c.command.arguments import near
+from ga3c.command.arguments import NEAR, near
 from ga3c.command.line import WrongUse, complained, done, parsed
 from ga3c.command.usage import USAGE
 from ga3c.training.interrupts import Interrupts
@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
         return main([*arguments[1:], "--help"])
     if arguments[0] not in COMMANDS:
         known = ", ".join(COMMANDS)
-        hint = near(arguments[0], COMMANDS)
+        hint = near(arguments[0], COMMANDS, NEAR, longer=True)
         return complained(f"unknown command {arguments[0]!r}: {hint}it must be one of {known}", 2)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _leave)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any, get_args, get_type_hints
 
-NEAR = 3  # most names that are suggested
+NEAR = 3  # most commands and options that are suggested
 _POWER = re.compile(r"\d+(\.\d+)?[eE]\+?\d+")  # 1e6, a whole number as people write it
 
 
@@ -46,12 +46,15 @@ def _whole(text: str) -> str:
     return text
 
 
-def near(name: str, known: Iterable[str]) -> str:
-    """A question that names the few of `known` that are most like `name`; empty if none is."""
+def near(name: str, known: Iterable[str], most: int = 2, longer: bool = False) -> str:
+    """A question that names the few of `known` that are most like `name`; empty if none is.
+
+    Args: most: how many at most; longer: those that contain `name` come first.
+    """
     known = list(known)
-    longer = [each for each in known if name in each]
-    similar = difflib.get_close_matches(name, known, n=NEAR)
-    found = list(dict.fromkeys([*longer, *similar]))[:NEAR]
+    containing = [each for each in known if name in each] if longer else []
+    similar = difflib.get_close_matches(name, known, n=most)
+    found = list(dict.fromkeys([*containing, *similar]))[:most]
     return f"did you mean {' or '.join(found)}? " if found else ""
 
 
@@ -61,7 +64,7 @@ def unknown(given: Iterable[str], kind: type[Any], command: str) -> str:
     for argument in given:
         if argument.startswith("-"):
             name = argument.partition("=")[0]
-            hint = near(name, known)
+            hint = near(name, known, NEAR, longer=True)
             return f"unknown option {name}: {hint}{command} --help lists all options"
     stray = " ".join(given)
     hint = ""

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ga3c.command.names import NONE, SECTIONS, SETTINGS, near
+from ga3c.command.arguments import near
+from ga3c.command.names import NONE, SECTIONS, SETTINGS
 from ga3c.settings.train import TrainConfig
 
 _READERS = {".toml": tomllib.loads, ".json": json.loads}

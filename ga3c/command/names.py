@@ -1,6 +1,5 @@
 """Settings by name: the section of each, the values it may have, and how to change it."""
 
-import difflib
 import numbers
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -9,6 +8,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from ga3c.command.arguments import near
 from ga3c.settings.train import TrainConfig
 
 C = TypeVar("C", bound=TrainConfig)
@@ -94,12 +94,6 @@ def _taken(option: Any, value: Any) -> tuple[bool, Any]:
         return whole, int(value) if whole else None
     real = whole or (isinstance(value, numbers.Real) and not isinstance(value, bool))
     return real, float(value) if real else None
-
-
-def near(name: str, known: Iterable[str]) -> str:
-    """A question that suggests the names in `known` most like `name`; empty if none is similar."""
-    found = difflib.get_close_matches(name, list(known), n=2)
-    return f"did you mean {' or '.join(found)}? " if found else ""
 
 
 def checked(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,6 +31,16 @@ class Arrivals(NamedTuple):
     exploration: np.ndarray | None = None  # [n] float32, the epsilon of each lane; None: 0
 
 
+def outcome_rows(outcomes: np.ndarray, discount: float) -> np.ndarray:
+    """Reward, discount and first of n steps, float32 [n, 3], as `Arrivals.outcomes`.
+
+    Args: outcomes: [n] of `agents.messages.OUTCOME`; discount: of a step that does not terminate.
+    """
+    discounts = np.where(outcomes["terminated"] == 1, 0.0, discount)
+    firsts = outcomes["first"] == 1
+    return np.stack([outcomes["reward"], discounts, firsts], axis=1).astype(np.float32)
+
+
 def step_record(index: Tensor, outcomes: Tensor, frames: Tensor) -> dict[str, Tensor]:
     """The columns of n steps' records that do not depend on the algorithm.
 

@@ -126,11 +126,6 @@ def limit(parts: dict[str, float]) -> float:
     return CORES / (1 / parts["environment_only"] + thinking)
 
 
-def training_batch(config: TrainConfig) -> int:
-    """The largest number of samples of one update."""
-    return config.replay.batch_size if config.learns_from_replay else config.service.update_max
-
-
 def samples_a_step(config: TrainConfig) -> float:
     """Trained samples for each environment step; 0 if training takes what acting leaves."""
     if not config.learns_from_replay:

@@ -10,7 +10,7 @@ from typing import Any
 from agents.environments import Spaces
 from ga3c.learning.model import Model
 from ga3c.measuring.accounting import Usage, usage
-from ga3c.measuring.parts import ModelAlone, environment_only, limit, samples_a_step, training_batch
+from ga3c.measuring.parts import ModelAlone, environment_only, limit, samples_a_step
 from ga3c.measuring.reporting import spread
 from ga3c.runs.metrics import Snapshot, Window
 from ga3c.service.service import Service
@@ -49,7 +49,7 @@ def measure_parts(config: TrainConfig, model: ModelAlone, seconds: float) -> dic
     parts = {
         "environment_only": environment_only(config.environment, 1, group, seconds),
         "predict_only": max(model.predict_only(size, seconds) for size in sizes),
-        "train_only": model.train_only(training_batch(config), seconds),
+        "train_only": model.train_only(config.update_samples, seconds),
         "samples_a_step": samples_a_step(config),
     }
     return {**parts, "limit_pps": limit(parts)}

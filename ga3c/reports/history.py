@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,11 +43,7 @@ class History(NamedTuple):
     curve: Curve
     figures: list[dict[str, Any]]  # of metrics.jsonl
     evaluations: list[dict[str, Any]]
-
-    @property
-    def has_ladder(self) -> bool:
-        """Whether each environment explores by a constant epsilon of its own."""
-        return self.config.learns_from_replay and self.config.dqn.exploration == "ladder"
+    by_epsilon: Mapping[str, Curve] = MappingProxyType({})  # of a run with a ladder, else empty
 
     @property
     def game(self) -> str:
@@ -118,27 +115,30 @@ def settings(config: TrainConfig) -> dict[str, Any]:
 
 def read(path: Path) -> History:
     """The history of the run, or of the kept result, in `path`. Raises ValueError."""
+    config, kept = load_config(path), path / CURVE
+    episodes = [] if kept.exists() else episodes_in(path / "episodes.csv")
+    ladder = config.learns_from_replay and config.dqn.exploration == "ladder"
     return History(
         path,
-        load_config(path),
-        _kept(path / CURVE) if (path / CURVE).exists() else rolling(path / "episodes.csv"),
+        config,
+        _kept(kept) if kept.exists() else rolling(episodes),
         records.read(path / "metrics.jsonl"),
         evaluations(path),
+        by_epsilon(episodes) if ladder else {},
     )
 
 
-def rolling(file: Path) -> Curve:
-    """The rolling mean score after each episode of an `episodes.csv` that counts for it."""
-    return _rolling([episode for episode in _episodes(file) if episode.scored])
+def rolling(episodes: Sequence[Episode]) -> Curve:
+    """The rolling mean score after each episode that counts for it."""
+    return _rolling([episode for episode in episodes if episode.scored])
 
 
-def by_epsilon(run: Path) -> dict[str, Curve]:
+def by_epsilon(episodes: Sequence[Episode]) -> dict[str, Curve]:
     """The rolling mean scores of a run by how much its environments explore, from least to most.
 
     The run has a ladder. Its environments are divided into at most `BANDS` of equal size, each
-    named by its epsilons. Empty if the run's episodes were not kept.
+    named by its epsilons. Empty without episodes.
     """
-    episodes = _episodes(run / "episodes.csv")
     epsilons = np.unique([episode.epsilon for episode in episodes])
     curves = {}
     for band in np.array_split(epsilons, min(BANDS, len(epsilons))) if len(epsilons) > 1 else []:
@@ -148,7 +148,7 @@ def by_epsilon(run: Path) -> dict[str, Curve]:
     return curves
 
 
-def _episodes(file: Path) -> list[Episode]:
+def episodes_in(file: Path) -> list[Episode]:
     """The episodes of an `episodes.csv`; runs of earlier versions have no epsilons."""
     episodes = []
     if file.exists():

@@ -101,7 +101,7 @@ def _parts(panel: str, runs: Sequence[History]) -> list[list[History]]:
         games = dict.fromkeys(run.game for run in runs)
         return [[run for run in runs if run.game == game] for game in games]
     if panel == "epsilon":
-        return [[run] for run in runs if run.has_ladder and history.by_epsilon(run.path)]
+        return [[run] for run in runs if run.by_epsilon]
     return [list(runs)] if any(run.figures for run in runs) else []
 
 
@@ -135,7 +135,7 @@ def _score(axes: Axes, runs: Sequence[History], by: str) -> None:
 
 def _epsilon(axes: Axes, runs: Sequence[History], by: str) -> None:
     """Score curves of one run with a ladder: one for each band of epsilons."""
-    scale, curves = SCALES[by][0], history.by_epsilon(runs[0].path)
+    scale, curves = SCALES[by][0], runs[0].by_epsilon
     colours = pyplot.get_cmap("viridis")(np.linspace(0, 0.9, len(curves)))
     for (name, curve), colour in zip(curves.items(), colours, strict=True):
         label = f"epsilon {name}"

@@ -67,7 +67,7 @@ def _network(config: TrainConfig, shape: tuple[int, ...], is_picture: bool) -> f
     network = networks.chosen(network, shape, is_picture)
     weights = networks.weights(network, shape, is_picture)
     torsos = 1 + (network.separate_value or config.dqn.dueling)
-    trained = config.replay.batch_size if config.learns_from_replay else config.service.update_max
+    trained = config.update_samples
     numbers = 2 * trained * math.prod(shape)  # at most two observations a sample
     wanted = torsos * weights * WEIGHT_BYTES + numbers * ACTIVATION_BYTES
     _check(

@@ -7,7 +7,7 @@ import numpy as np
 
 from ga3c.experience.book import Book, Segment
 from ga3c.experience.pacing import Pacing
-from ga3c.experience.ring import Arrivals
+from ga3c.experience.ring import Arrivals, outcome_rows
 from ga3c.learning.model import Model
 from ga3c.runs.action_log import ActionLog
 from ga3c.runs.metrics import Metrics
@@ -150,12 +150,11 @@ class Predictor:
         outcomes = np.concatenate([request.step.outcomes for request in batch])
         firsts = outcomes["first"] == 1
         slots, ages = self._book.advance(lanes, firsts, self._model.updates)
-        discounts = np.where(outcomes["terminated"] == 1, 0.0, self._discount)
         return Arrivals(
             lanes,
             slots,
             ages,
-            np.stack([outcomes["reward"], discounts, firsts], axis=1).astype(np.float32),
+            outcome_rows(outcomes, self._discount),
             batch[0].step.frames
             if len(batch) == 1
             else np.concatenate([request.step.frames for request in batch]),

@@ -99,6 +99,11 @@ class TrainConfig:
         return LEARNS_FROM.get(self.algorithm, self.learns_from) == "replay"
 
     @property
+    def update_samples(self) -> int:
+        """The largest number of samples of one update."""
+        return self.replay.batch_size if self.learns_from_replay else self.service.update_max
+
+    @property
     def scheduled_optimizer(self) -> OptimizerConfig:
         """The optimizer's settings with the schedule of this run."""
         return self.optimizer.scheduled(self.run.steps)

@@ -21,7 +21,7 @@ from ga3c.reports import comparison, history, plots, statistics
 from ga3c.reports.history import Curve, History
 from ga3c.reports.page import page
 from ga3c.runs import records
-from ga3c.runs.finding import find_run
+from ga3c.runs.finding import find_run, runs_in
 from ga3c.runs.kept_config import to_json
 from ga3c.settings.presets import PRESETS
 from ga3c.settings.train import TrainConfig
@@ -215,7 +215,7 @@ def test_the_rolling_mean_is_of_the_last_hundred_episodes(tmp_path: Path) -> Non
     file = tmp_path / "episodes.csv"
     rows = [f"{i / 10},{i * 5},{i},7" for i in range(300)]
     file.write_text("\n".join(["seconds,steps,score,length", *rows]) + "\n")
-    curve = history.rolling(file)
+    curve = history.rolling(history.episodes_in(file))
     by_steps = dict(zip(curve.steps.tolist(), curve.score.tolist()))
     assert by_steps[0] == 0.0
     assert by_steps[299 * 5] == pytest.approx(sum(range(200, 300)) / 100)
@@ -233,10 +233,10 @@ LADDER_ROWS = """seconds,steps,score,length,epsilon,scored
 
 def test_a_ladders_score_is_that_of_its_greediest_environments(tmp_path: Path) -> None:
     (tmp_path / "episodes.csv").write_text(LADDER_ROWS + "6.0,60,4")  # a line that is cut short
-    curve = history.rolling(tmp_path / "episodes.csv")
+    curve = history.rolling(history.episodes_in(tmp_path / "episodes.csv"))
     assert curve.steps.tolist() == [10, 30]
     assert curve.score.tolist() == [1.0, 2.0]
-    bands = history.by_epsilon(tmp_path)
+    bands = history.by_epsilon(history.episodes_in(tmp_path / "episodes.csv"))
     assert list(bands) == ["0.001", "0.02", "0.4"], "from the least to the most exploring"
     assert bands["0.4"].score.tolist() == [2.0, 4.0]
     assert bands["0.02"].steps.tolist() == [50]
@@ -246,7 +246,7 @@ def test_a_band_of_epsilons_has_several_environments(tmp_path: Path) -> None:
     rows = [f"{i},{i},{i},5,{0.4 ** (1 + i)},0" for i in range(12)]
     head = LADDER_ROWS.splitlines()[0]
     (tmp_path / "episodes.csv").write_text("\n".join([head, *rows]) + "\n")
-    bands = history.by_epsilon(tmp_path)
+    bands = history.by_epsilon(history.episodes_in(tmp_path / "episodes.csv"))
     assert len(bands) == history.BANDS
     assert list(bands)[-1] == "0.16 to 0.4"
     assert [len(curve.score) for curve in bands.values()] == [2] * 6
@@ -322,6 +322,9 @@ def test_runs_in_folders_are_found_and_have_numbers(pong_run: Path, tmp_path: Pa
     assert [line.split()[3] for line in lines] == ["1", "2", "3"]
     assert find_run(Path("2"), tmp_path) == tmp_path / "scores" / "pong-0"
     assert find_run(Path("scores/pong-0"), tmp_path) == tmp_path / "scores" / "pong-0"
+    link = tmp_path.parent / f"{tmp_path.name}-link"
+    link.symlink_to(tmp_path)
+    assert len(runs_in(link)) == 3, "a link above the folder of runs hides none"
     for wrong in ("0", "4", "-1"):
         with pytest.raises(ValueError, match=f"run {wrong}: no directory with a config.json"):
             find_run(Path(wrong), tmp_path)
