@@ -1,6 +1,7 @@
 """A second copy of a game, in full colour, played with the same seed and the same actions."""
 
 import contextlib
+import os
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +14,8 @@ from agents.games import Game, check, fault
 from agents.vectors import make_vector, seeds_of
 
 EMULATOR_FRAMES_PER_S = 60
+# Gymnasium draws many games with pygame. It needs no screen for that, and would complain of none.
+WITHOUT_SCREEN = {"SDL_VIDEODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
 
 
 class NoPictures(ValueError):
@@ -27,6 +30,8 @@ class Pictures:
 
     def __init__(self, config: EnvironmentConfig) -> None:
         self._game = check(config.game)
+        for name, value in WITHOUT_SCREEN.items():
+            os.environ.setdefault(name, value)
         with _refusing(config.game), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about a missing rgb_array: the error says it too
             self._vector: Any = make_vector(config, self._game, 1, 1, rendered=True)
@@ -63,7 +68,7 @@ class Pictures:
 def _refusing(name: str) -> Iterator[None]:
     try:
         yield
-    except (Exception, SystemExit) as error:  # pygame is missing, or there is no render_mode
+    except (Exception, SystemExit) as error:  # a package is missing, or there is no render_mode
         raise NoPictures(f"{name} cannot be rendered: {fault(error)}") from error
 
 

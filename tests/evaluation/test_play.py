@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from agents.environments import EnvironmentConfig, Environments
-from agents.pictures import NoPictures, Pictures
+from agents.pictures import WITHOUT_SCREEN, NoPictures, Pictures
 from ga3c.evaluation.canvas import HEIGHT, Canvas, Moment
 from tests.commands import ended
 
@@ -43,6 +43,27 @@ def _small(picture: np.ndarray) -> np.ndarray:
 
     grey = Image.fromarray(picture).convert("L").resize((84, 84), Image.Resampling.BOX)
     return np.asarray(grey, np.float32)
+
+
+@pytest.mark.parametrize("game", ["CartPole-v1", "Acrobot-v1", "FrozenLake-v1", "LunarLander-v3"])
+def test_a_game_of_vectors_can_be_watched_without_a_screen(
+    game: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Two copies with the same seed and actions show the same pictures, which move."""
+    for name in (*WITHOUT_SCREEN, "DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    several = [Pictures(EnvironmentConfig(game=game)) for _ in range(2)]
+    first = [pictures.reset(3) for pictures in several]
+    for _ in range(10):
+        last = [pictures.step(np.zeros(1, np.int32)) for pictures in several]
+    for pictures in several:
+        pictures.close()
+    assert first[0].dtype == np.uint8
+    assert first[0].ndim == 3
+    np.testing.assert_array_equal(*first)
+    np.testing.assert_array_equal(*last)
+    assert game == "FrozenLake-v1" or (first[0] != last[0]).any()
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_game_that_cannot_be_rendered_is_said() -> None:
