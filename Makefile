@@ -94,6 +94,7 @@ check: $(STAMP)  ## check lint, format and types
 	$(BIN)/mypy ga3c agents benchmarks
 
 # The pages are linked as they stand in the repository, so each link works on the site as on GitHub.
+# (mkdocs must not be --quiet: --strict would not see the warnings.)
 DOCS := .venv-docs
 DOCS_STAMP := $(DOCS)/.installed-$(firstword $(shell cksum requirements/docs.txt))
 PAGES := build/pages
@@ -102,7 +103,7 @@ docs: $(DOCS_STAMP)  ## build README.md and docs/ as a site in site/; a link tha
 	@mkdir -p $(PAGES)/benchmarks
 	@ln -s "$(CURDIR)"/*.md "$(CURDIR)/docs" $(PAGES)/
 	@ln -s "$(CURDIR)/benchmarks/results" $(PAGES)/benchmarks/
-	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict
 	@echo "the site is built: open site/index.html"
 $(DOCS_STAMP):
 	@$(or $(shell command -v python3.11),python3) -m venv --clear $(DOCS)
