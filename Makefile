@@ -2,12 +2,12 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install train play tensorboard test scores benchmark peers gpu-check check clean
+.PHONY: help install train play tensorboard test scores benchmark peers gpu-check check docs clean
 
 GAME ?= Pong
 ARGS ?=
 BIN := .venv/bin
-CACHES := build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+CACHES := build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # The TensorFlow build: gpu if nvidia-smi works, else cpu. DEVICE=cpu or DEVICE=gpu overrides it.
 ifndef DEVICE
@@ -92,6 +92,23 @@ check: $(STAMP)  ## check lint, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy ga3c agents benchmarks
+
+# The pages are linked as they stand in the repository, so each link works on the site as on GitHub.
+# (mkdocs must not be --quiet: --strict would not see the warnings.)
+DOCS := .venv-docs
+DOCS_STAMP := $(DOCS)/.installed-$(firstword $(shell cksum requirements/docs.txt))
+PAGES := build/pages
+docs: $(DOCS_STAMP)  ## build README.md and docs/ as a site in site/; a link that leads nowhere fails
+	@rm -rf $(PAGES)
+	@mkdir -p $(PAGES)/benchmarks
+	@ln -s "$(CURDIR)"/*.md "$(CURDIR)/docs" $(PAGES)/
+	@ln -s "$(CURDIR)/benchmarks/results" $(PAGES)/benchmarks/
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict
+	@echo "the site is built: open site/index.html"
+$(DOCS_STAMP):
+	@$(or $(shell command -v python3.11),python3) -m venv --clear $(DOCS)
+	@$(DOCS)/bin/pip install -qq --disable-pip-version-check -r requirements/docs.txt
+	@touch $@
 
 clean:  ## remove caches and build products, but not .venv and runs/
 	@rm -rf $(CACHES)

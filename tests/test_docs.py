@@ -1,14 +1,20 @@
 """The examples of the documentation run as they stand, but for their numbers of steps."""
 
+import importlib
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from ga3c.__main__ import COMMANDS, MEASURED
+from ga3c.command.line import WrongUse, parsed
+from ga3c.settings.parse import TrainArguments
 from tests.commands import PATIENCE, ROOT
+from tests.test_extending import FILES
 
 PAGE = ROOT / "docs" / "python.md"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -94,3 +100,48 @@ def test_every_link_within_the_documents_leads_somewhere(page: Path) -> None:
         there = (page.parent / file).resolve() if file else page
         assert there.exists(), target
         assert not anchor or anchor in slugs(there), target
+
+
+def commands(page: Path) -> tuple[list[list[str]], list[list[str]]]:
+    """The arguments of every `ga3c` on a page: in blocks, which are whole, and in its sentences."""
+    text = page.read_text()
+    blocks = re.findall(r"^```(?:sh)?\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    mentions = re.findall(r"`([^`]+)`", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S))
+    found = []
+    for lines in ([line for block in blocks for line in block.splitlines()], mentions):
+        named = (
+            re.match(r"(?:.* && )?(?:\.venv/bin/)?ga3c ([a-z].*)", line, re.S) for line in lines
+        )
+        found.append([shlex.split(line[1], comments=True) for line in named if line])
+    return found[0], found[1]
+
+
+def settings_of(command: str, arguments: list[str]) -> tuple[type, list[str]]:
+    """The class of a command's settings, and the arguments for it."""
+    if command == "train":
+        return TrainArguments, arguments
+    if command != "benchmark":
+        return importlib.import_module(COMMANDS[command].args[0]).Config, arguments  # type: ignore
+    package = "ga3c.measuring" if arguments[0] in MEASURED else "benchmarks"
+    module = importlib.import_module(f"{package}.{arguments[0].replace('-', '_')}")
+    return module.Config, arguments[1:]
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if any(commands(p))], ids=lambda page: page.name)
+def test_every_command_on_a_page_is_one_that_ga3c_takes(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    whole, mentioned = commands(page)
+    for given in whole + mentioned:
+        command, *arguments = given
+        if command == "help" or arguments in ([], ["NAME"]):
+            assert command in {"help", *COMMANDS}
+            continue
+        kind, arguments = settings_of(command, [a for a in arguments if not a.startswith("--help")])
+        try:
+            parsed(arguments, kind, f"ga3c {command}")
+        except WrongUse as error:
+            assert given in mentioned and "Missing from" in str(error), (given, error)

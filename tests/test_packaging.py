@@ -71,6 +71,7 @@ def helped_targets() -> list[str]:
         ("options.extras_require", "jax", ["lock.txt"]),
         ("options.extras_require", "cpu", ["cpu.txt"]),
         ("options.extras_require", "gpu", ["gpu.txt"]),
+        ("options.extras_require", "docs", ["docs.txt"]),
     ],
 )
 def test_pinned_versions_satisfy_the_declared_ranges(section, key, locks):
@@ -81,7 +82,7 @@ def test_pinned_versions_satisfy_the_declared_ranges(section, key, locks):
         assert declared.extras == pin.extras
 
 
-@pytest.mark.parametrize("lock", ["lock.txt", "cpu.txt", "gpu.txt"])
+@pytest.mark.parametrize("lock", ["lock.txt", "cpu.txt", "gpu.txt", "docs.txt"])
 def test_every_line_of_a_lock_is_an_exact_version(lock):
     for pin in read_pins(lock).values():
         pinned_version(pin)

@@ -113,7 +113,10 @@ class LearnedPolicy:
 
         What dqn has learned is greedy always.
 
-        Args: seed: of this call's draws; None draws others each time.
+        Args:
+            observations: arrays [n, ...].
+            greedy: take the likeliest actions.
+            seed: of this call's draws; None draws others each time.
         """
         probabilities = self.probabilities(observations)
         random = self._random if seed is None else np.random.default_rng(seed)
