@@ -63,9 +63,11 @@ def moments(
             observations = stacks.push(step.frames, step.outcomes["first"] == 1)
             probabilities, values = policy.judge(observations)
             actions = choose(protocol, probabilities, draws.next())
+            action_values = policy.action_values(observations)
             yield Moment(
                 *(picture, score, length, float(values[0]), probabilities[0], int(actions[0])),
                 finished=bool(outcome["finished"]),
+                action_values=None if action_values is None else action_values[0],
             )
             if outcome["finished"] or length == protocol.step_cap:
                 return
