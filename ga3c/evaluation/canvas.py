@@ -36,7 +36,8 @@ class Canvas:
     def __init__(self, title: str, actions: list[str]) -> None:
         fonts = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
         self._fonts = {
-            size: ImageFont.truetype(str(fonts / "DejaVuSans.ttf"), size) for size in (13, 16, 34)
+            size: ImageFont.truetype(str(fonts / "DejaVuSans.ttf"), size)
+            for size in (11, 13, 16, 34)
         }
         self._title = title
         self._actions = actions[:MOST_ACTIONS]
@@ -64,7 +65,7 @@ class Canvas:
         self._text(draw, (right, 58), f"step {moment.length:,}", 13, GREY, "ra")
         shown = f"last {SHOWN_VALUES} steps"
         self._text(draw, (left, 96), f"value of the state, {shown}", 13)
-        self._text(draw, (right, 96), f"{moment.value:.2f}", 13, VALUE, "ra")
+        self._text(draw, (right, 96), f"{moment.value:z.2f}", 13, VALUE, "ra")
         self._curve(draw, (left + SCALE, 118, right, 208))
         numbers, shares = moment.probabilities, moment.probabilities
         heading, digits = "probabilities of the actions", 2
@@ -77,7 +78,7 @@ class Canvas:
         for number, name in enumerate(self._actions):
             y = top + number * room
             is_chosen = number == moment.action
-            told = (name, f"{numbers[number]:.{digits}f}")
+            told = (name, f"{numbers[number]:z.{digits}f}")
             self._bar(draw, (left, y, right, y + room), told, float(shares[number]), is_chosen)
 
     def _within(self, action_values: np.ndarray) -> np.ndarray:
@@ -114,10 +115,10 @@ class Canvas:
     ) -> None:
         """A row of the panel. Args: told: the action and its number; share: length of its bar."""
         left, top, right, bottom = box
-        middle = (top + bottom) / 2
+        middle, size = (top + bottom) / 2, 13 if bottom - top > 14 else 11
         colour = INK if is_chosen else GREY
-        self._text(draw, (left, middle), told[0], 13, colour, "lm")
-        self._text(draw, (left + NUMBERS, middle), told[1], 13, colour, "rm")
+        self._text(draw, (left, middle), told[0], size, colour, "lm")
+        self._text(draw, (left + NUMBERS, middle), told[1], size, colour, "rm")
         start = left + NUMBERS + 8
         end = start + (right - start) * share
         half = min((bottom - top) * 0.36, 10)

@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
+from matplotlib.transforms import ScaledTranslation
 
 from ga3c.reports import history
 from ga3c.reports.history import History
@@ -42,10 +43,7 @@ FIGURES: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
 }
 PANELS = ("score", "epsilon", *FIGURES)
 DASHES = ("-", "--", ":")  # of the figures of a plot, where colours tell runs apart
-SCALES = {
-    "steps": (1.0, "environment steps"),
-    "seconds": (1 / 60, "minutes"),
-}
+SCALES = {"steps": (1.0, "environment steps"), "seconds": (1 / 60, "minutes")}
 
 
 class Look(NamedTuple):
@@ -92,7 +90,7 @@ def load(runs: Sequence[Path]) -> list[History]:
 def run(config: Config) -> None:
     """Draw. Raises WrongInput."""
     runs = load(config.runs)
-    if not any(_parts(panel, runs) for panel in config.panels):
+    if not can_draw(runs, config.panels):
         raise WrongInput(
             f"none of the runs has figures for {', '.join(config.panels) or 'no panel'}"
         )
@@ -102,11 +100,14 @@ def run(config: Config) -> None:
     print(f"drew {len(runs)} runs in {config.out}")
 
 
-def draw(runs: Sequence[History], panels: Sequence[str]) -> Figure:
-    """Two plots, by steps and by time, for each panel that the runs have something for.
+def can_draw(runs: Sequence[History], panels: Sequence[str]) -> bool:
+    """Whether the runs have anything for one of the panels."""
+    return any(_parts(panel, runs) for panel in panels)
 
-    The panel score is drawn for each game, epsilon for each run.
-    """
+
+def draw(runs: Sequence[History], panels: Sequence[str]) -> Figure:
+    """Two plots, by steps and by time, for each panel that the runs have something for: for the
+    score one row for each game, for epsilon one for each run."""
     drawn = [(panel, part) for panel in panels for part in _parts(panel, runs)]
     looks = looks_of(runs)
     figure, rows = pyplot.subplots(
@@ -132,8 +133,9 @@ def dress(axes: Axes, by: str) -> None:
 def legend_below(axes: Axes) -> None:
     """Name the curves below the plot: inside it, there may be curves in every corner."""
     if axes.get_legend_handles_labels()[0]:
-        below = {"loc": "upper left", "bbox_to_anchor": (0.0, -0.2)}
-        axes.legend(frameon=False, fontsize="small", **below)
+        inches = ScaledTranslation(0.0, -0.4, axes.figure.dpi_scale_trans)  # for the axis
+        below: dict[str, Any] = {"bbox_transform": axes.transAxes + inches, "loc": "upper left"}
+        axes.legend(frameon=False, fontsize="small", bbox_to_anchor=(0.0, 0.0), **below)
 
 
 def looks_of(runs: Sequence[History]) -> dict[Path, Look]:
@@ -145,8 +147,8 @@ def looks_of(runs: Sequence[History]) -> dict[Path, Look]:
             seed = f"seed {run.config.run.seed}" if len(group.runs) > 1 or len(groups) == 1 else ""
             words = [group.game if several_games else "", group.differs, seed]
             white = 0.7 * each / len(group.runs)
-            shade = to_hex([part + (1 - part) * white for part in to_rgb(f"C{number}")])
-            colour = shade if len(groups) > 1 else f"C{each}"
+            red, green, blue = (part + (1 - part) * white for part in to_rgb(f"C{number}"))
+            colour = to_hex((red, green, blue)) if len(groups) > 1 else f"C{each}"
             looks[run.path] = Look(", ".join(filter(None, words)), colour)
     labels = [look.label for look in looks.values()]
     return {
@@ -187,8 +189,8 @@ def _score(axes: Axes, runs: Sequence[History], by: str, looks: Looks) -> None:
             colour = looks[found[0].path].colour if len(groups) > 1 else "black"
             places, scores = history.mean_of([run.curve for run in found], by)
             words = f"mean and range of {len(found)} seeds, as far as all of them go"
-            label = _shown(": ".join(filter(None, [group.differs, words])), by)
-            axes.plot(places * scale, scores.mean(axis=0), color=colour, label=label)
+            words = ": ".join(filter(None, [group.differs, words]))
+            axes.plot(places * scale, scores.mean(axis=0), color=colour, label=_shown(words, by))
             low, high = scores.min(axis=0), scores.max(axis=0)
             axes.fill_between(places * scale, low, high, color=colour, alpha=0.15)
     axes.set_title(runs[0].config.environment.game, fontsize="medium")
