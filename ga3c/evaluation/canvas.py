@@ -2,8 +2,9 @@
 
 from collections import deque
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import imageio.v2 as imageio
 import matplotlib
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -28,6 +29,14 @@ class Moment(NamedTuple):
     action: int
     finished: bool  # this is the last step of the game
     action_values: np.ndarray | None = None  # [actions] Q, where the algorithm learns it
+
+
+def video(out: Path, per_second: float) -> Any:
+    """A writer of the pictures of a video, .mp4 or .gif; its folder is created."""
+    out.parent.mkdir(exist_ok=True)
+    if out.suffix == ".gif":
+        return imageio.get_writer(out, duration=1000 / per_second, loop=0)
+    return imageio.get_writer(out, fps=per_second, macro_block_size=1, quality=7)
 
 
 class Canvas:

@@ -1,6 +1,7 @@
 """What the plots of `ga3c plot` show: axes, labels and lines, by numbers."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from matplotlib.colors import to_hex
 
 from ga3c.reports import history, plots
 from ga3c.reports.history import Curve, History
+from ga3c.reports.page import page
 from ga3c.runs.directory import RunDirectory
 from ga3c.settings.presets import PRESETS
 from ga3c.settings.train import TrainConfig
@@ -145,3 +147,12 @@ def test_groups_are_named_by_what_a_reader_knows() -> None:
     runs = [history.read(results / name / "seed-0") for name in names]
     found = [group.differs for group in history.groups(runs)]
     assert found == ["a3c", "dqn, pacing ratio", "dqn, pacing target-period"]
+
+
+def test_a_report_names_each_group_once_and_compares_their_scores() -> None:
+    runs = [made("a/1", CONFIG["a3c"]), made("b/1", CONFIG["a3c"], 1), made("c/1", CONFIG["dqn"])]
+    text = page("all", runs)
+    headings = re.findall(r"<h[1-4]>(.*?)</h[1-4]>", text)
+    assert headings == ["all", "Runs", "Curves", "pong", "pong (a3c)", "pong (dqn)", "Settings"]
+    assert text.count("<img") == 3, "the scores, and the figures of each group"
+    assert re.findall("<td>(./1)</td>", text) == ["a/1", "b/1", "c/1"]
