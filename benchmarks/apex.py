@@ -23,6 +23,7 @@ from ga3c.reports import history
 from ga3c.reports.console import show
 from ga3c.reports.history import Curve
 from ga3c.reports.jobs import Job, complete
+from ga3c.reports.plots import legend_below
 
 MARKS = (0.25, 0.5, 1.0)  # shares of a run at which the table gives the score
 QUICK_UPDATES, QUICK_SEEDS = 2_000, 3
@@ -151,6 +152,6 @@ def _draw(title: str, paper: str, learned: Sequence[Learned], updates: int, file
     axes.set(xlabel="updates", ylabel="score of the greediest third, mean of 100 episodes")
     axes.set_title(f"{title}\nthe paper: {paper}", fontsize="small", loc="left", wrap=True)
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False, fontsize="small")
+    legend_below(axes)
     figure.savefig(file, dpi=110)
     pyplot.close(figure)

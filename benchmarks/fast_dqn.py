@@ -17,6 +17,7 @@ from matplotlib import pyplot
 from benchmarks.points import Figures, Point, PointsConfig, conclude, measure
 from ga3c.reports.console import show
 from ga3c.reports.figures import published_rows
+from ga3c.reports.plots import legend_below
 from ga3c.settings.machine import CORES
 
 VARIANTS = ("standard", "concurrent", "synchronized", "both")
@@ -123,6 +124,6 @@ def _draw(times: Percent, published: Percent, config: Config) -> None:
         axes.grid(alpha=0.3)
     plots[0].set_ylabel("time, percent of standard with one sampler")
     plots[0].set_ylim(bottom=0)
-    plots[1].legend()
+    legend_below(plots[1])
     figure.savefig(config.out_dir / "fast-dqn.png", dpi=110)
     pyplot.close(figure)

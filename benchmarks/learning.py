@@ -167,9 +167,8 @@ def _draw(results: Sequence[Result], file: Path) -> None:
         for by, axes in zip(plots.SCALES, row, strict=True):
             for number, each in enumerate(here):
                 _curves(axes, each, by, f"C{number}")
-            axes.set(title=game, xlabel=plots.SCALES[by][1], ylabel="mean of 100 episodes")
-            axes.grid(alpha=0.3)
-        row[0].legend(frameon=False, fontsize="small")
+            axes.set(title=game, ylabel="mean of 100 episodes")
+            plots.dress(axes, by)
     figure.savefig(file, dpi=110)
     pyplot.close(figure)
 
@@ -183,5 +182,5 @@ def _curves(axes: Axes, learned: Result, by: str, colour: str) -> None:
         label = learned.recipe if len(curves) == 1 else None
         axes.plot(getattr(curve, by) * scale, curve.score, color=colour, lw=width, label=label)
     if len(curves) > 1:
-        places, scores = plots.mean_of(curves, by)
+        places, scores = history.mean_of(curves, by)
         axes.plot(places * scale, scores.mean(axis=0), color=colour, lw=2, label=learned.recipe)

@@ -28,6 +28,7 @@ from benchmarks.points import keep_in
 from ga3c.reports import history
 from ga3c.reports.console import show
 from ga3c.reports.jobs import Job, complete, result
+from ga3c.reports.plots import legend_below
 from ga3c.reports.processes import end
 from ga3c.runs import records
 from ga3c.runs.scratch import ScratchDirectory
@@ -214,6 +215,6 @@ def _draw(learned: list[Learned], file: Path) -> None:
                 axes.plot(seconds / 60, scores, label=label)
         axes.set(title=game, xlabel="minutes", ylabel="score, mean of 100 games")
         axes.grid(alpha=0.3)
-        axes.legend(frameon=False, fontsize="small")
+        legend_below(axes)
     figure.savefig(file, dpi=110)
     pyplot.close(figure)

@@ -10,6 +10,7 @@ from matplotlib import pyplot
 
 from ga3c.reports.console import show
 from ga3c.reports.figures import published_rows
+from ga3c.reports.plots import legend_below
 
 PLACES = ("RAM", "device")
 DRAWN = 512  # rows drawn at once by priority
@@ -106,7 +107,7 @@ def picture(result: dict[str, Any], output: Path) -> None:
     adding.set_xlabel("steps written at once")
     adding.set_ylabel("adding one step, microseconds")
     for axes in (faster, adding):
-        axes.legend()
+        legend_below(axes)
         axes.grid(alpha=0.3)
     figure.savefig(output, dpi=110)
     pyplot.close(figure)

@@ -23,6 +23,7 @@ from ga3c.measuring.parts import prepare
 from ga3c.measuring.serving import figures, measure_in_turn, measure_parts, of_turn, with_room
 from ga3c.reports.console import show
 from ga3c.reports.figures import published_pps
+from ga3c.reports.plots import legend_below
 from ga3c.runs import records
 from ga3c.settings.machine import CORES, origin
 from ga3c.settings.scheduler import Counts
@@ -179,7 +180,7 @@ def _draw(measured: list[tuple[Point, Figures]], output: Path) -> None:
     counts.set_xlabel("agent processes $N_A$")
     counts.set_xticks(sorted({int(p.options["agents"]) for p, _ in measured if p.part == "counts"}))
     counts.set_title("counts (GA3C, Figures 3 and 4)")
-    counts.legend(frameon=False, fontsize="small")
+    legend_below(counts)
     names = [point.value for point, _ in measured if point.part == "networks"]
     ours = [figures["pps"] for point, figures in measured if point.part == "networks"]
     places = range(len(names))
@@ -190,7 +191,7 @@ def _draw(measured: list[tuple[Point, Figures]], output: Path) -> None:
     )
     networks.set_xticks(places, names)
     networks.set_title("networks (GA3C, Table 2)")
-    networks.legend(frameon=False, fontsize="small")
+    legend_below(networks)
     by_batch = [(int(p.value), f) for p, f in measured if p.part == "minimum batches"]
     batches.plot([batch for batch, _ in by_batch], [f["pps"] for _, f in by_batch], "o-")
     batches.set_xlabel("minimum training batch, samples")

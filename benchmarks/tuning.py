@@ -26,6 +26,7 @@ from ga3c.measuring.parts import prepare
 from ga3c.measuring.reporting import spread
 from ga3c.measuring.serving import count_options, measure_in_turn, of_turn, with_room
 from ga3c.reports.console import show
+from ga3c.reports.plots import legend_below
 from ga3c.service.scheduler import replay
 from ga3c.settings.machine import CORES, origin
 from ga3c.settings.scheduler import Counts
@@ -209,7 +210,7 @@ def _draw(results: dict[str, dict[str, Any]], output: Path) -> None:
             counts.step(minutes, total, color=COLOURS[how], where="post")
         rate.set_title(f"{game} (GA3C, Figure 2)")
         rate.set_ylim(bottom=0)
-        rate.legend(frameon=False)
+        legend_below(rate)
         _label(rate, "trained samples/s", "")
         _label(counts, "$N_A + N_P + N_T$", "minutes")
     figure.savefig(output, dpi=110)

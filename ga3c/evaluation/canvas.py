@@ -2,14 +2,17 @@
 
 from collections import deque
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import imageio.v2 as imageio
 import matplotlib
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 HEIGHT, PANEL, MARGIN = 480, 340, 20  # pixels
-INK, FAINT, PAPER = (35, 38, 43), (170, 175, 180), (250, 250, 248)
+SCALE, NUMBERS = 48, 160  # width of the curve's scale, right edge of the actions' numbers
+INK, GREY, FAINT = (35, 38, 43), (107, 112, 118), (170, 175, 180)
+PAPER = (250, 250, 248)
 VALUE, ACTION = (31, 119, 180), (255, 127, 14)  # colours of value and actions, as in all plots
 SHOWN_VALUES = 150
 MOST_ACTIONS = 18
@@ -25,6 +28,15 @@ class Moment(NamedTuple):
     probabilities: np.ndarray  # [actions]
     action: int
     finished: bool  # this is the last step of the game
+    action_values: np.ndarray | None = None  # [actions] Q, where the algorithm learns it
+
+
+def video(out: Path, per_second: float) -> Any:
+    """A writer of the pictures of a video, .mp4 or .gif; its folder is created."""
+    out.parent.mkdir(exist_ok=True)
+    if out.suffix == ".gif":
+        return imageio.get_writer(out, duration=1000 / per_second, loop=0)
+    return imageio.get_writer(out, fps=per_second, macro_block_size=1, quality=7)
 
 
 class Canvas:
@@ -33,11 +45,14 @@ class Canvas:
     def __init__(self, title: str, actions: list[str]) -> None:
         fonts = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
         self._fonts = {
-            size: ImageFont.truetype(str(fonts / "DejaVuSans.ttf"), size) for size in (13, 16, 34)
+            size: ImageFont.truetype(str(fonts / "DejaVuSans.ttf"), size)
+            for size in (11, 13, 16, 34)
         }
         self._title = title
         self._actions = actions[:MOST_ACTIONS]
         self._values: deque[float] = deque(maxlen=SHOWN_VALUES)
+        self._lowest: deque[float] = deque(maxlen=SHOWN_VALUES)  # of action values
+        self._highest: deque[float] = deque(maxlen=SHOWN_VALUES)
 
     def draw(self, moment: Moment) -> np.ndarray:
         """The picture, [h, w, 3] uint8; height and width are even, as video encoders need."""
@@ -56,22 +71,41 @@ class Canvas:
         right = left + PANEL - 2 * MARGIN
         self._text(draw, (left, 14), self._title, 16)
         self._text(draw, (left, 38), f"{moment.score:,.0f}", 34)
-        self._text(draw, (right, 58), f"step {moment.length:,}", 13, FAINT, "ra")
-        self._text(draw, (left, 96), "value of the state", 13)
-        self._text(draw, (right, 96), f"{moment.value:.2f}", 13, VALUE, "ra")
-        self._curve(draw, (left, 118, right, 208))
-        self._text(draw, (left, 226), "probability of the actions", 13)
+        self._text(draw, (right, 58), f"step {moment.length:,}", 13, GREY, "ra")
+        shown = f"last {SHOWN_VALUES} steps"
+        self._text(draw, (left, 96), f"value of the state, {shown}", 13)
+        self._text(draw, (right, 96), f"{moment.value:z.2f}", 13, VALUE, "ra")
+        self._curve(draw, (left + SCALE, 118, right, 208))
+        numbers, shares = moment.probabilities, moment.probabilities
+        heading, digits = "probabilities of the actions", 2
+        if moment.action_values is not None:
+            numbers, shares = moment.action_values, self._within(moment.action_values)
+            heading, digits = f"Q values of the actions, bars: {shown}", 3
+        self._text(draw, (left, 226), heading, 13)
         top, bottom = 248, HEIGHT - 14
         room = (bottom - top) / len(self._actions)
         for number, name in enumerate(self._actions):
             y = top + number * room
-            self._bar(draw, (left, y, right, y + room), name, moment, number)
+            is_chosen = number == moment.action
+            told = (name, f"{numbers[number]:z.{digits}f}")
+            self._bar(draw, (left, y, right, y + room), told, float(shares[number]), is_chosen)
+
+    def _within(self, action_values: np.ndarray) -> np.ndarray:
+        """The action values as shares of the range of those shown."""
+        self._lowest.append(float(action_values.min()))
+        self._highest.append(float(action_values.max()))
+        low, high = min(self._lowest), max(self._highest)
+        return (action_values - low) / ((high - low) or 1.0)
 
     def _curve(self, draw: ImageDraw.ImageDraw, box: tuple[int, int, int, int]) -> None:
         left, top, right, bottom = box
         draw.rectangle(box, outline=FAINT)
         low, high = min(self._values), max(self._values)
+        self._text(draw, (left - 6, top + 4), f"{high:.3g}", 13, GREY, "rm")
+        self._text(draw, (left - 6, bottom - 4), f"{low:.3g}", 13, GREY, "rm")
         scale = (bottom - top - 8) / ((high - low) or 1.0)
+        if low < 0 < high:
+            draw.line([(left, bottom - 4 + low * scale), (right, bottom - 4 + low * scale)], FAINT)
         across = (right - left - 8) / max(SHOWN_VALUES - 1, 1)
         points = [
             (left + 4 + index * across, bottom - 4 - (value - low) * scale)
@@ -84,20 +118,21 @@ class Canvas:
         self,
         draw: ImageDraw.ImageDraw,
         box: tuple[float, float, float, float],
-        name: str,
-        moment: Moment,
-        number: int,
+        told: tuple[str, str],
+        share: float,
+        is_chosen: bool,
     ) -> None:
+        """A row of the panel. Args: told: the action and its number; share: length of its bar."""
         left, top, right, bottom = box
-        name_width = 120
-        probability = float(moment.probabilities[number])
-        is_chosen = number == moment.action
-        middle = (top + bottom) / 2
-        self._text(draw, (left, middle), name, 13, INK if is_chosen else FAINT, "lm")
-        end = left + name_width + (right - left - name_width) * probability
+        middle, size = (top + bottom) / 2, 13 if bottom - top > 14 else 11
+        colour = INK if is_chosen else GREY
+        self._text(draw, (left, middle), told[0], size, colour, "lm")
+        self._text(draw, (left + NUMBERS, middle), told[1], size, colour, "rm")
+        start = left + NUMBERS + 8
+        end = start + (right - start) * share
         half = min((bottom - top) * 0.36, 10)
         colour = ACTION if is_chosen else FAINT
-        draw.rectangle((left + name_width, middle - half, end, middle + half), fill=colour)
+        draw.rectangle((start, middle - half, end, middle + half), fill=colour)
 
     def _text(
         self,

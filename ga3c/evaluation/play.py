@@ -3,14 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import imageio.v2 as imageio
 
 from agents.environments import EnvironmentConfig, Environments
 from agents.pictures import NoPictures, Pictures
 from ga3c import backend
-from ga3c.evaluation.canvas import Canvas, Moment
+from ga3c.evaluation.canvas import Canvas, Moment, video
 from ga3c.evaluation.chosen import PlayedConfig, load, policy_of
 from ga3c.evaluation.games import ActionDraws, choose
 from ga3c.evaluation.policy import Policy, Stacks
@@ -63,9 +60,11 @@ def moments(
             observations = stacks.push(step.frames, step.outcomes["first"] == 1)
             probabilities, values = policy.judge(observations)
             actions = choose(protocol, probabilities, draws.next())
+            action_values = policy.action_values(observations)
             yield Moment(
                 *(picture, score, length, float(values[0]), probabilities[0], int(actions[0])),
                 finished=bool(outcome["finished"]),
+                action_values=None if action_values is None else action_values[0],
             )
             if outcome["finished"] or length == protocol.step_cap:
                 return
@@ -98,7 +97,7 @@ def _show(config: Config) -> None:
     canvas = Canvas(title, pictures.actions)
     max_pictures = int(config.max_seconds * pictures.per_second)
     rate = pictures.per_second
-    with Window(title, rate) if config.window else _writer(out, rate) as writer:
+    with Window(title, rate) if config.window else video(out, rate) as writer:
         last = first
         frame = canvas.draw(first)
         writer.append_data(frame)
@@ -113,10 +112,3 @@ def _show(config: Config) -> None:
     cut = "" if last.finished else f", cut there by {cap}"
     file = "" if config.window else f"; video in {out}"
     print(f"score {last.score:,.0f} after {last.length:,} steps{cut}{file}")
-
-
-def _writer(out: Path, per_second: float) -> Any:
-    out.parent.mkdir(exist_ok=True)
-    if out.suffix == ".gif":
-        return imageio.get_writer(out, duration=1000 / per_second, loop=0)
-    return imageio.get_writer(out, fps=per_second, macro_block_size=1, quality=7)

@@ -1,7 +1,9 @@
 """What a run has learned, alone: probabilities and values for observations, without a service."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any
 
 import keras
 import numpy as np
@@ -40,7 +42,7 @@ class Policy:
 
     def __init__(self, config: TrainConfig, spaces: Spaces) -> None:
         ring = RingShape(1, 1, spaces.shape, spaces.dtype, spaces.stack)
-        algorithm = build_algorithm(config, spaces.num_actions)
+        self._algorithm = algorithm = build_algorithm(config, spaces.num_actions)
         self.spaces = spaces
         # as the weights are: so it is the same on every machine and in every format
         network = replace(config.network, precision="float32")
@@ -51,9 +53,8 @@ class Policy:
             self.network.inputs[0], algorithm.policy_and_value(self.network, self.network.inputs[0])
         )
         """Observations [n, ...] to probabilities [n, actions] and values [n]."""
-        self._judge = backend.compiled(
-            self.model, [((None, *ring.observation_shape), spaces.dtype)]
-        )
+        self._signature = [((None, *ring.observation_shape), spaces.dtype)]
+        self._judge = backend.compiled(self.model, self._signature)
 
     def load(self, values: Mapping[str, np.ndarray]) -> None:
         """Take over `weights/PATH` of a checkpoint. Raises ValueError if they do not fit."""
@@ -63,3 +64,14 @@ class Policy:
         """Probabilities of the actions [n, actions] and values [n], float32."""
         probabilities, values = self._judge(observations)
         return np.asarray(probabilities), np.asarray(values)
+
+    def action_values(self, observations: np.ndarray) -> np.ndarray | None:
+        """Q of the actions [n, actions], float32; None if the algorithm learns none."""
+        return (
+            None if self._action_values is None else np.asarray(self._action_values(observations))
+        )
+
+    @cached_property
+    def _action_values(self) -> Callable[[np.ndarray], Any] | None:
+        of_network = getattr(self._algorithm, "action_values", None)  # which not all have
+        return of_network and backend.compiled(partial(of_network, self.network), self._signature)

@@ -143,6 +143,10 @@ class DQN:
         kept = {"q": chosen(values, action), "value": ops.max(values, axis=-1)}
         return {"action": action, **{name: kept[name] for name in kept if name in self.columns}}
 
+    def action_values(self, network: keras.Model, observations: Tensor) -> Tensor:
+        """Q of each action [n, actions], which videos show."""
+        return network(observations)
+
     def policy_and_value(self, network: keras.Model, observations: Tensor) -> tuple[Tensor, Tensor]:
         """Probability 1 for the action of the largest value (shared if several tie), and its value.
 

@@ -21,9 +21,10 @@ from ga3c.settings.train import TrainConfig
 
 CURVE = "curve.csv"  # in a kept result: the score curve, instead of all episodes
 POINTS = 400
+GRID = 200  # points of a mean curve
 BANDS = 6  # of environments that explore alike
 LEFT_OUT = ("preset", "run", "checkpoints", "evaluation")  # settings that do not affect learning
-FIRST_TOLD = ("algorithm", "network")  # settings that tell most, and whose value says what it is
+FIRST_TOLD = ("algorithm", "network", "pacing")  # settings that tell most, in this order
 LAST_TOLD = ("learning_rate_end", "schedule_steps", "learns_from")  # those that follow from others
 
 
@@ -44,6 +45,7 @@ class History(NamedTuple):
     figures: list[dict[str, Any]]  # of metrics.jsonl
     evaluations: list[dict[str, Any]]
     by_epsilon: Mapping[str, Curve] = MappingProxyType({})  # of a run with a ladder, else empty
+    resumed: tuple[int, ...] = ()  # steps that had been made at each resumption
 
     @property
     def game(self) -> str:
@@ -83,20 +85,20 @@ def groups(histories: Sequence[History]) -> list[Group]:
 
 
 def _distinguishing(own: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """The fewest settings, in words, that tell `own` from each of `others`, found greedily."""
+    """A few settings, in words, that tell `own` from each of `others`, found greedily."""
     left = list(others)
     while left:
         counts = {name: sum(other[name] != own[name] for other in left) for name in own}
         first = [name for name in FIRST_TOLD if counts[name]]
         told = [name for name in own if name not in LAST_TOLD and counts[name]]
-        name = max(first or told or own, key=lambda each: counts[each])
+        name = first[0] if first else max(told or own, key=lambda each: counts[each])
         yield _in_words(name, own[name])
         left = [other for other in left if other[name] == own[name]]
 
 
 def _in_words(name: str, value: Any) -> str:
     words = name.replace("_", " ")
-    if name in FIRST_TOLD:
+    if name == "algorithm":  # its value says what it is
         return str(value)
     if isinstance(value, bool):
         return words if value else f"no {words}"
@@ -125,7 +127,45 @@ def read(path: Path) -> History:
         records.read(path / "metrics.jsonl"),
         evaluations(path),
         by_epsilon(episodes) if ladder else {},
+        _resumed(path / "meta.json"),
     )
+
+
+def _resumed(file: Path) -> tuple[int, ...]:
+    """The steps of each resumption; earlier versions kept none."""
+    try:
+        entries = json.loads(file.read_text()).get("resumed", [])
+    except (OSError, ValueError):
+        return ()
+    return tuple(entry["steps"] for entry in entries if "steps" in entry)
+
+
+def mean_of(curves: Sequence[Curve], by: str) -> tuple[np.ndarray, np.ndarray]:
+    """Places [k] in the range that all curves cover, and the scores [seeds, k] at these places."""
+    starts = [getattr(curve, by)[0] for curve in curves]
+    ends = [getattr(curve, by)[-1] for curve in curves]
+    places = np.linspace(max(starts), max(min(ends), max(starts)), GRID)
+    return places, np.array([np.interp(places, getattr(c, by), c.score) for c in curves])
+
+
+def windows(run: History) -> Iterator[dict[str, Any]]:
+    """The run's figures, without those that mean nothing.
+
+    A resumed run starts its agents and compiles its network anew: it has no figures until the
+    window after its first update. Samples have a policy lag if some were trained, in order.
+    """
+    left, is_starting = list(run.resumed), False
+    for line in run.figures:
+        if left and line["steps"] > left[0]:
+            left = [steps for steps in left if steps >= line["steps"]]
+            is_starting = True
+        if is_starting:
+            yield {name: line[name] for name in ("steps", "seconds")}
+        elif line.get("tps") and "replay_steps" not in line:
+            yield line
+        else:
+            yield {name: value for name, value in line.items() if name != "policy_lag"}
+        is_starting = is_starting and not line.get("tps")
 
 
 def rolling(episodes: Sequence[Episode]) -> Curve:

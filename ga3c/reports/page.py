@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+import imageio.v3 as imageio
 import tyro
 from matplotlib import pyplot
 from matplotlib.figure import Figure
+from PIL import Image
 
 from ga3c.reports import comparison, history, plots, tables
 from ga3c.reports.history import Curve, History
@@ -26,8 +28,12 @@ table { border-collapse: collapse; margin: 1em 0; display: block; overflow-x: au
 th, td { padding: .3em .8em; text-align: right; border-bottom: 1px solid #e4e4e0; }
 td { white-space: nowrap; }
 th { font-weight: 600; vertical-align: bottom; }
-th:first-child, td:first-child { text-align: left; }
-img, video { max-width: 100%; } pre { overflow-x: auto; background: #f0f0ec; padding: 1em; }
+th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: #fafaf8; }
+td:first-child { min-width: 6em; white-space: normal; overflow-wrap: anywhere; }
+.long { min-width: 9em; }
+.ours { position: sticky; right: 0; background: #eef3f8; }
+.wide { overflow-x: auto; } .wide img { max-width: 100%; min-width: 640px; }
+video { max-width: 100%; } pre { overflow-x: auto; background: #f0f0ec; padding: 1em; }
 .small { color: #6b7076; font-size: 13px; }
 """
 
@@ -80,7 +86,7 @@ def _overview(runs: Sequence[History]) -> Iterator[str]:
     )
     yield f'<p class="small">Made {here["date"]} on {cores}, {versions}.</p>'
     yield "<h2>Runs</h2>"
-    rows = []
+    rows, names = [], _names(runs)
     for run in runs:
         curve, last = run.curve, run.figures[-1] if run.figures else {}
         curve_end = {
@@ -89,7 +95,7 @@ def _overview(runs: Sequence[History]) -> Iterator[str]:
         reached = {**curve_end, **{name: last[name] for name in ("steps", "seconds") if last}}
         rows.append(
             [
-                run.path.name,
+                names[run.path],
                 run.config.environment.game,
                 str(run.config.run.seed),
                 f"{int(reached.get('steps', 0)):,}",
@@ -114,41 +120,86 @@ def _scores(runs: Sequence[History]) -> Iterator[str]:
 
 def _curves(runs: Sequence[History]) -> Iterator[str]:
     yield "<h2>Curves</h2>"
-    for group in history.groups(runs):
-        yield f"<h3>{escape(group.name)}</h3>"
-        yield _picture(plots.draw(group.runs, plots.PANELS))
+    for game in dict.fromkeys(run.game for run in runs):
+        here = [run for run in runs if run.game == game]
+        groups, rest = history.groups(here), plots.PANELS
+        yield f"<h3>{escape(game)}</h3>"
+        if len(groups) > 1:  # their scores are compared in one picture
+            yield from _drawn(here, ("score",))
+            rest = tuple(panel for panel in rest if panel != "score")
+        for group in groups:
+            if group.differs and plots.can_draw(group.runs, rest):
+                yield f"<h4>{escape(group.name)}</h4>"
+            yield from _drawn(group.runs, rest)
+
+
+def _drawn(runs: Sequence[History], panels: Sequence[str]) -> Iterator[str]:
+    if plots.can_draw(runs, panels):
+        yield _picture(plots.draw(runs, panels))
 
 
 def _videos(runs: Sequence[History]) -> Iterator[str]:
+    looks = plots.looks_of(runs)
     for run in runs:
+        words = looks[run.path].label.removeprefix(run.game).strip(", ")
         videos = (run.path / "video").glob("*.mp4")
         for video in sorted(videos, key=lambda file: file.stat().st_mtime)[-1:]:
-            yield f"<h2>{escape(run.game)}, seed {run.config.run.seed}: a game</h2>"
-            data = base64.b64encode(video.read_bytes()).decode()
-            yield f'<video controls src="data:video/mp4;base64,{data}"></video>'
+            yield f"<h2>A game of {escape(run.game)}{escape(f': {words}' if words else '')}</h2>"
+            source = _data("video/mp4", video.read_bytes())
+            yield f'<video controls playsinline {_poster(video)} src="{source}"></video>'
+
+
+def _poster(video: Path) -> str:
+    """The picture that a video shows before it plays, from its middle; "" if it has none."""
+    out = io.BytesIO()
+    try:
+        about = imageio.immeta(video)
+        middle = imageio.imread(video, index=int(about["duration"] * about["fps"] / 2))
+    except (OSError, ValueError, IndexError, RuntimeError):  # a video that was cut short
+        return ""
+    Image.fromarray(middle).save(out, "JPEG")
+    return f'poster="{_data("image/jpeg", out.getvalue())}"'
 
 
 def _settings(runs: Sequence[History]) -> Iterator[str]:
     yield "<h2>Settings</h2>"
+    names = _names(runs)
     names_by_settings: dict[str, list[str]] = {}
     for run in runs:
         text = json.dumps(history.settings(run.config), indent=1)
-        names_by_settings.setdefault(text, []).append(run.path.name)
-    for text, names in names_by_settings.items():
-        title = escape(", ".join(names))
+        names_by_settings.setdefault(text, []).append(names[run.path])
+    for text, alike in names_by_settings.items():
+        title = escape(", ".join(alike))
         yield f"<details><summary>{title}</summary><pre>{escape(text)}</pre></details>"
 
 
+def _names(runs: Sequence[History]) -> dict[Path, str]:
+    """A name for each run: that of its directory, with the folder if two have the same name."""
+    depth = 1 if len({run.path.name for run in runs}) == len(runs) else 2
+    return {run.path: "/".join(run.path.parts[-depth:]) for run in runs}
+
+
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
-    lines = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows)
-    body = "\n".join(f"<tr>{line}</tr>" for line in lines)
-    return f"<table><tr>{head}</tr>\n{body}</table>"
+    """A table. The column "ours" stays in sight, however narrow the page is."""
+    kinds = [
+        ' class="ours"' if heading == "ours" else ' class="long"' * (len(heading) > 16)
+        for heading in headings
+    ]
+
+    def line(tag: str, cells: Sequence[str]) -> str:
+        pairs = zip(kinds, cells, strict=True)
+        return "".join(f"<{tag}{kind}>{escape(cell)}</{tag}>" for kind, cell in pairs)
+
+    body = "\n".join(f"<tr>{line('td', row)}</tr>" for row in rows)
+    return f"<table><tr>{line('th', headings)}</tr>\n{body}</table>"
 
 
 def _picture(figure: Figure) -> str:
     out = io.BytesIO()
     figure.savefig(out, format="png", dpi=DPI)
     pyplot.close(figure)
-    data = base64.b64encode(out.getvalue()).decode()
-    return f'<img src="data:image/png;base64,{data}" alt="">'
+    return f'<div class="wide"><img src="{_data("image/png", out.getvalue())}" alt=""></div>'
+
+
+def _data(kind: str, content: bytes) -> str:
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"

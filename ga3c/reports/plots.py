@@ -1,9 +1,10 @@
 """`ga3c plot`: draws the curves of runs; several seeds of a game as their mean and range."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
 
@@ -12,22 +13,47 @@ import numpy as np
 import tyro
 from matplotlib import pyplot
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import EngFormatter, MaxNLocator
+from matplotlib.transforms import ScaledTranslation
 
 from ga3c.reports import history
-from ga3c.reports.history import Curve, History
+from ga3c.reports.history import History
 from ga3c.runs.finding import find_run
 from ga3c.settings.checks import WrongInput, check_file
 
-GRID = 200  # points of a mean curve
 ROLES = {"agents": "C0", "predictors": "C1", "trainers": "C2"}  # colours, the same in all plots
-PANELS = ("score", "epsilon", "throughput", "queues", "lag", "waiting", "counts")
-SCORES = ("score", "epsilon")  # panels that are drawn several times, for some of the runs
-SCALES = {
-    "steps": (1e-6, "environment steps, millions"),
-    "seconds": (1 / 60, "minutes"),
+FIGURES: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
+    # Of each panel the axis, and of each of its figures in metrics.jsonl the label and the colour.
+    "throughput": (
+        "a second",
+        {"pps": ("predictions (PPS)", "C1"), "tps": ("trained samples (TPS)", "C2")},
+    ),
+    "queues": (
+        "queued observations",
+        {"prediction_queue": ("predictions", "C1"), "training_queue": ("training", "C2")},
+    ),
+    "lag": ("policy lag, updates", {"policy_lag": ("", "C3")}),
+    "waiting": (
+        "share of time spent waiting",
+        {f"{role}_waiting": (role, colour) for role, colour in ROLES.items()},
+    ),
+    "counts": ("how many of each", {role: (role, colour) for role, colour in ROLES.items()}),
 }
+PANELS = ("score", "epsilon", *FIGURES)
+DASHES = ("-", "--", ":")  # of the figures of a plot, where colours tell runs apart
+SCALES = {"steps": (1.0, "environment steps"), "seconds": (1 / 60, "minutes")}
+
+
+class Look(NamedTuple):
+    """How one run is told apart from the others, in all plots of a picture."""
+
+    label: str
+    colour: str
+
+
+Looks = Mapping[Path, Look]
 
 
 @dataclass(frozen=True)
@@ -64,7 +90,7 @@ def load(runs: Sequence[Path]) -> list[History]:
 def run(config: Config) -> None:
     """Draw. Raises WrongInput."""
     runs = load(config.runs)
-    if not any(_parts(panel, runs) for panel in config.panels):
+    if not can_draw(runs, config.panels):
         raise WrongInput(
             f"none of the runs has figures for {', '.join(config.panels) or 'no panel'}"
         )
@@ -74,122 +100,150 @@ def run(config: Config) -> None:
     print(f"drew {len(runs)} runs in {config.out}")
 
 
-def draw(runs: Sequence[History], panels: Sequence[str]) -> Figure:
-    """Two plots, by steps and by time, for each panel that the runs have something for.
+def can_draw(runs: Sequence[History], panels: Sequence[str]) -> bool:
+    """Whether the runs have anything for one of the panels."""
+    return any(_parts(panel, runs) for panel in panels)
 
-    The panel score is drawn for each game, epsilon for each run.
-    """
+
+def draw(runs: Sequence[History], panels: Sequence[str]) -> Figure:
+    """Two plots, by steps and by time, for each panel that the runs have something for: for the
+    score one row for each game, for epsilon one for each run."""
     drawn = [(panel, part) for panel in panels for part in _parts(panel, runs)]
+    looks = looks_of(runs)
     figure, rows = pyplot.subplots(
         len(drawn), 2, figsize=(11, 3.3 * len(drawn)), squeeze=False, constrained_layout=True
     )
     for (panel, part), row in zip(drawn, rows, strict=True):
         for by, axes in zip(SCALES, row, strict=True):
-            PAINTERS[panel](axes, part, by)
-            axes.set_xlabel(SCALES[by][1])
-            axes.grid(alpha=0.3)
-        if row[0].get_legend_handles_labels()[0]:
-            # Score curves leave no corner free, so their legend is below the plot.
-            below = {"loc": "upper left", "bbox_to_anchor": (0.0, -0.2)}
-            row[0].legend(frameon=False, fontsize="small", **(below if panel in SCORES else {}))
+            PAINTERS[panel](axes, part, by, looks)
+            dress(axes, by)
     return figure
+
+
+def dress(axes: Axes, by: str) -> None:
+    """The axis of steps (20k, 1.5M) or of time, the grid, and the legend."""
+    axes.set_xlabel(SCALES[by][1])
+    axes.set_xlim(left=0)
+    if by == "steps":
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.grid(alpha=0.3)
+    legend_below(axes)
+
+
+def legend_below(axes: Axes) -> None:
+    """Name the curves below the plot: inside it, there may be curves in every corner."""
+    if axes.get_legend_handles_labels()[0]:
+        inches = ScaledTranslation(0.0, -0.4, axes.figure.dpi_scale_trans)  # for the axis
+        below: dict[str, Any] = {"bbox_transform": axes.transAxes + inches, "loc": "upper left"}
+        axes.legend(frameon=False, fontsize="small", bbox_to_anchor=(0.0, 0.0), **below)
+
+
+def looks_of(runs: Sequence[History]) -> dict[Path, Look]:
+    """The look of each run. Seeds of one group are shades of a colour, if there are others."""
+    groups, looks = history.groups(runs), {}
+    several_games = len({group.game for group in groups}) > 1
+    for number, group in enumerate(groups):
+        for each, run in enumerate(group.runs):
+            seed = f"seed {run.config.run.seed}" if len(group.runs) > 1 or len(groups) == 1 else ""
+            words = [group.game if several_games else "", group.differs, seed]
+            white = 0.7 * each / len(group.runs)
+            red, green, blue = (part + (1 - part) * white for part in to_rgb(f"C{number}"))
+            colour = to_hex((red, green, blue)) if len(groups) > 1 else f"C{each}"
+            looks[run.path] = Look(", ".join(filter(None, words)), colour)
+    labels = [look.label for look in looks.values()]
+    return {
+        path: Look(look.label + f", {path.name}" * (labels.count(look.label) > 1), look.colour)
+        for path, look in looks.items()
+    }
 
 
 def _parts(panel: str, runs: Sequence[History]) -> list[list[History]]:
     """The runs of each drawing of a panel."""
     if panel == "score":
-        games = dict.fromkeys(run.game for run in runs)
-        return [[run for run in runs if run.game == game] for game in games]
+        scored = [run for run in runs if len(run.curve.score)]
+        games = dict.fromkeys(run.game for run in scored)
+        return [[run for run in scored if run.game == game] for game in games]
     if panel == "epsilon":
         return [[run] for run in runs if run.by_epsilon]
-    return [list(runs)] if any(run.figures for run in runs) else []
+    names = set(FIGURES[panel][1])
+    found = [run for run in runs if any(names & line.keys() for line in history.windows(run))]
+    return [found] if found else []
 
 
-def mean_of(curves: Sequence[Curve], by: str) -> tuple[np.ndarray, np.ndarray]:
-    """Places [k] in the range that all curves cover, and the scores [seeds, k] at these places."""
-    starts = [getattr(curve, by)[0] for curve in curves]
-    ends = [getattr(curve, by)[-1] for curve in curves]
-    places = np.linspace(max(starts), max(min(ends), max(starts)), GRID)
-    return places, np.array([np.interp(places, getattr(c, by), c.score) for c in curves])
-
-
-def _score(axes: Axes, runs: Sequence[History], by: str) -> None:
-    """Score curves of one game; each group of seeds has a colour."""
-    scale = SCALES[by][0]
-    for number, group in enumerate(history.groups(runs)):
-        curves = [run.curve for run in group.runs if len(run.curve.score)]
-        several, colour = len(curves) > 1, f"C{number}"
-        thin: dict[str, Any] = {"alpha": 0.4, "linewidth": 0.8} if several else {}
-        label = None if several else group.differs or None
-        for curve in curves:
-            axes.plot(getattr(curve, by) * scale, curve.score, color=colour, label=label, **thin)
+def _score(axes: Axes, runs: Sequence[History], by: str, looks: Looks) -> None:
+    """Score curves of one game, with the mean of each group of seeds."""
+    scale, groups = SCALES[by][0], history.groups(runs)
+    for group in groups:
+        found, several = group.runs, len(group.runs) > 1
+        thin: dict[str, Any] = {"alpha": 0.6, "linewidth": 0.8} if several else {}
+        for run in found:
+            name = looks[run.path].label if len(groups) == 1 else group.differs
+            axes.plot(
+                getattr(run.curve, by) * scale,
+                run.curve.score,
+                color=looks[run.path].colour,
+                label=_shown(name, by, len(runs) > 1 and several == (len(groups) == 1)),
+                **thin,
+            )
         if several:
-            places, scores = mean_of(curves, by)
-            label = f"{group.differs}: mean and range of {len(curves)} seeds".removeprefix(": ")
-            axes.plot(places * scale, scores.mean(axis=0), color=colour, label=label)
+            colour = looks[found[0].path].colour if len(groups) > 1 else "black"
+            places, scores = history.mean_of([run.curve for run in found], by)
+            words = f"mean and range of {len(found)} seeds, as far as all of them go"
+            words = ": ".join(filter(None, [group.differs, words]))
+            axes.plot(places * scale, scores.mean(axis=0), color=colour, label=_shown(words, by))
             low, high = scores.min(axis=0), scores.max(axis=0)
             axes.fill_between(places * scale, low, high, color=colour, alpha=0.15)
     axes.set_title(runs[0].config.environment.game, fontsize="medium")
     axes.set_ylabel("score, mean of 100 episodes")
 
 
-def _epsilon(axes: Axes, runs: Sequence[History], by: str) -> None:
+def _shown(label: str, by: str, is_needed: bool = True) -> str | None:
+    """The label for the legend, which only the plot at the left has; None for no entry."""
+    return label if is_needed and by == "steps" else None
+
+
+def _epsilon(axes: Axes, runs: Sequence[History], by: str, looks: Looks) -> None:
     """Score curves of one run with a ladder: one for each band of epsilons."""
     scale, curves = SCALES[by][0], runs[0].by_epsilon
     colours = pyplot.get_cmap("viridis")(np.linspace(0, 0.9, len(curves)))
     for (name, curve), colour in zip(curves.items(), colours, strict=True):
-        label = f"epsilon {name}"
+        label = _shown(f"epsilon {name}", by)
         axes.plot(getattr(curve, by) * scale, curve.score, color=colour, label=label)
     axes.set_title(f"{runs[0].game}, {runs[0].path.name}, by epsilon", fontsize="medium")
     axes.set_ylabel("score, mean of 100 episodes")
 
 
-def _lines(axes: Axes, runs: Sequence[History], by: str, names: dict[str, tuple[str, str]]) -> None:
-    """Figures of metrics.jsonl. Args: names: label and colour of each figure, by its name."""
+def _figures(axes: Axes, runs: Sequence[History], by: str, looks: Looks, panel: str) -> None:
+    """Figures of metrics.jsonl. Of several runs, colours tell runs apart, and dashes figures."""
+    label_y, names = FIGURES[panel]
+    several = len(looks) > 1
     for number, run in enumerate(runs):
-        places = [line[by] * SCALES[by][0] for line in run.figures]
-        for name, (label, colour) in names.items():
-            values = [line.get(name, float("nan")) for line in run.figures]
-            shown = label if number == 0 else None
-            axes.plot(places, values, color=colour, label=shown, linewidth=0.9, alpha=0.8)
-    axes.set_ylim(bottom=0)
+        lines = list(history.windows(run))
+        apart = 0.03 * number if panel == "counts" else 0.0  # as equal counts would hide a run
+        places = [line[by] * SCALES[by][0] for line in lines]
+        for (name, (label, colour)), dash in zip(names.items(), DASHES, strict=False):
+            axes.plot(
+                places,
+                [line.get(name, float("nan")) + apart for line in lines],
+                color=looks[run.path].colour if several else colour,
+                linestyle=dash if several else "-",
+                label=None if several else _shown(label, by),
+                linewidth=0.9,
+                drawstyle="steps-post" if panel == "counts" else "default",
+            )
+        if several and by == "steps":
+            axes.plot([], [], color=looks[run.path].colour, label=looks[run.path].label)
+    if several and by == "seconds" and len(names) > 1:
+        for (label, _), dash in zip(names.values(), DASHES, strict=False):
+            axes.plot([], [], color="grey", linestyle=dash, label=label)
+    axes.set_ylabel(label_y)
+    axes.set_ylim(0, 1.02 if panel == "waiting" else None)
+    if panel == "counts":
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-def _throughput(axes: Axes, runs: Sequence[History], by: str) -> None:
-    rates = {"pps": ("predictions (PPS)", "C1"), "tps": ("trained samples (TPS)", "C2")}
-    _lines(axes, runs, by, rates)
-    axes.set_ylabel("a second")
-
-
-def _queues(axes: Axes, runs: Sequence[History], by: str) -> None:
-    queues = {"prediction": "C1", "training": "C2"}
-    _lines(axes, runs, by, {f"{n}_queue": (f"{n} queue", c) for n, c in queues.items()})
-    axes.set_ylabel("waiting, observations")
-
-
-def _lag(axes: Axes, runs: Sequence[History], by: str) -> None:
-    _lines(axes, runs, by, {"policy_lag": ("", "C3")})
-    axes.set_ylabel("policy lag, updates")
-
-
-def _waiting(axes: Axes, runs: Sequence[History], by: str) -> None:
-    _lines(axes, runs, by, {f"{role}_waiting": (role, ROLES[role]) for role in ROLES})
-    axes.set_ylabel("share of time spent waiting")
-    axes.set_ylim(0, 1)
-
-
-def _counts(axes: Axes, runs: Sequence[History], by: str) -> None:
-    _lines(axes, runs, by, {role: (role, ROLES[role]) for role in ROLES})
-    axes.set_ylabel("how many of each")
-    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-
-
-PAINTERS: dict[str, Callable[[Axes, Sequence[History], str], None]] = {
+PAINTERS: dict[str, Callable[[Axes, Sequence[History], str, Looks], None]] = {
     "score": _score,
     "epsilon": _epsilon,
-    "throughput": _throughput,
-    "queues": _queues,
-    "lag": _lag,
-    "waiting": _waiting,
-    "counts": _counts,
+    **{panel: partial(_figures, panel=panel) for panel in FIGURES},
 }

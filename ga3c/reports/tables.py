@@ -17,7 +17,7 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 
 from ga3c.reports.comparison import ScoreTable, tables
-from ga3c.reports.plots import load
+from ga3c.reports.plots import legend_below, load
 from ga3c.reports.statistics import AGGREGATES, interval
 from ga3c.settings.checks import WrongInput, check_file
 
@@ -128,7 +128,7 @@ def draw(table: ScoreTable) -> Figure:
     axes.set_xlabel("human-normalised score, % (0 is random play, 100 a human)")
     title = f"ours by protocol {table.protocol}; published scores by their own protocols"
     axes.set_title(title, fontsize="medium")
-    axes.legend(frameon=False, fontsize="small")
+    legend_below(axes)
     axes.grid(axis="x", alpha=0.3)
     return figure
 

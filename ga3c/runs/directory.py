@@ -59,7 +59,7 @@ class RunDirectory:
         run = replace(self._config.run, resume=None, trace=None)  # these concern this start only
         settings = to_json(replace(self._config, run=run))
         self._write(CONFIG, settings)
-        self._note_start()
+        self._note_start(steps)
         (self.path / RESULT).unlink(missing_ok=True)
         self._point_latest()
         self._cut(steps, episodes)
@@ -132,12 +132,12 @@ class RunDirectory:
                 entries = [entry for entry in records.read(file) if entry["steps"] <= steps]
                 rewrite_whole(file, "".join(json.dumps(entry) + "\n" for entry in entries))
 
-    def _note_start(self) -> None:
-        """Write the machine of this start, or add that of this resumption, to meta.json."""
+    def _note_start(self, steps: int) -> None:
+        """Write the machine of this start to meta.json, or add that of resuming after `steps`."""
         file = self.path / "meta.json"
         try:
             meta = json.loads(file.read_text())
-            meta.setdefault("resumed", []).append(machine())
+            meta.setdefault("resumed", []).append({**machine(), "steps": steps})
         except (OSError, ValueError):
             meta = machine()
         self._write("meta.json", meta)

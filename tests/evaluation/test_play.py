@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import imageio.v3 as imageio
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from agents.environments import EnvironmentConfig, Environments
 from agents.pictures import WITHOUT_SCREEN, NoPictures, Pictures
-from ga3c.evaluation.canvas import HEIGHT, Canvas, Moment
+from ga3c.evaluation.canvas import FAINT, HEIGHT, MARGIN, NUMBERS, PAPER, SCALE, Canvas, Moment
 from tests.commands import ended
 
 
@@ -82,6 +83,38 @@ def test_the_likeliest_action_has_the_longest_bar() -> None:
     orange = (panel[..., 0] > 240) & (panel[..., 1] > 110) & (panel[..., 2] < 60)
     grey = (np.abs(panel - [170, 175, 180]).sum(axis=-1) < 4) & (np.arange(HEIGHT) > 245)[:, None]
     assert orange.sum() > 2 * grey.sum() > 0
+
+
+def panels(values: list[float], **parts: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The last of several pictures: the curve's scale, the curve, the rows of the actions."""
+    canvas, picture = Canvas("title", ["noop", "fire", "left"]), np.zeros((210, 160, 3), np.uint8)
+    probabilities = parts.pop("probabilities", np.array([0.1, 0.7, 0.2]))
+    for value in values:
+        drawn = canvas.draw(Moment(picture, 3.0, 7, value, probabilities, 1, False, **parts))
+    panel = drawn[:, HEIGHT * 4 // 3 + MARGIN :]
+    return panel[112:216, : SCALE - 2], panel[118:209, SCALE:], panel[245:]
+
+
+def test_the_curve_of_values_has_a_scale_and_a_line_at_zero() -> None:
+    scale, curve, _ = panels([0.0, 1.0, 0.5])
+    larger, same, _ = panels([0.0, 10.0, 5.0])
+    assert np.array_equal(curve, same)
+    assert not np.array_equal(scale, larger)
+    crossing = panels([-1.0, 1.0, 0.0])[1]
+    assert (crossing == FAINT).all(axis=-1).sum(axis=1)[1:-1].max() > 100
+    assert (curve == FAINT).all(axis=-1).sum(axis=1)[1:-1].max() < 10
+
+
+def test_actions_have_numbers_and_q_values_are_shown_as_such() -> None:
+    _, _, rows = panels([0.0])
+    close = panels([0.0], probabilities=np.array([0.104, 0.698, 0.198]))[2]
+    numbers, bars = slice(NUMBERS - 40, NUMBERS + 1), slice(NUMBERS + 8, None)
+    assert np.array_equal(rows[:, numbers], close[:, numbers]), "the same in two digits"
+    of_q = [panels([0.0], action_values=np.array(q))[2] for q in ([1.0, 3.0, 2.0], [4.0, 6.0, 5.0])]
+    assert np.array_equal(of_q[0][:, bars], of_q[1][:, bars]), "the same within their range"
+    assert not np.array_equal(of_q[0][:, numbers], of_q[1][:, numbers])
+    assert not np.array_equal(of_q[0][:, numbers], rows[:, numbers])
+    assert not np.array_equal(rows[:, numbers], np.broadcast_to(PAPER, rows[:, numbers].shape))
 
 
 @pytest.mark.parametrize("suffix", [".mp4", ".gif"])

@@ -81,3 +81,16 @@ def test_the_policy_judges_as_the_service_acts(kind: str, algorithm: str) -> Non
             assert values.shape == (lanes,)
     finally:
         service.stop(5.0)
+
+
+def test_q_values_are_those_that_the_policy_is_greedy_in() -> None:
+    spaces = SPACES["vectors"]
+    observations = np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32)
+    policy = Policy(replace(PRESETS["dqn-vectors"], replay=SMALL), spaces)
+    probabilities, values = policy.judge(observations)
+    action_values = policy.action_values(observations)
+    assert action_values is not None
+    assert action_values.shape == (7, spaces.num_actions)
+    np.testing.assert_array_equal(action_values.argmax(axis=1), probabilities.argmax(axis=1))
+    np.testing.assert_allclose(action_values.max(axis=1), values, rtol=1e-5)
+    assert Policy(PRESETS["a3c-vectors"], spaces).action_values(observations) is None

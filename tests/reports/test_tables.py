@@ -205,7 +205,7 @@ def test_a_run_without_an_evaluation_makes_no_table(pong_run: Path) -> None:
 def test_the_mean_of_seeds_is_where_all_are_known() -> None:
     one = history.Curve(np.array([0.0, 10.0]), np.array([0.0, 100.0]), np.array([0.0, 10.0]))
     other = history.Curve(np.array([2.0, 8.0]), np.array([20.0, 60.0]), np.array([4.0, 4.0]))
-    places, scores = plots.mean_of([one, other], "steps")
+    places, scores = history.mean_of([one, other], "steps")
     assert (places[0], places[-1]) == (20.0, 60.0)
     np.testing.assert_allclose(scores[0], places / 10)
     np.testing.assert_allclose(scores[1], 4.0)
