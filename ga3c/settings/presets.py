@@ -91,9 +91,9 @@ OURS: dict[str, TrainConfig] = {
         optimizer=OptimizerConfig(learning_rate=3e-4, learning_rate_end=3e-4, clip_norm=0.0),
         scheduler=_NO_SCHEDULER,
     ),
-    # Ape-X for a small machine: lanes on a ladder, and nobody waits. One group of 16 lanes waits for
-    # its actions while the cores learn, so that each step is replayed two or three times: with 32
-    # lanes in two groups and batches of 32 it was 0.85 times.
+    # Ape-X for a small machine: lanes on a ladder, and nobody waits. One group of 16 lanes waits
+    # for its actions while the cores learn, so that each step is replayed two or three times. With
+    # 32 lanes in two groups, and batches of 32, it was 0.85 times.
     "apex-small": TrainConfig(
         algorithm="dqn",
         preset="apex-small",
