@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -96,6 +97,14 @@ def check_resumed(config: TrainConfig, before: TrainConfig) -> None:
             "lockstep: the seed and the environment's settings must stay the same, or the run's "
             "actions could not be played once more"
         )
+
+
+def newest_figures(path: Path) -> dict[str, Any]:
+    """The figures of the run in `path`: its result, or its newest progress line before its end."""
+    try:
+        return dict(json.loads((path / RESULT).read_bytes()))
+    except (OSError, ValueError):  # the run has not ended
+        return ([{}] + records.read(path / "metrics.jsonl"))[-1]
 
 
 def evaluations(path: Path) -> list[dict[str, Any]]:
