@@ -18,6 +18,7 @@ from matplotlib.axes import Axes
 
 from agents.games import check
 from benchmarks.points import keep_in
+from ga3c.measuring.reporting import with_range
 from ga3c.reports import history, plots
 from ga3c.reports.console import show
 from ga3c.reports.figures import published_rows
@@ -142,9 +143,8 @@ def _print(results: Sequence[Result], config: Config) -> None:
 
 
 def spread(scores: Sequence[float] | np.ndarray) -> str:
-    """The mean of the seeds, and their range if there are several."""
-    mean = f"{np.mean(scores):,.1f}"
-    return mean if len(scores) == 1 else f"{mean} ({min(scores):,.1f} to {max(scores):,.1f})"
+    """The mean of the seeds, and their range if they differ."""
+    return with_range(float(np.mean(scores)), min(scores), max(scores), ",.1f")
 
 
 def _published(game: str) -> list[str]:

@@ -1,5 +1,6 @@
 """Shows the result of `ga3c benchmark replay` as tables and a picture, with published figures."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,12 @@ def _published(name: str, key: str, value: str) -> dict[str, float]:
     return {row[key]: float(row[value]) for row in published_rows(name)}
 
 
+def _number(published: Mapping[str, float], key: int, form: str, unit: str = "") -> str:
+    """The published number of `key`; empty where nothing was published."""
+    value = published.get(str(key))
+    return "" if value is None else f"{value:{form}}{unit}"
+
+
 def tables(result: dict[str, Any], vectors: int, pictures: int) -> None:
     """Print all tables. Args: vectors, pictures: steps in the replay of each."""
     rows: list[tuple[str, ...]]
@@ -35,7 +42,7 @@ def tables(result: dict[str, Any], vectors: int, pictures: int) -> None:
                 str(row["ram_us"]),
                 str(row["device_us"]),
                 f"{row['percent_speedup']}%",
-                f"{published.get(str(row['batch']), float('nan')):.0f}%",
+                _number(published, row["batch"], ".0f", "%"),
             )
             for row in result[name]
         ]
@@ -49,7 +56,7 @@ def tables(result: dict[str, Any], vectors: int, pictures: int) -> None:
             str(row["update_size"]),
             f"{row['ram_us'].median:.2f}",
             f"{row['device_us'].median:.2f}",
-            f"{costs.get(str(row['update_size']), float('nan')):.1f}",
+            _number(costs, row["update_size"], ".1f"),
         )
         for row in result["adding"]
     ]

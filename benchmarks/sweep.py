@@ -151,7 +151,7 @@ def _print(measured: list[tuple[Point, Figures]]) -> None:
             (
                 " ".join(_counts(point) if part == "counts" else [point.value]),
                 f"{figures['pps']:,.0f}",
-                f"{figures['tps']:,.1f}",
+                f"{figures['updates_per_s']:,.1f}",
                 f"{figures['share_of_limit']:.0%}",
                 f"{figures['agents_waiting_share']:.0%}",
                 f"{figures['policy_lag_mean']:.1f}",

@@ -23,7 +23,7 @@ from matplotlib.axes import Axes
 
 from benchmarks.points import keep_in, said_by
 from ga3c.measuring.parts import prepare
-from ga3c.measuring.reporting import spread
+from ga3c.measuring.reporting import spread, with_range
 from ga3c.measuring.serving import count_options, measure_in_turn, of_turn, with_room
 from ga3c.reports.console import show
 from ga3c.reports.plots import legend_below
@@ -185,8 +185,8 @@ def _print(results: dict[str, dict[str, Any]]) -> None:
                 f"{last:,.0f}",
                 f"{last / kept:.0%}" if kept else "",
             )
-            in_turn = f"{share.median:.1%} ({share.low:.1%} to {share.high:.1%})"
-            rows.append((f"{game}: {name}", *rates, "/".join(map(str, summary["kept"])), in_turn))
+            kept_counts = "/".join(map(str, summary["kept"]))
+            rows.append((f"{game}: {name}", *rates, kept_counts, with_range(*share, ".1%")))
     show("trained samples/s from 1/1/1", HEADINGS, rows)
 
 

@@ -46,7 +46,7 @@ def run(config: Config) -> None:
     with ScratchDirectory() as directory:
         bare, watched = _pairs(config, spaces, seconds, directory / "run")
     costs = [1 - with_it / without for without, with_it in zip(bare, watched, strict=True)]
-    error = statistics.stdev(costs) / len(costs) ** 0.5 if len(costs) > 1 else float("nan")
+    error = statistics.stdev(costs) / len(costs) ** 0.5 if len(costs) > 1 else None
     result = {
         "bare_pps": spread(bare),
         "watched_pps": spread(watched),
@@ -56,7 +56,8 @@ def run(config: Config) -> None:
         "checkpoint_every_s": seconds,
     }
     rows = [("bare", str(result["bare_pps"])), ("watched", str(result["watched_pps"]))]
-    rows += [("cost, mean of the pairs", f"{result['cost_mean']:.2%} +- {error:.2%}")]
+    cost = f"{result['cost_mean']:.2%}" + ("" if error is None else f" +- {error:.2%}")
+    rows += [("cost, mean of the pairs", cost)]
     show(f"{len(costs)} pairs of {seconds:g} s", ("", "PPS, median (range)"), rows)
     keep(result, config, config.benchmark, config.run.json)
 

@@ -38,7 +38,13 @@ class Spread(NamedTuple):
     high: float
 
     def __str__(self) -> str:
-        return f"{self.median:,.0f} ({self.low:,.0f} to {self.high:,.0f})"
+        return with_range(*self)
+
+
+def with_range(value: float, low: float, high: float, form: str = ",.0f") -> str:
+    """The value and its range, or the value alone if the range would only repeat it."""
+    middle, least, most = (format(number, form) for number in (value, low, high))
+    return middle if least == most else f"{middle} ({least} to {most})"
 
 
 def spread(values: Sequence[float]) -> Spread:

@@ -170,7 +170,7 @@ def figures(measured: list[Measured], parts: dict[str, float]) -> dict[str, Any]
         "pps_high": pps.high,
         "limit_pps": parts["limit_pps"],
         "share_of_limit": pps.median / parts["limit_pps"],
-        "tps": whole.rate("updates"),
+        "updates_per_s": whole.rate("updates"),
         "trained_samples_per_s": whole.rate("trained_samples"),
         "agents_waiting_share": whole.share("agents", "waiting"),
         "predictors_waiting_share": whole.share("predictors", "waiting"),

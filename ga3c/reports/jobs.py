@@ -19,7 +19,7 @@ from ga3c.reports import history
 from ga3c.reports.console import show
 from ga3c.reports.processes import end
 from ga3c.runs import checkpoints
-from ga3c.runs.finding import RESULT, is_running
+from ga3c.runs.finding import RESULT, is_running, newest_figures
 from ga3c.runs.kept_config import CONFIG
 
 # Arguments that a job sets itself, so that a user's further arguments may not contain them.
@@ -175,11 +175,10 @@ def _show_state(jobs: Sequence[Job], waiting: Collection[Job], running: Mapping[
         state = "to do" if job in waiting else STATES.get(running.get(job, ""), "done")
         if (job.path / CONFIG).exists():
             state = "training" if job in waiting else state
-            run_history = history.read(job.path)
-            figures = run_history.figures
-            last = figures[-1] if figures else {"steps": 0, "seconds": 0.0}
-            steps, minutes = f"{last['steps']:,}", f"{last['seconds'] / 60:.1f}"
-            scores = run_history.curve.score
-            score = f"{scores[-1]:,.1f}" if len(scores) else ""
+            figures = newest_figures(job.path)
+            steps = f"{figures.get('steps', 0):,}"
+            minutes = f"{figures.get('seconds', 0.0) / 60:,.1f}"
+            mean = figures.get("score_mean_100")
+            score = "" if mean is None else f"{mean:,.1f}"
         rows.append((job.path.name, steps, minutes, score, state))
     show(f"{time.strftime('%H:%M')}", ("run", "steps", "minutes", "score", "state"), rows)

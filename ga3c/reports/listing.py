@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from ga3c.reports.console import show
-from ga3c.runs import checkpoints, records
-from ga3c.runs.finding import RESULT, is_running, runs_in
+from ga3c.runs import checkpoints
+from ga3c.runs.finding import is_running, newest_figures, runs_in
 from ga3c.runs.kept_config import load_config
 
 
@@ -24,7 +24,7 @@ class Config:
 def summary(path: Path, name: str) -> dict[str, Any]:
     """The line of one run, called `name`. Raises ValueError if its settings cannot be read."""
     config = load_config(path)
-    newest = _newest_figures(path)
+    newest = newest_figures(path)
     return {
         "run": name,
         "game": config.environment.game,
@@ -35,13 +35,6 @@ def summary(path: Path, name: str) -> dict[str, Any]:
         "state": _state(path, newest),
         "checkpoints": [int(kept.name) for kept in checkpoints.kept(path / "checkpoints")],
     }
-
-
-def _newest_figures(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads((path / RESULT).read_bytes()))
-    except (OSError, ValueError):  # the run has not ended
-        return ([{}] + records.read(path / "metrics.jsonl"))[-1]
 
 
 def _state(path: Path, newest: dict[str, Any]) -> str:

@@ -15,7 +15,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from ga3c.reports import comparison, history, plots, tables
-from ga3c.reports.history import Curve, History
+from ga3c.reports.history import History
+from ga3c.runs.finding import newest_figures
 from ga3c.settings.checks import check_file
 from ga3c.settings.machine import machine
 
@@ -88,20 +89,17 @@ def _overview(runs: Sequence[History]) -> Iterator[str]:
     yield "<h2>Runs</h2>"
     rows, names = [], _names(runs)
     for run in runs:
-        curve, last = run.curve, run.figures[-1] if run.figures else {}
-        curve_end = {
-            name: part[-1] for name, part in zip(Curve._fields, curve, strict=True) if len(part)
-        }
-        reached = {**curve_end, **{name: last[name] for name in ("steps", "seconds") if last}}
+        reached = newest_figures(run.path)
+        score, rate = reached.get("score_mean_100"), reached.get("pps")
         rows.append(
             [
                 names[run.path],
                 run.config.environment.game,
                 str(run.config.run.seed),
-                f"{int(reached.get('steps', 0)):,}",
+                f"{reached.get('steps', 0):,}",
                 f"{reached.get('seconds', 0.0) / 60:,.1f}",
-                f"{curve_end['score']:,.1f}" if curve_end else "",
-                f"{last['pps']:,.0f}" if last else "",
+                "" if score is None else f"{score:,.1f}",
+                "" if rate is None else f"{rate:,.0f}",
             ]
         )
     headings = ["run", "game", "seed", "steps", "minutes", "score, mean of the last 100", "PPS"]

@@ -81,7 +81,7 @@ def load(runs: Sequence[Path]) -> list[History]:
     if not runs:
         raise WrongInput("no run is given: name directories, or runs in runs/")
     try:
-        paths = dict.fromkeys(find_run(run) for run in runs)  # runs/* also has the link `latest`
+        paths = dict.fromkeys(find_run(run) for run in runs)  # runs/* also has `latest`
         return [history.read(path) for path in paths]
     except ValueError as error:
         raise WrongInput(str(error)) from error

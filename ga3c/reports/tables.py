@@ -5,7 +5,7 @@ the median, the mean and the interquartile mean over all games, with intervals.
 """
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,6 +69,26 @@ def cells(table: ScoreTable) -> tuple[list[str], list[list[str]]]:
             ]
         )
     return headings, rows
+
+
+def numbers(table: ScoreTable) -> Iterator[dict[str, str | int | float | None]]:
+    """The rows for programs: one number a cell, None where it is not known."""
+    for row in table.rows:
+        normalized = row.normalized
+        published = zip(table.sources, row.published, strict=True)
+        yield {
+            "protocol": table.protocol,
+            "game": row.game,
+            "seeds": len(row.scores),
+            "games": row.games,
+            "steps": row.steps,
+            "score_mean": round(float(row.scores.mean()), 3),
+            "score_sd": round(float(row.scores.std(ddof=1)), 3) if len(row.scores) > 1 else None,
+            "human_normalised": None if normalized is None else round(float(normalized.mean()), 5),
+            "random": row.random,
+            "human": row.human,
+            **{f"published_{source.column}": score for source, score in published},
+        }
 
 
 def summary(table: ScoreTable) -> str:
@@ -142,12 +162,12 @@ def write(score_tables: Sequence[ScoreTable], out: Path) -> None:
     if out.suffix == ".md":
         out.write_text("\n".join(map(markdown, score_tables)))
     elif out.suffix == ".csv":
+        lines = [line for table in score_tables for line in numbers(table)]
+        headings = dict.fromkeys(name for line in lines for name in line)
         with open(out, "w", newline="") as file:
-            writer = csv.writer(file)
-            for table in score_tables:
-                headings, rows = cells(table)
-                writer.writerow(["protocol", *headings])
-                writer.writerows([table.protocol, *row] for row in rows)
+            writer = csv.DictWriter(file, headings, restval="")
+            writer.writeheader()
+            writer.writerows(lines)
     elif all(row.normalized is None for row in score_tables[0].rows):
         raise WrongInput("no game has known random and human scores: there is nothing to draw")
     else:

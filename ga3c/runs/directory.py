@@ -12,12 +12,14 @@ actions.bin      every action of a run in lockstep; a resumed run plays them onc
 checkpoints/     the newest states, from which the run can be resumed (ga3c/runs/checkpoints.py)
 best/            the state that had the best evaluation of the run (--evaluate-every)
 result.json      the run's figures, written at the end
+tracking.json    only with --track: the run's id at the tracker
 lock             held while a service uses the directory
 """
 
 import contextlib
 import csv
 import json
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -27,9 +29,11 @@ from typing import Any
 from ga3c.runs import records
 from ga3c.runs.durable import rewrite_whole
 from ga3c.runs.events import Events
-from ga3c.runs.finding import EVALUATIONS, LOCK, RESULT, locked
+from ga3c.runs.finding import EVALUATIONS, LATEST, LOCK, RESULT, locked
 from ga3c.runs.kept_config import CONFIG, to_json
 from ga3c.runs.tally import Episode
+from ga3c.runs.tracking import Tracking, tracking
+from ga3c.settings.checks import WrongInput
 from ga3c.settings.machine import machine
 from ga3c.settings.train import TrainConfig
 
@@ -54,10 +58,16 @@ class RunDirectory:
         self._config = config
         self._reported_errors: set[str] = set()
 
-    def begin(self, steps: int, episodes: int) -> None:
-        """Start, or resume after `steps` and `episodes`; entries beyond these are removed."""
+    def begin(self, steps: int, episodes: int) -> str | None:
+        """Start, or resume after `steps` and `episodes`; entries beyond these are removed.
+
+        Returns a line that says where the run is tracked, if it is.
+
+        Raises WrongInput if it cannot be tracked; a new run then leaves nothing.
+        """
         run = replace(self._config.run, resume=None, trace=None)  # these concern this start only
-        settings = to_json(replace(self._config, run=run))
+        settings = json.loads(json.dumps(to_json(replace(self._config, run=run)), default=str))
+        tracking = self._tracking()
         self._write(CONFIG, settings)
         self._note_start(steps)
         (self.path / RESULT).unlink(missing_ok=True)
@@ -68,9 +78,11 @@ class RunDirectory:
         if not self._episodes.tell():
             self._csv.writerow(Episode._fields)
         self._metrics = open(self.path / "metrics.jsonl", "a", buffering=1)  # noqa: SIM115
-        self._events = Events(self.path, steps)
-        self._events.settings(settings)
+        self._events = Events(self.path, steps, tracking)
+        with self._errors_reported():
+            self._events.settings(settings)
         self._open = [self._events, self._episodes, self._metrics, *self._open]
+        return tracking.place if tracking else None
 
     def log(self, line: str) -> None:
         """Write a line to the log."""
@@ -102,6 +114,8 @@ class RunDirectory:
         """Write the run's figures, and close all files."""
         with self._errors_reported():
             self._write(RESULT, result)
+        with self._errors_reported():
+            self._events.result(result)
         self.close()
 
     def close(self) -> None:
@@ -119,6 +133,15 @@ class RunDirectory:
             if str(error) not in self._reported_errors:
                 print(f"ga3c: {self.path}: not written: {error}", file=sys.stderr, flush=True)
             self._reported_errors.add(str(error))
+
+    def _tracking(self) -> Tracking | None:
+        name = self._config.run.track
+        try:
+            return tracking(name, self.path) if name else None
+        except WrongInput:
+            if not (self.path / CONFIG).exists():
+                shutil.rmtree(self.path, ignore_errors=True)
+            raise
 
     def _cut(self, steps: int, episodes: int) -> None:
         """Remove what was written after the checkpoint that the run is resumed from."""
@@ -146,10 +169,13 @@ class RunDirectory:
         rewrite_whole(self.path / name, json.dumps(values, indent=2, default=str) + "\n")
 
     def _point_latest(self) -> None:
-        """Replace the link in one step: another run may start at the same time."""
-        link = self.path.parent / "latest"
-        if link.is_symlink() or not link.exists():
-            new = self.path.parent / f".latest-{self.path.name}"
+        """Write which run is the newest. A link, as before, would be a second run in TensorBoard.
+
+        The file is replaced in one step: another run may start at the same time.
+        """
+        latest = self.path.parent / LATEST
+        if latest.is_symlink() or latest.is_file() or not latest.exists():
+            new = self.path.parent / f".{LATEST}-{self.path.name}"
             new.unlink(missing_ok=True)  # left by a run that was killed right here
-            new.symlink_to(self.path.name)
-            new.replace(link)
+            new.write_text(self.path.name + "\n")
+            new.replace(latest)

@@ -1,9 +1,9 @@
-"""Writes a run's figures for TensorBoard, under the field's usual names, by environment steps."""
+"""A run's figures for TensorBoard and trackers, under the field's usual names, by steps."""
 
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,13 @@ from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.compat.proto.tensor_pb2 import TensorProto
 from tensorboard.compat.proto.types_pb2 import DT_STRING
+from tensorboard.plugins.hparams import metadata as hparams
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionStartInfo
 from tensorboard.plugins.text import metadata
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from ga3c.runs.tally import Episode
+from ga3c.runs.tracking import Tracking, leaves
 
 TAGS = {
     "score_mean_100": "charts/episodic_return_mean_100",
@@ -48,11 +51,16 @@ TAGS = {
 class Events:
     """Writes a TensorBoard event file into `directory`; owned by one thread.
 
+    A tracker gets the same, but of the episodes only the newest, with the next figures: small
+    environments finish thousands a second.
+
     Raises OSError, for example if the disk is full.
     """
 
-    def __init__(self, directory: Path, steps: int) -> None:
+    def __init__(self, directory: Path, steps: int, tracking: Tracking | None = None) -> None:
         """`steps`: TensorBoard hides what earlier files recorded after this step."""
+        self._tracking = tracking
+        self._newest: dict[str, float] = {}  # scalars of the newest episode
         name = f"events.out.tfevents.{time.time_ns() // 10**6:013}.{os.getpid()}"
         self._file = open(directory / name, "wb", buffering=0)  # noqa: SIM115
         self._writer = RecordWriter(self._file)
@@ -60,20 +68,24 @@ class Events:
         self._write(Event(step=steps, session_log=SessionLog(status=SessionLog.START)))
 
     def settings(self, values: Mapping[str, Any]) -> None:
-        """Add the run's settings as a table of text. Args: values: of config.json."""
-        rows = [f"| {key} | {value} |" for key, value in _leaves(values)]
+        """Add the run's settings, as text and as hyperparameters. Args: values: of config.json."""
+        named = dict(leaves(values))
+        rows = [f"| {key} | {value} |" for key, value in named.items()]
         text = "\n".join(["| setting | value |", "| --- | --- |", *rows])
         tensor = TensorProto(dtype=DT_STRING, string_val=[text.encode()])
         shown = metadata.create_summary_metadata(display_name="settings", description="")
         value = Summary.Value(tag="settings/text_summary", metadata=shown, tensor=tensor)
-        self._write(Event(step=0, summary=Summary(value=[value])))
+        self._write(Event(step=0, summary=Summary(value=[value, _hyperparameters(named)])))
+        if self._tracking:
+            self._tracking.settings(values)
 
     def episode(self, episode: Episode) -> None:
         """Add a finished episode that counts for the run's score."""
         if not episode.scored:
             return
         values = {"return": episode.score, "length": episode.length}
-        self._add({f"charts/episodic_{name}": v for name, v in values.items()}, episode.steps)
+        self._newest = {f"charts/episodic_{name}": v for name, v in values.items()}
+        self._write_scalars(self._newest, episode.steps)
 
     def figures(self, values: Mapping[str, Any]) -> None:
         """Add the figures of one progress line."""
@@ -85,16 +97,28 @@ class Events:
         """Add an evaluation's mean score."""
         self._add({f"eval/{entry['protocol']['name']}": entry["mean"]}, entry["steps"])
 
+    def result(self, values: Mapping[str, Any]) -> None:
+        """Add the score of the run's result, the last of its curve, and end the tracking."""
+        if (score := values.get("score_mean_100")) is not None:
+            self._add({TAGS["score_mean_100"]: score}, values["steps"])
+        if self._tracking:
+            self._tracking.close(values.get("ended", "failed"))
+
     def close(self) -> None:
-        """Close the file."""
+        """Close the file. A run without a result has failed."""
         self._file.close()
+        if self._tracking:
+            self._tracking.close("failed")
 
     def _add(self, scalars: Mapping[str, float], steps: int) -> None:
-        values = [
-            Summary.Value(tag=tag, simple_value=value)
-            for tag, value in scalars.items()
-            if math.isfinite(value)
-        ]
+        """Write scalars, and hand them to the tracker with those of the newest episode."""
+        self._write_scalars(scalars, steps)
+        if self._tracking:
+            self._tracking.scalars(_finite({**self._newest, **scalars}), steps)
+            self._newest = {}
+
+    def _write_scalars(self, scalars: Mapping[str, float], steps: int) -> None:
+        values = [Summary.Value(tag=tag, simple_value=v) for tag, v in _finite(scalars).items()]
         self._write(Event(step=steps, summary=Summary(value=values)))
 
     def _write(self, event: Event) -> None:
@@ -102,9 +126,20 @@ class Events:
         self._writer.write(event.SerializeToString())
 
 
-def _leaves(values: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in values.items():
-        if isinstance(value, dict):
-            yield from _leaves(value, f"{section}{name}.")
+def _finite(scalars: Mapping[str, float]) -> dict[str, float]:
+    return {tag: float(value) for tag, value in scalars.items() if math.isfinite(value)}
+
+
+def _hyperparameters(settings: Mapping[str, Any]) -> Any:
+    """A line of TensorBoard's HPARAMS tab; its own functions for this need TensorFlow."""
+    start = SessionStartInfo(start_time_secs=time.time())
+    for name, value in settings.items():
+        if isinstance(value, bool):
+            start.hparams[name].bool_value = value
+        elif isinstance(value, int | float):
+            start.hparams[name].number_value = value
         else:
-            yield section + name, value
+            start.hparams[name].string_value = str(value)
+    shown = hparams.create_summary_metadata(HParamsPluginData(session_start_info=start))
+    tag = hparams.SESSION_START_INFO_TAG
+    return Summary.Value(tag=tag, metadata=shown, tensor=hparams.NULL_TENSOR)

@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,6 +17,7 @@ from ga3c.settings.run import STEP_CAP
 from ga3c.settings.train import TrainConfig
 
 RESULT, LOCK = "result.json", "lock"
+LATEST = "latest"  # a file beside the runs with the name of the newest; earlier it was a link
 EVALUATIONS = "evaluations.jsonl"
 DEPTH = 3  # folders below runs/ in which runs are found, such as runs/scores/pong-0
 
@@ -39,9 +41,9 @@ def new_run_path(config: TrainConfig) -> Path:
 def find_run(run: Path, runs_dir: Path = Path("runs")) -> Path:
     """The directory of an existing run: a path, a name in `runs_dir`, or its number there.
 
-    Number 1 is the newest. Raises ValueError.
+    Number 1 is the newest; so is `latest`. Raises ValueError.
     """
-    for path in (run, runs_dir / run):
+    for path in map(_followed, (run, runs_dir / run)):
         if (path / CONFIG).is_file():
             return path.resolve()
     known = runs_in(runs_dir)
@@ -50,6 +52,13 @@ def find_run(run: Path, runs_dir: Path = Path("runs")) -> Path:
     names = [str(path.relative_to(runs_dir)) for path in known[:5]]
     existing = f"{runs_dir} has {', '.join(names)}" if names else f"{runs_dir} has none"
     raise ValueError(f"run {run}: no directory with a {CONFIG}; {existing}")
+
+
+def _followed(path: Path) -> Path:
+    """The run that the file `latest` names, or `path` itself."""
+    if path.name == LATEST and path.is_file():
+        return path.parent / path.read_text().strip()
+    return path
 
 
 def runs_in(runs_dir: Path) -> list[Path]:
@@ -96,6 +105,14 @@ def check_resumed(config: TrainConfig, before: TrainConfig) -> None:
             "lockstep: the seed and the environment's settings must stay the same, or the run's "
             "actions could not be played once more"
         )
+
+
+def newest_figures(path: Path) -> dict[str, Any]:
+    """The figures of the run in `path`: its result, or its newest progress line before its end."""
+    try:
+        return dict(json.loads((path / RESULT).read_bytes()))
+    except (OSError, ValueError):  # the run has not ended
+        return ([{}] + records.read(path / "metrics.jsonl"))[-1]
 
 
 def evaluations(path: Path) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ import msgspec
 from ga3c.settings.train import TrainConfig
 
 CONFIG = "config.json"
-FORMAT = 5
+FORMAT = 6
 # Where settings of older formats are now. The first two moved while there was format 1.
 TO_FORMAT_3 = {
     "a3c.discount": "learning.discount",
@@ -61,6 +61,7 @@ NEWER: dict[int, set[str]] = {
         "replay.first_priority",
     },
     4: {"network.layer_norm", "dqn.ladder_rungs", "environment.env_args"},
+    5: {"run.track"},
 }
 BEFORE = {"network.layer_norm": False}
 

@@ -85,6 +85,10 @@ class RunConfig:
     name: str | None = None
     """Name of the run directory; the default is {game}__{algorithm}__{seed}__{time}."""
 
+    track: Literal["wandb", "mlflow"] | None = None
+    """Send settings and figures to Weights & Biases or MLflow as well. Each reads variables of its
+    own: WANDB_PROJECT, WANDB_MODE=offline, MLFLOW_TRACKING_URI. None: only to the run's files."""
+
     def __post_init__(self) -> None:
         for name in ("steps", "seconds"):
             limit = getattr(self, name)

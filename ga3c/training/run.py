@@ -97,7 +97,8 @@ class Run:
         service.keep_actions(self._directory.path)
         if config.run.resume:
             self._restore()
-        self._directory.begin(service.pacing.steps, service.tally.episodes)
+        if tracked := self._directory.begin(service.pacing.steps, service.tally.episodes):
+            self._say(f"ga3c: {tracked}")
         self._keeper.begin()
         if not config.run.resume:
             self._keeper.keep()

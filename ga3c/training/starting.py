@@ -10,6 +10,7 @@ from agents.registrations import handed_over
 from ga3c.command import files, frameworks, streams
 from ga3c.runs.finding import check_resumed, find_run, new_run_path
 from ga3c.runs.kept_config import CONFIG, read_config
+from ga3c.runs.tracking import check_tracker
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.train import TrainConfig
 from ga3c.training.interrupts import Interrupts
@@ -49,6 +50,7 @@ def prepared(config: TrainConfig, known: Known | None) -> Start:
     """Check the settings and the environment before a run. Raises ValueError if it cannot begin."""
     if known:
         check_resumed(config, known.config)
+    check_tracker(config.run.track)
     handed_over(config.environment.game)  # checks that agent processes can find the environment
     return Start(config, spaces(config.environment), known.path if known else new_run_path(config))
 

@@ -18,7 +18,7 @@ from benchmarks.points import said_by
 from benchmarks.readme import table
 from ga3c.measuring.accounting import usage
 from ga3c.measuring.doctor import Sizes, _remedies
-from ga3c.measuring.reporting import Spread, plain, spread
+from ga3c.measuring.reporting import Spread, plain, spread, with_range
 from ga3c.settings.machine import CORES
 from ga3c.settings.presets import PRESETS
 from ga3c.settings.train import TrainConfig
@@ -49,6 +49,9 @@ def test_throughput_accounts_for_every_core_second_and_every_step(tmp_path: Path
     assert result["pps_low"] <= result["pps"] <= result["pps_high"]
     assert result["trained_samples_per_s"] == pytest.approx(result["pps"], rel=0.2)
     assert result["training_batch"] == pytest.approx(80, rel=0.05)
+    assert "tps" not in result, "updates a second are not TPS, which are trained samples a second"
+    samples = result["updates_per_s"] * result["training_batch"]
+    assert samples == pytest.approx(result["trained_samples_per_s"])
     assert 0 < result["agents_waiting_share"] < 1
     before, after = result["parts_before"]["limit_pps"], result["parts_after"]["limit_pps"]
     assert result["limit_pps"] == pytest.approx((before + after) / 2)
@@ -395,6 +398,8 @@ def test_usage_tells_this_process_from_others() -> None:
 def test_a_spread_is_the_median_and_the_range() -> None:
     assert spread([3.0, 1.0, 2.0]) == Spread(2.0, 1.0, 3.0)
     assert str(Spread(2000.0, 1000.0, 3000.0)) == "2,000 (1,000 to 3,000)"
+    assert str(Spread(985.2, 984.9, 985.4)) == "985", "a range that shows no difference is left out"
+    assert with_range(0.5, 0.25, 0.5, ".0%") == "50% (25% to 50%)"
     assert plain({"a": [Spread(2.0, 1.0, 3.0)], 1: Path("x")}) == {
         "a": [{"median": 2.0, "low": 1.0, "high": 3.0}],
         "1": "x",

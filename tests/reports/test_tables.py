@@ -3,6 +3,7 @@
 import csv
 import fcntl
 import json
+import math
 import os
 import pty
 import re
@@ -21,7 +22,7 @@ from ga3c.reports import comparison, history, plots, statistics
 from ga3c.reports.history import Curve, History
 from ga3c.reports.page import page
 from ga3c.runs import records
-from ga3c.runs.finding import find_run, runs_in
+from ga3c.runs.finding import find_run, newest_figures, runs_in
 from ga3c.runs.kept_config import to_json
 from ga3c.settings.presets import PRESETS
 from ga3c.settings.train import TrainConfig
@@ -181,8 +182,15 @@ def test_the_table_command_writes_markdown_csv_and_a_picture(
     assert "Human-normalised, over 1 of 1 games: median 97%" in text
     assert "no interval, as a game has only one seed" in text, "of nature"
     with open(tmp_path / "table.csv") as file:
-        rows = list(csv.reader(file))
-    assert rows[1][:2] == ["paper", "pong"]
+        paper, nature = csv.DictReader(file)
+    assert (paper["protocol"], paper["game"], paper["seeds"]) == ("paper", "pong", "2")
+    assert (paper["steps"], paper["score_mean"], paper["score_sd"]) == ("1000", "15.0", "1.414")
+    assert (paper["human_normalised"], paper["published_ga3c_gpu_1_day"]) == ("0.97059", "18.0")
+    assert (nature["score_mean"], nature["score_sd"], nature["random"]) == ("20.0", "", "-20.7")
+    assert paper["published_dqn_mean"] == nature["published_ga3c_gpu_1_day"] == ""
+    for row in (paper, nature):
+        for name in set(row) - {"protocol", "game"}:
+            assert row[name] == "" or math.isfinite(float(row[name])), (name, row[name])
     assert (tmp_path / "table.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -292,6 +300,23 @@ def test_the_report_is_one_page_that_needs_nothing_else(runs: list[Path], tmp_pa
 
 
 # Listing
+
+
+def test_scores_are_those_of_the_result_and_not_of_the_last_progress_line(
+    runs: list[Path],
+) -> None:
+    result = json.loads((runs[0] / "result.json").read_text())
+    changed = {**result, "score_mean_100": -12.5, "steps": 7_654_321, "pps": 4321.0}
+    (runs[0] / "result.json").write_text(json.dumps(changed))
+    text = page("one", [history.read(runs[0])])
+    for cell in ("<td>7,654,321</td>", "<td>-12.5</td>", "<td>4,321</td>"):
+        assert cell in text
+    (runs[0] / "result.json").unlink()
+    last = records.read(runs[0] / "metrics.jsonl")[-1]
+    assert newest_figures(runs[0]) == last, "of a run that has not ended"
+    (runs[0] / "metrics.jsonl").unlink()
+    assert newest_figures(runs[0]) == {}
+    assert page("one", [history.read(runs[0])]), "a run that was killed at its start"
 
 
 def test_runs_are_listed_with_their_state(runs: list[Path]) -> None:
