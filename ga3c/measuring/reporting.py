@@ -53,9 +53,8 @@ class BenchmarkConfig:
             raise ValueError(f"repeats {self.repeats}: must be at least 1, or nothing is measured")
         if self.part_seconds < SHORTEST_PART_S:
             raise ValueError(
-                f"part_seconds {self.part_seconds:g}: must be at least {SHORTEST_PART_S:g}, as one "
-                "update of a large network takes nearly as long: the rate of a single call would "
-                "mean nothing"
+                f"part_seconds {self.part_seconds:g}: must be at least {SHORTEST_PART_S:g}, or "
+                "only a call or two of each part would be timed, which says little of its rate"
             )
         check_file("out", self.out)
 

@@ -189,7 +189,8 @@ def test_tuning_is_compared_with_the_paper_s_and_with_none(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_what_watching_costs_is_that_of_pairs_of_windows() -> None:
-    light = [*LIGHT, "--agents", "1", "--envs-per-agent", "4"]
+    light = ["--game", "CartPole-v1", "--repeats", "2", "--json"]
+    light += ["--agents", "1", "--envs-per-agent", "4"]
     result = measured("watching", *light, "--seconds", "1", "--warm-up-seconds", "0.5")
     assert len(result["costs"]) == 2
     assert result["cost_mean"] == pytest.approx(sum(result["costs"]) / 2)
@@ -296,7 +297,10 @@ def test_the_baseline_learns(tmp_path: Path) -> None:
         (["speed"], ["speed", "limits", "throughput"]),
         (["limits", "--repeats", "0"], ["repeats 0", "nothing is measured"]),
         (["limits", "--env-counts", "0"], ["env_counts (0,)", "at least 1"]),
-        (["limits", "--part-seconds", "0.05"], ["part_seconds 0.05", "at least 0.1", "update"]),
+        (
+            ["limits", "--part-seconds", "0.05"],
+            ["part_seconds 0.05", "at least 0.1", "a call or two"],
+        ),
         (["throughput", "--seconds", "0.5"], ["seconds 0.5: must be at least 1", "every 0.1 s"]),
         (["a3c", "--seconds", "0.9"], ["seconds 0.9: must be at least 1"]),
         (["lanes", "--seconds", "1e-3"], ["seconds 0.001: must be at least 1"]),
@@ -321,7 +325,10 @@ def test_the_baseline_learns(tmp_path: Path) -> None:
         (["a3c", "--algorithm", "dqn"], ["algorithm dqn", "must be a3c"]),
         (["replay", "--batches", "0"], ["batches (0,)", "at least 1"]),
         (["replay", "--vector-steps", "100"], ["a replay of 100 steps", "at least 1000"]),
-        (["gpu-check", "--out-dir", "x", "--time-factor", "0"], ["time_factor 0.0", "above 0"]),
+        (
+            ["gpu-check", "--out-dir", "x", "--time-factor", "0"],
+            ["time_factor 0.0", "at least 0.5"],
+        ),
         (["fast-dqn", "--out-dir", "x", "--samplers", "0"], ["samplers (0,)", "at least 1"]),
     ],
 )
