@@ -26,6 +26,16 @@ PINS := setup.cfg requirements/lock.txt $(REQUIREMENTS)
 PINS_SUM := $(firstword $(shell { pwd; cat $(PINS); } | cksum))
 STAMP := .venv/.installed-$(DEVICE)-$(PINS_SUM)
 
+# A command that Ctrl-C ends without an error line of make's own. The signal goes to make, which ends
+# by it, to this shell, which then calls the command no failure, and to the command. Other signals
+# that only make gets are handed on as SIGTERM.
+define stoppable
+@trap 'stopped=yes' INT; trap 'kill $$run' HUP QUIT TERM; \
+$(1) & run=$$!; \
+wait $$run; code=$$?; while kill -0 $$run 2>/dev/null; do wait $$run; code=$$?; done; \
+[ "$$stopped" ] || exit $$code
+endef
+
 help:  ## list the targets
 	@echo "usage: make TARGET [DEVICE=cpu|gpu]   (DEVICE here: $(DEVICE))"
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s%s\n", $$1, $$2}' Makefile
@@ -34,10 +44,10 @@ install: $(STAMP)  ## create .venv with the pinned versions; again only if these
 	@echo ".venv is ready ($(DEVICE))"
 
 train: $(STAMP)  ## learn a game: make train GAME=Pong ARGS="..." (see .venv/bin/ga3c train --help)
-	@exec $(BIN)/ga3c train --game "$(GAME)" $(ARGS)
+	$(call stoppable,$(BIN)/ga3c train --game "$(GAME)" $(ARGS))
 
 play: $(STAMP)  ## make a video of the newest run of a game: make play GAME=Pong
-	@exec $(BIN)/ga3c play --game "$(GAME)" $(ARGS)
+	$(call stoppable,$(BIN)/ga3c play --game "$(GAME)" $(ARGS))
 
 tensorboard: $(STAMP)  ## show the curves of all runs in the browser, on this machine only
 	@exec $(BIN)/tensorboard --logdir runs --host 127.0.0.1 $(ARGS)
@@ -51,7 +61,7 @@ GAMES ?= Pong
 SEEDS ?= 3
 STEPS ?= 5000000
 scores: $(STAMP)  ## make a score table: make scores GAMES="Pong Boxing" SEEDS=3 STEPS=5000000
-	@exec $(BIN)/ga3c scores --games $(GAMES) --seeds $(SEEDS) --steps $(STEPS) --out-dir runs/scores $(ARGS)
+	$(call stoppable,$(BIN)/ga3c scores --games $(GAMES) --seeds $(SEEDS) --steps $(STEPS) --out-dir runs/scores $(ARGS))
 
 QUICK := benchmarks/results/quick
 BENCHMARK := $(BIN)/ga3c benchmark

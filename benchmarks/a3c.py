@@ -9,15 +9,15 @@ import contextlib
 import multiprocessing
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
 from agents.environments import Spaces
 from benchmarks.replica import START_TIMEOUT_S, Shared, first_parameters, play
 from ga3c.measuring.parts import prepare, running
-from ga3c.measuring.reporting import BenchmarkConfig, Spread, keep, spread
+from ga3c.measuring.reporting import OF_RUNS, MeasuringConfig, Spread, keep, spread
 from ga3c.measuring.serving import measure_service
 from ga3c.reports.console import show
 from ga3c.reports.figures import published_pps
@@ -31,10 +31,10 @@ WARM_UP_S = 5.0
 
 
 @dataclass(frozen=True)
-class Config(TrainConfig):
+class Config(MeasuringConfig):
     """Measure A3C and the service for `repeats` windows of --seconds each (10 if not given)."""
 
-    benchmark: BenchmarkConfig = field(default_factory=BenchmarkConfig)
+    ignored: ClassVar[frozenset[str]] = OF_RUNS | {"network", "part_seconds"}
     networks: tuple[NetworkName, ...] = ("small", "large-4", "large-3", "large-2", "large-1")
     """Networks with which A3C and the service are compared."""
     a3c_agents: int = CORES

@@ -33,6 +33,7 @@ LIMITS_S: dict[Part, float] = {
     "replay": 80,
     "pong": 80,
 }
+LEAST_FACTOR = 0.5
 TABLE_BYTES = 36e9  # more than 34 GB, beyond which 32-bit numbers of 16-byte units overflow
 WITHOUT_GPU = ("CUDA_VISIBLE_DEVICES=-1", "JAX_PLATFORMS=cpu")
 DEVICE_PROGRAM = """
@@ -61,8 +62,11 @@ class Config:
     """Factor on the time limit of each part; above 1 if compiling takes long."""
 
     def __post_init__(self) -> None:
-        if not self.time_factor > 0:
-            raise ValueError(f"time_factor {self.time_factor}: must be above 0")
+        if self.time_factor < LEAST_FACTOR:
+            raise ValueError(
+                f"time_factor {self.time_factor}: must be at least {LEAST_FACTOR}, or parts would "
+                "be stopped before they have measured anything"
+            )
         if not self.parts:
             raise ValueError(f"parts: must be some of {', '.join(get_args(Part))}")
 

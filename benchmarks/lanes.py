@@ -7,17 +7,17 @@ model acts and learns, which gives the cost of a step on the device by the numbe
 """
 
 import math
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
-from agents.environments import spaces
+from agents.environments import EnvironmentConfig, spaces
 from benchmarks.replayed import SIZE
 from ga3c import backend
 from ga3c.experience.ring import Arrivals
 from ga3c.learning.model import Learned, Model
-from ga3c.measuring.reporting import BenchmarkConfig, Spread, keep, spread
+from ga3c.measuring.reporting import OF_RUNS, MeasuringConfig, Spread, keep, names, spread
 from ga3c.measuring.serving import measure_service
 from ga3c.reports.console import show
 from ga3c.settings.train import TrainConfig
@@ -25,16 +25,20 @@ from ga3c.settings.train import TrainConfig
 DEFAULT_WINDOW_S = 10.0
 WARM_UP_S = 3.0
 GAME = "benchmarks.replayed:Replayed-v0"
+OF_LANES = {"envs_per_agent", "groups", "max_agents", "synchronized", "lockstep"}
+OF_LANES |= {"prediction_batch_min", "prediction_batch_max"}  # the number of lanes sets them
 
 
 @dataclass(frozen=True)
-class Config(TrainConfig):
+class Config(MeasuringConfig):
     """Measure the service alone for `repeats` windows of --seconds each (10 if not given).
 
     The game is always the replayed stream.
     """
 
-    benchmark: BenchmarkConfig = field(default_factory=BenchmarkConfig)
+    ignored: ClassVar[frozenset[str]] = (
+        OF_RUNS | OF_LANES | names(EnvironmentConfig) - {"stack"} | {"part_seconds"}
+    )
     lanes: tuple[int, ...] = (1000, 4000)
     """Environments of all agents together, rounded up so that all agents have equally many."""
     thinks: bool = False

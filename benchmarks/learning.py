@@ -120,6 +120,9 @@ def run(config: Config) -> None:
 
 def _result(game: str, recipe: str, jobs: Sequence[Job], steps: int) -> Result:
     curves = [history.read(job.path).curve for job in jobs]
+    for job, curve in zip(jobs, curves, strict=True):
+        if not len(curve.score):
+            raise RuntimeError(f"{job.path}: no game ended within {steps} steps: give more --steps")
     scores = [
         np.interp([mark * steps for mark in MARKS], curve.steps, curve.score).round(2).tolist()
         for curve in curves

@@ -39,6 +39,7 @@ from ga3c.settings.machine import origin
 SCRIPTS = Path(__file__).parent / "peer_scripts"
 START_TIMEOUT_S = 120.0
 POLL_S = 0.2
+PROGRESS_EVERY_S = 1.0
 LINE = re.compile(r"^global_step=(\d+)(?:, episodic_return=\[?([-+.\de]+)\]?)?$")
 PEERS = {
     "Stable-Baselines3 A2C": ("stable_baselines.py", "a2c"),
@@ -67,8 +68,11 @@ class Config:
     """Print the result as one JSON object in the last line."""
 
     def __post_init__(self) -> None:
-        if self.minutes <= 0:
-            raise ValueError(f"minutes {self.minutes}: must be above 0, or nothing is learned")
+        if self.minutes * 60 < PROGRESS_EVERY_S:
+            raise ValueError(
+                f"minutes {self.minutes:g}: must be at least {PROGRESS_EVERY_S / 60:.2g}, as a "
+                f"curve has a point every {PROGRESS_EVERY_S:g} s: a shorter one would have none"
+            )
         for game in self.games:
             if not check(game).is_atari:
                 raise ValueError(f"game {game}: must be an Atari game; the peers are set up for it")
@@ -103,7 +107,7 @@ def _ours(config: Config, game: str, given: str) -> Learned:
     """What we learn with the arguments `given`; a finished run is read, not made again."""
     name = "ga3c" + "".join(f" {word}" for word in given.split())
     path = config.out_dir / "runs" / f"{game} {name} {config.seed}".replace(" ", "-")
-    arguments = f"--progress-every-s 1 {given}"
+    arguments = f"--progress-every-s {PROGRESS_EVERY_S:g} {given}"
     complete([Job(path, game, config.seed, None, config.minutes * 60, arguments)])
     figures = result(path)
     curve = np.stack(history.read(path).curve, axis=1)

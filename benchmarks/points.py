@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ga3c.measuring.reporting import plain
+from ga3c.measuring.reporting import check_window, plain
 from ga3c.reports.processes import end
 from ga3c.runs import records
 from ga3c.settings.machine import machine, origin
@@ -41,8 +41,7 @@ class PointsConfig:
     """Print the result as one JSON object in the last line."""
 
     def __post_init__(self) -> None:
-        if self.seconds <= 0:
-            raise ValueError(f"seconds {self.seconds}: must be above 0, or nothing is measured")
+        check_window("seconds", self.seconds)
 
     @property
     def window_s(self) -> float:

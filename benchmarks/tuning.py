@@ -23,7 +23,7 @@ from matplotlib.axes import Axes
 
 from benchmarks.points import keep_in, said_by
 from ga3c.measuring.parts import prepare
-from ga3c.measuring.reporting import spread, with_range
+from ga3c.measuring.reporting import check_window, spread, with_range
 from ga3c.measuring.serving import count_options, measure_in_turn, of_turn, with_room
 from ga3c.reports.console import show
 from ga3c.reports.plots import legend_below
@@ -67,13 +67,10 @@ class Config:
     """Print the result as one JSON object in the last line."""
 
     def __post_init__(self) -> None:
-        if self.seconds <= 0:
-            raise ValueError(f"seconds {self.seconds}: must be above 0, or nothing is measured")
-        if self.turns < 1 or self.turn_seconds <= 0:
-            raise ValueError(
-                f"turns {self.turns} of {self.turn_seconds} seconds: must be at least 1 of more "
-                "than 0, or nothing is compared"
-            )
+        check_window("seconds", self.seconds, windows=3)  # the first and the last third are shown
+        check_window("turn_seconds", self.turn_seconds)
+        if self.turns < 1:
+            raise ValueError(f"turns {self.turns}: must be at least 1, or nothing is compared")
         if min(self.fixed) < 1:
             raise ValueError(f"fixed {self.fixed}: must be numbers of at least 1")
 

@@ -9,10 +9,11 @@ import statistics
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 
 from agents.environments import Spaces
 from ga3c.measuring.parts import prepare
-from ga3c.measuring.reporting import BenchmarkConfig, keep, spread
+from ga3c.measuring.reporting import BenchmarkConfig, MeasuringConfig, keep, names, spread
 from ga3c.reports.console import show
 from ga3c.runs.directory import RunDirectory
 from ga3c.runs.metrics import Window
@@ -21,26 +22,28 @@ from ga3c.service.service import Service
 from ga3c.service.wiring import build_service
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.run import CheckpointConfig
-from ga3c.settings.train import TrainConfig
+from ga3c.settings.scheduler import SchedulerConfig
 from ga3c.training.interrupts import Interrupts
 from ga3c.training.run import TICK_S, Run
 
 DEFAULT_WINDOW_S = 10.0
 STOP_TIMEOUT_S = 8.0
+NOT_WATCHED = names(SchedulerConfig, CheckpointConfig)
+NOT_WATCHED |= {"steps", "score", "trace", "resume", "runs_dir", "name", "part_seconds"}
 
 
 @dataclass(frozen=True)
-class Config(TrainConfig):
+class Config(MeasuringConfig):
     """Measure `repeats` pairs of windows of --seconds each (10 if not given)."""
 
     benchmark: BenchmarkConfig = field(default_factory=lambda: BenchmarkConfig(repeats=10))
+    ignored: ClassVar[frozenset[str]] = NOT_WATCHED
     warm_up_seconds: float = 10.0
     """Seconds between the moment when all agents play and the first window."""
 
 
 def run(config: Config) -> None:
     """Measure, print and keep. Raises RunFailed if the service fails."""
-    config = replace(config, scheduler=replace(config.scheduler, scheduler="off"))
     spaces, _ = prepare(config)
     seconds = config.run.seconds or DEFAULT_WINDOW_S
     with ScratchDirectory() as directory:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import ga3c
 from ga3c.command import frameworks, streams
-from ga3c.command.arguments import NEAR, near
+from ga3c.command.arguments import HELP, NEAR, near
 from ga3c.command.line import WrongUse, complained, done, parsed
 from ga3c.command.usage import USAGE
 from ga3c.training.interrupts import Interrupts
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def main(arguments: list[str] | None = None) -> int:
     """Run a command. Returns 0 if it finished, 1 if it failed, 2 if misused, 130 if interrupted."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if not arguments or arguments[0] in ("-h", "--help"):
+    if not arguments or arguments[0] in HELP:
         print(USAGE)
         return 0 if arguments else 2
     if arguments[0] in ("-V", "--version"):
@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     except WrongUse as error:
         return complained(str(error), 2)
-    except SystemExit as stop:  # --help has been printed
+    except SystemExit as stop:  # help has been printed
         return int(stop.code or 0)
     except ModuleNotFoundError as error:
         if error.name not in frameworks.FRAMEWORKS:
@@ -163,7 +163,7 @@ MEASURED = ("limits", "throughput")  # the benchmarks that are part of the insta
 
 
 def _benchmark(arguments: list[str]) -> int:
-    if arguments and arguments[0] in ("-h", "--help"):
+    if arguments and arguments[0] in HELP:
         print(USAGE)
         return 0
     name = arguments[0] if arguments else ""

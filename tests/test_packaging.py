@@ -5,9 +5,11 @@ import configparser
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
@@ -57,6 +59,66 @@ def run_make(
         text=True,
         timeout=30,
     )
+
+
+STOPPED = """#!{python} -S
+import signal, sys, time
+if "--wrong" in sys.argv:
+    sys.exit(2)
+def end(number, frame):
+    print("kept", number, flush=True)
+    sys.exit(130)
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, end)
+print("begun", *sys.argv[1:], flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def train(tmp_path: Path) -> Callable[[str], subprocess.Popen[str]]:
+    """`make train` of the real Makefile, with a command that ends as ga3c does in ga3c's place."""
+    command = tmp_path / "ga3c"
+    command.write_text(STOPPED.format(python=sys.executable))
+    command.chmod(0o755)
+
+    def start(arguments: str) -> subprocess.Popen[str]:
+        given = [f"BIN={tmp_path}", f"STAMP={command}", "DEVICE=cpu", f"ARGS={arguments}"]
+        return subprocess.Popen(
+            ["make", "--no-print-directory", "train", *given],
+            cwd=ROOT,
+            env={k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    return start
+
+
+def test_ctrl_c_ends_make_train_by_the_signal_and_without_a_line_of_makes_own(train):
+    """A shell shows an end by SIGINT as 130."""
+    made = train("--steps 5")
+    assert made.stdout.readline() == "begun train --game Pong --steps 5\n"
+    os.killpg(made.pid, signal.SIGINT)
+    out, err = made.communicate(timeout=30)
+    assert (made.returncode, out, err) == (-signal.SIGINT, f"kept {signal.SIGINT:d}\n", "")
+
+
+def test_a_sigterm_that_make_alone_gets_ends_the_run(train):
+    made = train("")
+    assert made.stdout.readline() == "begun train --game Pong\n"
+    made.terminate()
+    out, _ = made.communicate(timeout=30)  # until the run has closed its end of the pipe, too
+    assert (made.returncode, out) == (-signal.SIGTERM, f"kept {signal.SIGTERM:d}\n")
+
+
+def test_a_wrong_use_of_make_train_is_an_error_of_make(train):
+    made = train("--wrong")
+    out, err = made.communicate(timeout=30)
+    assert (made.returncode, out) == (2, "")
+    assert err.splitlines()[-1].endswith("train] Error 2")
 
 
 def helped_targets() -> list[str]:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any, get_args, get_type_hints
 
+HELP_ALL = "--help-all"
+HELP = frozenset(("-h", "--help", HELP_ALL))
 NEAR = 3  # most commands and options that are suggested
 _POWER = re.compile(r"\d+(\.\d+)?[eE]\+?\d+")  # 1e6, a whole number as people write it
 
@@ -58,19 +60,21 @@ def near(name: str, known: Iterable[str], most: int = 2, longer: bool = False) -
     return f"did you mean {' or '.join(found)}? " if found else ""
 
 
-def unknown(given: Iterable[str], kind: type[Any], command: str) -> str:
-    """One line about arguments that the command does not have."""
-    known = options(kind)
+def unknown(given: Iterable[str], known: Iterable[str], all_options: str) -> str:
+    """One line about arguments that the command does not have.
+
+    Args: known: its options; all_options: the command that lists them.
+    """
     for argument in given:
         if argument.startswith("-"):
             name = argument.partition("=")[0]
             hint = near(name, known, NEAR, longer=True)
-            return f"unknown option {name}: {hint}{command} --help lists all options"
+            return f"unknown option {name}: {hint}{all_options} lists all options"
     stray = " ".join(given)
     hint = ""
     if "--game" in known and _is_game(stray):
         hint = f"did you mean --game {stray}? "
-    return f"{stray!r} belongs to no option: {hint}{command} --help lists all options"
+    return f"{stray!r} belongs to no option: {hint}{all_options} lists all options"
 
 
 def _is_game(name: str) -> bool:

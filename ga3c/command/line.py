@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ga3c.command import streams
-from ga3c.command.arguments import unknown, with_whole_numbers
+from ga3c.command.arguments import HELP, unknown, with_whole_numbers
 
 
 class WrongUse(Exception):
@@ -34,16 +34,19 @@ def done(work: Callable[[], int | None]) -> int:
 def parsed(arguments: list[str], kind: type[Any], command: str, base: Any = None) -> Any:
     """The configuration of type `kind` that `arguments` ask for.
 
-    Raises WrongUse if they are wrong, or SystemExit after --help.
+    Raises WrongUse if they are wrong, or SystemExit after help.
     """
+    from ga3c.command import help as levels
     from ga3c.settings.checks import check_finite
     from ga3c.settings.parse import parse
 
     said = io.StringIO()
-    helps = bool({"-h", "--help"} & set(arguments))
-    arguments = with_whole_numbers(arguments, kind)
     try:
-        with contextlib.nullcontext() if helps else contextlib.redirect_stderr(said):
+        if HELP & set(arguments):
+            levels.show(arguments, kind, command, base)
+        levels.check_effect(arguments, kind, command)
+        arguments = with_whole_numbers(arguments, kind)
+        with contextlib.redirect_stderr(said):
             config = parse(arguments, kind, command, base)
         check_finite(config)
         return config
@@ -57,10 +60,12 @@ def parsed(arguments: list[str], kind: type[Any], command: str, base: Any = None
 
 def _plain(text: str, kind: type[Any], command: str) -> str:
     """What tyro says of wrong arguments, without its names for our classes and with near names."""
+    from ga3c.command.help import all_options, effective
+
     text = re.sub(r"For full helptext, (see|run) .*$", "", text).strip()
     strange = re.match(r"Unrecognized options: (.*?)( Perhaps you meant.*)?$", text)
     if strange:
-        return unknown(strange[1].split(", "), kind, command)
+        return unknown(strange[1].split(", "), effective(kind), all_options(kind, command))
     chosen = re.match(r"invalid choice '(.*)' for argument '(.*)'\. Expected one of \((.*)\)", text)
     if chosen:
         return f"{chosen[2]} {chosen[1]}: must be one of {chosen[3].replace(chr(39), '')}"

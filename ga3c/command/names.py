@@ -106,7 +106,7 @@ def checked(values: Mapping[str, Any]) -> dict[str, Any]:
         if name not in SETTINGS:
             hint = near(name, SETTINGS)
             raise ValueError(
-                f"unknown setting {name!r}: {hint}`ga3c train --help` names them all, with - for _"
+                f"unknown setting {name!r}: {hint}`ga3c train --help-all` lists them, with - for _"
             )
         try:
             found[name] = SETTINGS[name].converted(value)

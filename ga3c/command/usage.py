@@ -45,5 +45,6 @@ benchmark   measure this machine. NAME is
 Settings of train begin with those of --preset:
 {preset_lines("    ")}
 
-`ga3c help COMMAND`, or `--help` after any of them, shows every setting, its unit and its default.
+`ga3c help COMMAND`, or `--help` after any of them, shows the options that people use, with
+units and defaults; `--help-all` shows all of them.
 """

@@ -43,7 +43,7 @@ class PlayedConfig(LearnedConfig):
 
     protocol: ProtocolName = "paper"
     """paper is GA3C's, nature Mnih et al. 2015, machado Machado et al. 2018, apex Horgan et al.
-    2018; every setting below changes it."""
+    2018; its single settings, which --help-all lists, change it."""
     seed: int = 0
     """Seed of games and of actions."""
     settings: Protocol = PROTOCOLS["paper"]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from agents.environments import Spaces
 from ga3c.measuring.parts import prepare
-from ga3c.measuring.reporting import BenchmarkConfig, keep
+from ga3c.measuring.reporting import BenchmarkConfig, MeasuringConfig, keep
 from ga3c.measuring.serving import PREDICTION_BATCH, figures, measure_parts, measure_service
 from ga3c.reports.console import show
 from ga3c.settings.machine import CORES
@@ -34,7 +34,7 @@ CAUSES = {
 
 
 @dataclass(frozen=True)
-class Config(TrainConfig):
+class Config(MeasuringConfig):
     """Say what limits this game with these settings, and try what should help most."""
 
     benchmark: BenchmarkConfig = field(

@@ -4,23 +4,25 @@ The limit is `parts.limit` of the best of the measured sizes.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from ga3c.measuring.parts import environment_only, limit, prepare, samples_a_step, wire_only
-from ga3c.measuring.reporting import BenchmarkConfig, Spread, keep, spread
+from ga3c.measuring.reporting import OF_RUNS, MeasuringConfig, Spread, keep, names, spread
 from ga3c.reports.console import show
 from ga3c.settings.machine import CORES
-from ga3c.settings.train import TrainConfig
+from ga3c.settings.service import ServiceConfig
 
 Sizes = tuple[int, ...]
+OF_PARTS = {"t_max", "passes", "intra_op_threads", "backend"}  # what a part depends on
+OF_PARTS |= {"training_batch_min", "training_batch_max", "training_queue", "minibatch"}  # or t_max
 
 
 @dataclass(frozen=True)
-class Config(TrainConfig):
+class Config(MeasuringConfig):
     """Measure environments, wire, predictions and training, each alone, for several sizes."""
 
-    benchmark: BenchmarkConfig = field(default_factory=BenchmarkConfig)
+    ignored: ClassVar[frozenset[str]] = OF_RUNS | {"seconds"} | names(ServiceConfig) - OF_PARTS
     agent_counts: Sizes = tuple(sorted({1, CORES}))
     """Numbers of agent processes that step environments, or send messages, at the same time."""
     env_counts: Sizes = (4, 16, 64)

@@ -5,31 +5,28 @@ changes over minutes; the limit (`parts.limit`) is of the means. Predictions and
 measured without the ring, the queues and the wire, so the time of these counts against the service.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ga3c.measuring.parts import prepare
-from ga3c.measuring.reporting import BenchmarkConfig, Spread, keep
+from ga3c.measuring.reporting import MeasuringConfig, Spread, keep
 from ga3c.measuring.serving import figures, measure_parts, measure_service
 from ga3c.reports.console import show
 from ga3c.settings.machine import CORES
-from ga3c.settings.train import TrainConfig
 
 DEFAULT_WINDOW_S = 20.0
 
 
 @dataclass(frozen=True)
-class Config(TrainConfig):
+class Config(MeasuringConfig):
     """Measure the whole service for `repeats` windows of --seconds each (20 if not given)."""
 
-    benchmark: BenchmarkConfig = field(default_factory=BenchmarkConfig)
     warm_up_seconds: float = 10.0
     """Seconds between the moment when all agents play and the first window."""
 
 
 def run(config: Config) -> None:
     """Measure, print and keep. Raises RunFailed if the service fails."""
-    config = replace(config, scheduler=replace(config.scheduler, scheduler="off"))
     spaces, model = prepare(config)
     seconds = config.benchmark.part_seconds
     before = measure_parts(config, model, seconds)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import tyro
+from tyro.constructors import ConstructorRegistry
 
 from agents.environments import EnvironmentConfig, spaces
 from agents.games import resolve
@@ -39,10 +40,19 @@ def _values(config: TrainConfig) -> dict[str, Any]:
     return {each.name: getattr(config, each.name) for each in fields(TrainConfig)}
 
 
-def parse(arguments: list[str], kind: type[C], command: str, base: C | None = None) -> C:
+def parse(
+    arguments: list[str],
+    kind: type[C],
+    command: str,
+    base: C | None = None,
+    registry: ConstructorRegistry | None = None,
+) -> C:
     """The configuration of `kind` that the command line asks for.
 
-    Args: base: settings that the arguments do not name; None: those of the preset, or the defaults.
+    Args:
+        base: settings that the arguments do not name; None: those of the preset with what `kind`
+            fixes, or the defaults.
+        registry: how tyro takes settings, if not by its own rules.
 
     Raises:
         SystemExit: for --help, or (code 2) after one line about wrong arguments.
@@ -50,9 +60,9 @@ def parse(arguments: list[str], kind: type[C], command: str, base: C | None = No
     """
     default: Any = tyro.MISSING_NONPROP if base is None else base
     if base is None and issubclass(kind, TrainConfig):
-        default = kind(**_values(_named(arguments)))
+        default = kind(**{**_values(_named(arguments)), **getattr(kind, "fixed", {})})
     wanted: Any = Annotated[kind, tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes]
-    config: Any = tyro.cli(wanted, prog=command, args=arguments, default=default)
+    config: Any = tyro.cli(wanted, prog=command, args=arguments, default=default, registry=registry)
     if isinstance(config, TrainConfig) and config.preset == DEFAULT:  # --preset default
         config = replace(config, preset=default.preset)
     found: C = config

@@ -20,9 +20,11 @@ from tests.commands import ended, refused
     [
         (["trian"], "unknown command 'trian': did you mean train? it must be one of train, "),
         (["train", "Pong"], "'Pong' belongs to no option: did you mean --game Pong? ga3c train "),
-        (["train", "fast"], "'fast' belongs to no option: ga3c train --help lists all options"),
+        (["train", "fast"], "'fast' belongs to no option: ga3c train --help-all lists all options"),
         (["train", "--stepz", "5"], "unknown option --stepz: did you mean --steps or "),
         (["train", "--envs=5"], "unknown option --envs: did you mean --envs-per-agent or "),
+        (["train", "--zz"], "unknown option --zz: ga3c train --help-all lists all options"),
+        (["evaluate", "--zz"], "unknown option --zz: ga3c evaluate --help-all lists all options"),
         (["runs", "--foo"], "unknown option --foo: ga3c runs --help lists all options"),
         (["train", "--agents", "x"], "--agents x: must be a whole number"),
         (["train", "--steps", "1.5"], "--steps 1.5: must be a whole number"),

@@ -192,7 +192,8 @@ def test_tuning_is_compared_with_the_paper_s_and_with_none(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_what_watching_costs_is_that_of_pairs_of_windows() -> None:
-    light = [*LIGHT, "--agents", "1", "--envs-per-agent", "4"]
+    light = ["--game", "CartPole-v1", "--repeats", "2", "--json"]
+    light += ["--agents", "1", "--envs-per-agent", "4"]
     result = measured("watching", *light, "--seconds", "1", "--warm-up-seconds", "0.5")
     assert len(result["costs"]) == 2
     assert result["cost_mean"] == pytest.approx(sum(result["costs"]) / 2)
@@ -299,6 +300,21 @@ def test_the_baseline_learns(tmp_path: Path) -> None:
         (["speed"], ["speed", "limits", "throughput"]),
         (["limits", "--repeats", "0"], ["repeats 0", "nothing is measured"]),
         (["limits", "--env-counts", "0"], ["env_counts (0,)", "at least 1"]),
+        (
+            ["limits", "--part-seconds", "0.05"],
+            ["part_seconds 0.05", "at least 0.1", "a call or two"],
+        ),
+        (["throughput", "--seconds", "0.5"], ["seconds 0.5: must be at least 1", "every 0.1 s"]),
+        (["a3c", "--seconds", "0.9"], ["seconds 0.9: must be at least 1"]),
+        (["lanes", "--seconds", "1e-3"], ["seconds 0.001: must be at least 1"]),
+        (["watching", "--seconds", "0.5"], ["seconds 0.5: must be at least 1"]),
+        (["sweep", "--out-dir", "x", "--seconds", "0.5"], ["seconds 0.5: must be at least 1"]),
+        (["ablation", "--out-dir", "x", "--seconds", "0"], ["seconds 0: must be at least 1"]),
+        (["fast-dqn", "--out-dir", "x", "--seconds", "-1"], ["seconds -1: must be at least 1"]),
+        (["tuning", "--out-dir", "x", "--seconds", "2"], ["seconds 2: must be at least 3"]),
+        (["tuning", "--out-dir", "x", "--turn-seconds", "0.2"], ["turn_seconds 0.2", "at least 1"]),
+        (["peers", "--out-dir", "x", "--minutes", "0.01"], ["minutes 0.01", "at least 0.017"]),
+        (["replay", "--part-seconds", "0.01"], ["part_seconds 0.01: must be at least 0.1"]),
         (["throughput", "--out", "/nowhere/at/all.json"], ["/nowhere/at/all.json", "directory"]),
         (["throughput", "--game", "Pnog"], ["Pnog", "Pong"]),
         (["throughput", "--game", "CartPole-v1", "--network", "small"], ["small", "vectors"]),
@@ -312,13 +328,21 @@ def test_the_baseline_learns(tmp_path: Path) -> None:
         (["a3c", "--algorithm", "dqn"], ["algorithm dqn", "must be a3c"]),
         (["replay", "--batches", "0"], ["batches (0,)", "at least 1"]),
         (["replay", "--vector-steps", "100"], ["a replay of 100 steps", "at least 1000"]),
-        (["gpu-check", "--out-dir", "x", "--time-factor", "0"], ["time_factor 0.0", "above 0"]),
+        (
+            ["gpu-check", "--out-dir", "x", "--time-factor", "0"],
+            ["time_factor 0.0", "at least 0.5"],
+        ),
         (["fast-dqn", "--out-dir", "x", "--samplers", "0"], ["samplers (0,)", "at least 1"]),
     ],
 )
 def test_wrong_use_is_one_line_and_code_2(arguments: list[str], words: list[str]) -> None:
     line = refused("benchmark", *arguments)
     assert all(word in line for word in words), line
+    assert not Path("x").exists(), "something was begun"
+
+
+def test_the_doctor_refuses_a_window_that_is_too_short() -> None:
+    assert "seconds 0.5: must be at least 1" in refused("doctor", "--seconds", "0.5")
 
 
 def test_a_replay_that_does_not_fit_is_one_line_and_code_2() -> None:

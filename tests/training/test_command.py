@@ -52,7 +52,7 @@ def settings(kind: type) -> Iterator[str]:
 
 
 def test_help_names_every_setting(command: Callable[..., Command]) -> None:
-    run = command("train", "--help")
+    run = command("train", "--help-all")
     assert run.wait(BEGIN_S) == 0
     names = list(settings(TrainConfig))
     assert len(names) > 50

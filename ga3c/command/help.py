@@ -1,0 +1,105 @@
+"""Help in two levels: --help shows the options that people use, --help-all shows all of them."""
+
+import dataclasses
+from collections.abc import Collection
+from typing import Annotated, Any
+
+import tyro
+from tyro.constructors import (
+    ConstructorRegistry,
+    StructConstructorSpec,
+    StructFieldSpec,
+    StructTypeInfo,
+)
+
+from ga3c.command.arguments import HELP, HELP_ALL, options
+from ga3c.settings.parse import parse
+from ga3c.settings.train import TrainConfig
+
+COMMON = {"algorithm", "preset", "game", "env_args", "network", "precision", "learning_rate"}
+COMMON |= {"steps", "seconds", "score", "seed", "name", "resume", "runs_dir", "json", "track"}
+COMMON |= {"agents", "envs_per_agent", "backend", "checkpoint_every_s", "evaluate_every"}
+COMMON |= {"repeats", "part_seconds", "out"}
+"""The shared settings that --help shows. All others, new ones among them, are in --help-all."""
+
+
+def show(arguments: list[str], kind: type[Any], command: str, base: Any) -> None:
+    """Print the help that the arguments ask for. Raises SystemExit, or ValueError as `parse`."""
+    hidden = ignored(kind) if HELP_ALL in arguments else ignored(kind) | rare(kind)
+    arguments = ["--help" if each in HELP else each for each in arguments]
+    try:
+        parse(arguments, kind, command, base, without(hidden))
+    except SystemExit:
+        if hidden > ignored(kind):
+            print(f"{command} {HELP_ALL} lists all {len(effective(kind))} options.")
+        raise
+
+
+def ignored(kind: type[Any]) -> frozenset[str]:
+    """The settings of a command's configuration `kind` that have no effect on the command."""
+    names: frozenset[str] = getattr(kind, "ignored", frozenset())
+    return names
+
+
+def rare(kind: type[Any]) -> frozenset[str]:
+    """The settings of `kind` that only --help-all shows.
+
+    Fields that a command adds to the shared settings are always shown.
+    """
+    is_run = issubclass(kind, TrainConfig)
+    shared = {each.name for each in dataclasses.fields(TrainConfig)} if is_run else set()
+    own = {each.name for each in dataclasses.fields(kind)} - shared
+    return frozenset(set(map(setting, options(kind))) - own - COMMON - ignored(kind))
+
+
+def effective(kind: type[Any]) -> list[str]:
+    """The options that have an effect."""
+    return [option for option in options(kind) if setting(option) not in ignored(kind)]
+
+
+def all_options(kind: type[Any], command: str) -> str:
+    """The command that lists every option of `command`."""
+    return f"{command} {HELP_ALL if rare(kind) else '--help'}"
+
+
+def setting(option: str) -> str:
+    """The name of the setting that an option sets: `max_pool` for --no-max-pool."""
+    return option.removeprefix("--").removeprefix("no-").replace("-", "_")
+
+
+def check_effect(arguments: list[str], kind: type[Any], command: str) -> None:
+    """Raises ValueError if an option has no effect, as what its user meant would not be done."""
+    for argument in arguments:
+        option = argument.partition("=")[0]
+        if option.startswith("--") and setting(option.replace("_", "-")) in ignored(kind):
+            raise ValueError(
+                f"{option} has no effect on {command}: leave it out; {all_options(kind, command)} "
+                "lists all options that have one"
+            )
+
+
+def without(hidden: Collection[str]) -> ConstructorRegistry:
+    """What tyro needs so that its help leaves out the settings `hidden`."""
+    registry = ConstructorRegistry()
+    asking = list[StructTypeInfo]()  # what tyro's own rules are being asked for
+
+    @registry.struct_rule
+    def rule(info: StructTypeInfo) -> StructConstructorSpec | None:
+        if asking or not dataclasses.is_dataclass(info.type):
+            return None
+        asking.append(info)
+        found = ConstructorRegistry.get_struct_spec(info)
+        asking.clear()
+        assert isinstance(found, StructConstructorSpec)
+        fields = (_suppressed(each) if hides(each) else each for each in found.fields)
+        return dataclasses.replace(found, fields=tuple(fields))
+
+    def hides(field: StructFieldSpec) -> bool:
+        return field.name in hidden and not dataclasses.is_dataclass(field.type)  # no section
+
+    return registry
+
+
+def _suppressed(field: StructFieldSpec) -> StructFieldSpec:
+    kind: Any = Annotated[field.type, tyro.conf.Suppress]
+    return dataclasses.replace(field, type=kind)

@@ -1,0 +1,131 @@
+"""Help in two levels, for all commands, and what has no effect is in neither."""
+
+import importlib
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from benchmarks import NAMES
+from ga3c.__main__ import MEASURED
+from ga3c.command.arguments import options
+from ga3c.command.help import COMMON, ignored, rare, setting
+from ga3c.command.line import parsed
+from ga3c.measuring.reporting import BenchmarkConfig
+from ga3c.settings.parse import TrainArguments
+from ga3c.settings.run import RunConfig
+from ga3c.settings.train import TrainConfig
+from tests.commands import refused
+
+BENCHMARKS = [f"ga3c.measuring.{name}" for name in MEASURED]
+BENCHMARKS += [f"benchmarks.{name.replace('-', '_')}" for name in NAMES]
+OTHERS = ["measuring.doctor", "evaluation.evaluate", "evaluation.play", "evaluation.export"]
+OTHERS += [f"reports.{name}" for name in ("scores", "plots", "tables", "page", "listing")]
+MODULES = [*BENCHMARKS, *(f"ga3c.{name}" for name in OTHERS)]
+
+
+def shown(kind: type[Any], level: str, capsys: pytest.CaptureFixture[str]) -> tuple[set[str], str]:
+    """The options, without the inverse of switches, that a level of help shows; and its text."""
+    with pytest.raises(SystemExit) as stop:
+        parsed([level], kind, "ga3c x")
+    assert not stop.value.code
+    text = capsys.readouterr().out
+    named = re.findall(r"^\W (--[a-z][a-z0-9-]*)", text, re.MULTILINE)
+    return set(named), text
+
+
+def kind_of(module: str) -> type[Any]:
+    kind: type[Any] = importlib.import_module(module).Config
+    return kind
+
+
+def test_the_first_level_of_train_is_short_and_names_the_second(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    first, text = shown(TrainArguments, "--help", capsys)
+    assert {"--game", "--preset", "--steps", "--resume", "--learning-rate", "--config"} <= first
+    assert len(first) < 30
+    assert "optimizer options" in text and "replay options" not in text
+    assert first == shown(TrainArguments, "-h", capsys)[0]
+    every, all_of_it = shown(TrainArguments, "--help-all", capsys)
+    assert every == set(options(TrainArguments)) > first
+    assert text.endswith(f"\nga3c x --help-all lists all {len(every)} options.\n")
+    assert "--help-all lists" not in all_of_it
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_second_level_shows_all_that_has_an_effect(
+    module: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kind = kind_of(module)
+    assert {f"--{name.replace('_', '-')}" for name in ignored(kind)} <= set(options(kind))
+    having_effect = {each for each in options(kind) if setting(each) not in ignored(kind)}
+    positional = {"--run", "--runs"} if not issubclass(kind, TrainConfig) else set()
+    assert shown(kind, "--help-all", capsys)[0] == having_effect - positional
+    first, text = shown(kind, "--help", capsys)
+    assert first == {e for e in having_effect - positional if setting(e) not in rare(kind)}
+    assert len(first) <= 20
+    assert ("--help-all lists all" in text) == bool(rare(kind))
+
+
+@dataclass(frozen=True)
+class NewRun(RunConfig):
+    """A section with a setting that this file alone knows."""
+
+    brand_new: int = 1
+    """New."""
+
+
+@dataclass(frozen=True)
+class NewConfig(TrainConfig):
+    """With an option of its own."""
+
+    run: NewRun = field(default_factory=NewRun)
+    own_option: int = 2
+    """Own."""
+
+
+def test_a_new_setting_is_in_the_second_level_and_a_commands_own_in_both(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    kinds = {"run": NewRun()}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(NewConfig, "fixed", kinds, raising=False)
+        first, every = (shown(NewConfig, level, capsys)[0] for level in ("--help", "--help-all"))
+    assert "--own-option" in first & every
+    assert "--brand-new" in every - first
+
+
+def test_the_settings_of_the_first_level_exist() -> None:
+    known = set(map(setting, [*options(TrainConfig), *options(BenchmarkConfig)]))
+    assert known >= COMMON
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option", "command"),
+    [
+        (["benchmark", "limits", "--score", "18"], "--score", "ga3c benchmark limits"),
+        (["benchmark", "limits", "--seconds=9"], "--seconds", "ga3c benchmark limits"),
+        (["benchmark", "limits", "--agents", "9"], "--agents", "ga3c benchmark limits"),
+        (["benchmark", "throughput", "--name", "x"], "--name", "ga3c benchmark throughput"),
+        (["benchmark", "throughput", "--scheduler=off"], "--scheduler", "ga3c benchmark throughp"),
+        (["benchmark", "a3c", "--network", "small"], "--network", "ga3c benchmark a3c"),
+        (["benchmark", "lanes", "--game", "Pnog"], "--game", "ga3c benchmark lanes"),
+        (["benchmark", "lanes", "--no-max-pool"], "--no-max-pool", "ga3c benchmark lanes"),
+        (["benchmark", "watching", "--resume", "1"], "--resume", "ga3c benchmark watching"),
+        (["doctor", "--evaluate_every", "5"], "--evaluate_every", "ga3c doctor"),
+    ],
+)
+def test_an_option_without_effect_is_refused(
+    arguments: list[str], option: str, command: str
+) -> None:
+    said = refused(*arguments)
+    assert f"{option} has no effect on {command}" in said
+    assert "--help-all lists all options that have one" in said
+
+
+def test_options_without_effect_are_not_suggested() -> None:
+    said = refused("benchmark", "limits", "--step", "5")
+    assert "--steps " not in said
+    assert "ga3c benchmark limits --help-all lists all options" in said
