@@ -26,6 +26,7 @@ from ga3c.settings.checks import WrongInput, check_file
 ROLES = {"agents": "C0", "predictors": "C1", "trainers": "C2"}  # colours, the same in all plots
 FIGURES: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
     # Of each panel the axis, and of each of its figures in metrics.jsonl the label and the colour.
+    "reward": ("reward per step", {"reward_per_step": ("", "C0")}),
     "throughput": (
         "a second",
         {"pps": ("predictions (PPS)", "C1"), "tps": ("trained samples (TPS)", "C2")},
@@ -58,7 +59,7 @@ Looks = Mapping[Path, Look]
 
 @dataclass(frozen=True)
 class Config:
-    """Draw curves of runs: score, also by epsilon, throughput, queues, lag, who waits, counts."""
+    """Draw curves of runs: score, rewards, throughput, queues, lag, who waits, counts."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """Runs, or kept results: directories, or names in runs/."""

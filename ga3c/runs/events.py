@@ -21,6 +21,7 @@ from ga3c.runs.tracking import Tracking, leaves
 
 TAGS = {
     "score_mean_100": "charts/episodic_return_mean_100",
+    "reward_per_step": "charts/reward_per_step",
     "pps": "charts/SPS",
     "policy_loss": "losses/policy_loss",
     "value_loss": "losses/value_loss",
@@ -38,7 +39,7 @@ TAGS = {
     "prediction_queue": "stats/prediction_queue",
     "training_queue": "stats/training_queue",
     "replay_steps": "stats/replay_steps",
-    "replays_per_step": "stats/replays_per_step",
+    "replay_ratio": "stats/replay_ratio",
     "steps_per_update": "stats/steps_per_update",
     "epsilon": "stats/epsilon",
     "episodes": "stats/episodes",

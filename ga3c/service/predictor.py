@@ -129,7 +129,8 @@ class Predictor:
             self._actions.append(actions)
         completed = self._book.complete(lanes)  # before the reply lets the agents go on
         self._pacing.acted(len(lanes))
-        self._metrics.add(steps=len(lanes), prediction_batches=1)
+        rewards = sum(float(request.step.outcomes["reward"].sum()) for request in batch)
+        self._metrics.add(steps=len(lanes), rewards=rewards, prediction_batches=1)
         return actions, completed, cpu_s
 
     def _note_episodes(self, batch: list[Request], exploration: np.ndarray) -> None:

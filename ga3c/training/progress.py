@@ -28,6 +28,7 @@ def figures(
         "episodes": tally.episodes,
         "score": _finite(tally.last_score),
         "score_mean_100": _finite(tally.score_mean()),
+        "reward_per_step": round(window.mean("rewards", "steps"), 5),
         "pps": round(window.rate("steps"), 1),
         "tps": round(window.rate("trained_samples"), 1),
         "updates": int(window.end["updates"]),
@@ -76,6 +77,7 @@ def rows(values: Values) -> list[tuple[str, str]]:
         if (value := values.get(name)) is not None
     ]
     return [
+        ("reward per 1,000 steps", f"{1000 * (values['reward_per_step'] or 0):,.1f}"),
         ("PPS, predictions/s", f"{values['pps']:,.0f}"),
         ("TPS, trained samples/s", f"{values['tps']:,.0f}"),
         *_queue_rows(values),

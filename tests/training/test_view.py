@@ -1,5 +1,7 @@
 """How a run is shown: live view in a terminal, else plain lines; events for TensorBoard."""
 
+import csv
+import json
 import os
 import pty
 import re
@@ -9,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -53,6 +56,7 @@ def test_a_terminal_shows_a_live_view(tmp_path: Path) -> None:
     said = in_a_terminal(*given)
     for words in (
         "score, mean of the last 100",
+        "reward per 1,000 steps",
         "PPS, predictions/s",
         "policy lag, updates",
         "queued predictions, samples",
@@ -66,7 +70,14 @@ def test_a_terminal_shows_a_live_view(tmp_path: Path) -> None:
         assert words in said, words
     assert "6000 steps done; kept in" in said.splitlines()[-1]
     assert "[Time" not in said
-    assert "[Time" in next(tmp_path.glob("*a3c*/log.txt")).read_text()
+    (run,) = tmp_path.glob("*a3c*")
+    assert "[Time" in (run / "log.txt").read_text()
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    played = np.diff([0, *(line["steps"] for line in lines)])
+    rewards = np.dot(played, [line["reward_per_step"] for line in lines])
+    with open(run / "episodes.csv") as file:
+        scores = sum(float(row["score"]) for row in csv.DictReader(file))
+    assert rewards == pytest.approx(scores, rel=0.05), "all rewards are those of games"
 
 
 def test_a_terminal_that_is_closed_does_not_end_a_run(tmp_path: Path) -> None:
@@ -162,6 +173,7 @@ def test_events_are_under_the_fields_usual_names(pong_run: Path) -> None:
     tags = set(events.Tags()["scalars"])
     for tag in (
         "charts/SPS",
+        "charts/reward_per_step",
         "losses/policy_loss",
         "losses/value_loss",
         "losses/entropy",
