@@ -45,11 +45,11 @@ class TrainConfig:
     """
 
     algorithm: str = "a3c"
-    """a3c learns from segments in the order they were played; dqn learns from a replay. Or your
-    own, as module:name of a class (docs/extending.md)."""
+    """a3c and ppo learn from segments, in the order they were played; dqn learns from a replay. Or
+    your own, as module:name of a class (docs/extending.md)."""
     learns_from: LearnsFrom | None = None
     """What an algorithm of your own learns from: segments, in the order they were played, or a
-    replay. a3c and dqn do not need it."""
+    replay. a3c, ppo and dqn do not need it."""
     preset: Annotated[
         PresetName,
         tyro.conf.arg(help=PRESET_HELP),
