@@ -25,7 +25,7 @@ from ga3c.settings.checks import WrongInput, check_file
 
 ROLES = {"agents": "C0", "predictors": "C1", "trainers": "C2"}  # colours, the same in all plots
 FIGURES: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
-    # Of each panel the axis, and of each of its figures in metrics.jsonl the label and the colour.
+    # Of each panel the axis, and the label and the colour of its figures in metrics.jsonl.
     "reward": ("reward per step", {"reward_per_step": ("", "C0")}),
     "throughput": (
         "a second",
@@ -72,9 +72,8 @@ class Config:
         check_file("out", self.out)
         if self.out.suffix not in (".png", ".svg", ".pdf"):
             raise ValueError(f"out {self.out}: must end in .png, .svg or .pdf")
-        if unknown := set(self.panels) - set(PANELS):
-            names = ", ".join(PANELS)
-            raise ValueError(f"panels {', '.join(sorted(unknown))}: must be among {names}")
+        if unknown := sorted(set(self.panels) - set(PANELS)):
+            raise ValueError(f"panels {', '.join(unknown)}: must be among {', '.join(PANELS)}")
 
 
 def load(runs: Sequence[Path]) -> list[History]:
@@ -107,8 +106,8 @@ def can_draw(runs: Sequence[History], panels: Sequence[str]) -> bool:
 
 
 def draw(runs: Sequence[History], panels: Sequence[str]) -> Figure:
-    """Two plots, by steps and by time, for each panel that the runs have something for: for the
-    score one row for each game, for epsilon one for each run."""
+    """Two plots, by steps and time, of each panel that the runs have something for; of score one
+    row for each game, of epsilon one for each run."""
     drawn = [(panel, part) for panel in panels for part in _parts(panel, runs)]
     looks = looks_of(runs)
     figure, rows = pyplot.subplots(
@@ -166,7 +165,7 @@ def _parts(panel: str, runs: Sequence[History]) -> list[list[History]]:
         return [[run for run in scored if run.game == game] for game in games]
     if panel == "epsilon":
         return [[run] for run in runs if run.by_epsilon]
-    names = set(FIGURES[panel][1])
+    names = FIGURES[panel][1].keys()
     found = [run for run in runs if any(names & line.keys() for line in history.windows(run))]
     return [found] if found else []
 
@@ -238,7 +237,8 @@ def _figures(axes: Axes, runs: Sequence[History], by: str, looks: Looks, panel: 
         for (label, _), dash in zip(names.values(), DASHES, strict=False):
             axes.plot([], [], color="grey", linestyle=dash, label=label)
     axes.set_ylabel(label_y)
-    axes.set_ylim(0, 1.02 if panel == "waiting" else None)
+    if panel != "reward":  # which may be negative
+        axes.set_ylim(0, 1.02 if panel == "waiting" else None)
     if panel == "counts":
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
 

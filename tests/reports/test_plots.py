@@ -114,6 +114,13 @@ def test_counts_are_drawn_as_steps() -> None:
     assert all(tick == int(tick) for tick in by_steps.get_yticks())
 
 
+def test_negative_rewards_are_in_sight() -> None:
+    figures = [{**line, "reward_per_step": -0.02} for line in windows(*[800.0] * 3)]
+    (by_steps, _) = drawn([made("1", CONFIG["a3c"], figures=figures)], ("reward",))
+    low, high = by_steps.get_ylim()
+    assert low < -0.02 < high
+
+
 def test_a_resumption_is_a_gap_and_no_fall_to_0() -> None:
     figures = windows(0.0, 800.0, 800.0, 0.0, 300.0, 800.0)
     run = made("1", CONFIG["a3c"], figures=figures, resumed=(320,))
