@@ -161,13 +161,18 @@ class Forks:
         with tempfile.TemporaryDirectory() as directory:
             out, err = Path(directory) / "out", Path(directory) / "err"
             given = {"environment": dict(os.environ), "out": str(out), "err": str(err)}
-            self._send({"arguments": arguments, **given})
-            pid = self._answer(BEGIN_S)
+            pid = 0
             try:
+                self._send({"arguments": arguments, **given})
+                pid = self._answer(BEGIN_S)
                 code = self._answer(timeout_s)
-            except TimeoutError as error:
-                os.killpg(pid, signal.SIGKILL)
-                self._answer(BEGIN_S)
+            except BaseException as error:  # pytest's own time limit among them
+                _forks.cache_clear()  # what this process still answers is not of the next command
+                self.close()
+                if pid:
+                    os.killpg(pid, signal.SIGKILL)
+                if not isinstance(error, TimeoutError):
+                    raise
                 raise subprocess.TimeoutExpired(list(arguments), timeout_s) from error
             said = (file.read_text() for file in (out, err))
             return subprocess.CompletedProcess(list(arguments), code, *said)
