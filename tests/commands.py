@@ -51,7 +51,7 @@ class Command:
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
-                preexec_fn=_hear_hangups,
+                preexec_fn=hear_signals,
             )
 
     @property
@@ -113,8 +113,11 @@ class Command:
         self.process.wait(STOP_S)
 
 
-def _hear_hangups() -> None:
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
+def hear_signals() -> None:
+    """Let the process that is about to start hear what a person's would, also if the tests run
+    under nohup or in the background of a script, where these signals are ignored."""
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def wait_for(holds: Callable[[], bool], timeout_s: float) -> None:
@@ -151,7 +154,7 @@ class Forks:
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            preexec_fn=_hear_hangups,
+            preexec_fn=hear_signals,
         )
         self._process.wait(BEGIN_S)  # the process that serves is its child
         atexit.register(self.close)

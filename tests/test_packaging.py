@@ -17,6 +17,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.commands import hear_signals
+
 ROOT = Path(__file__).resolve().parents[1]
 FLAVOURS = {"tensorflow", "tensorflow-cpu"}
 NEVER_ON_AN_AGENT = {"tensorflow", "keras", "ga3c"}
@@ -92,6 +94,7 @@ def train(tmp_path: Path) -> Callable[[str], subprocess.Popen[str]]:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            preexec_fn=hear_signals,
         )
 
     return start

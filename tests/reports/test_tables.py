@@ -282,7 +282,7 @@ def test_plot_draws_runs_and_kept_results(pong_run: Path, tmp_path: Path) -> Non
     assert "none of the runs has figures for lag" in done.stderr
     done = ended("plot", str(pong_run), "--panels", "speed")
     assert done.returncode == 2
-    assert "panels speed: must be among score, epsilon, throughput" in done.stderr
+    assert "panels speed: must be among score, epsilon, reward, throughput" in done.stderr
 
 
 def test_the_report_is_one_page_that_needs_nothing_else(runs: list[Path], tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ def test_scores_are_those_of_the_result_and_not_of_the_last_progress_line(
     changed = {**result, "score_mean_100": -12.5, "steps": 7_654_321, "pps": 4321.0}
     (runs[0] / "result.json").write_text(json.dumps(changed))
     text = page("one", [history.read(runs[0])])
-    for cell in ("<td>7,654,321</td>", "<td>-12.5</td>", "<td>4,321</td>"):
+    for cell in (">7,654,321</td>", ">-12.5</td>", ">4,321</td>"):
         assert cell in text
     (runs[0] / "result.json").unlink()
     last = records.read(runs[0] / "metrics.jsonl")[-1]
