@@ -61,36 +61,6 @@ def ppo_pictures(cores: int) -> TrainConfig:
     )
 
 
-def ppo_vectors(cores: int) -> TrainConfig:
-    """Our settings of ppo for vectors on a machine with so many cores.
-
-    Each batch is one segment of every environment, and is learned from four times in small updates:
-    LunarLander-v3 needs tens of thousands of updates, and with a quarter of them its policy stayed
-    in the air until the time limit. Networks and values are those of a3c on vectors.
-    """
-    agents = min(cores, MOST_AGENTS_VECTORS)
-    batch = 20 * 16 * agents
-    return TrainConfig(
-        algorithm="ppo",
-        preset="ppo-vectors",
-        service=ServiceConfig(
-            agents=agents,
-            envs_per_agent=16,
-            prediction_batch_min=16,
-            training_batch_min=batch,
-            training_batch_max=batch,
-            training_queue=2 * batch,
-            minibatch=80,
-            passes=4,
-        ),
-        learning=LearningConfig(discount=0.999, reward_clip=0.0),
-        a3c=A3CConfig(normalize_advantages=True, trace_decay=0.98),
-        network=NetworkConfig(layer_norm=False, separate_value=True, value_scale=10.0),
-        optimizer=OptimizerConfig(learning_rate=3e-4, clip_norm=0.0),
-        scheduler=_NO_SCHEDULER,
-    )
-
-
 # On vectors rewards are not clipped, so values are large. The value has its own torso, because its
 # gradient would otherwise drown the policy's, and it is scaled, so that it is learned before the
 # policy needs it. Each batch's advantages are normalised. Gradients are not clipped by norm, as
@@ -111,7 +81,6 @@ OURS: dict[str, TrainConfig] = {
         scheduler=_NO_SCHEDULER,
     ),
     "ppo-pictures": ppo_pictures(CORES),
-    "ppo-vectors": ppo_vectors(CORES),
     "dqn-pictures": TrainConfig(
         algorithm="dqn",
         preset="dqn-pictures",

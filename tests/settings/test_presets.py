@@ -160,7 +160,6 @@ def test_rewards_of_vector_tasks_are_learned_as_they_are() -> None:
         "a3c-pictures": 1.0,
         "a3c-vectors": 0.0,
         "ppo-pictures": 1.0,
-        "ppo-vectors": 0.0,
         "dqn-pictures": 1.0,
         "apex-small": 1.0,
         "dqn-vectors": 0.0,
