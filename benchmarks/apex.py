@@ -17,7 +17,7 @@ from matplotlib import pyplot
 from agents.games import check
 from benchmarks import fresh
 from benchmarks.apex_studies import STUDIES, Study, StudyName, Variant
-from benchmarks.learning import spread
+from benchmarks.learning import mean_and_range
 from benchmarks.points import keep_in
 from ga3c.reports import history
 from ga3c.reports.console import show
@@ -116,7 +116,9 @@ def _study(config: Config, name: str, study: Study) -> list[dict[str, Any]]:
     for each in learned:
         places, scores = each.by_updates(updates)
         at = [scores[:, int(mark * (len(places) - 1))] for mark in MARKS]
-        rows.append((each.variant.name, *(spread(part) if len(part) else "-" for part in at)))
+        rows.append(
+            (each.variant.name, *(mean_and_range(part) if len(part) else "-" for part in at))
+        )
     marks = [f"after {mark * updates:,.0f} updates" for mark in MARKS]
     title = f"{study.question}: {config.game}, {seeds} seeds"
     show(title, ("variant", *marks), rows)

@@ -137,7 +137,7 @@ def _print(results: Sequence[Result], config: Config) -> None:
         rows = []
         for each in results:
             if each.game == game:
-                by_mark = [spread(scores) for scores in zip(*each.scores, strict=True)]
+                by_mark = [mean_and_range(scores) for scores in zip(*each.scores, strict=True)]
                 rows.append((each.recipe, *by_mark, f"{each.minutes:g}"))
         show(f"{game}, mean of 100 episodes", ("recipe", *marks, "minutes"), rows)
         published = _published(game)
@@ -145,7 +145,7 @@ def _print(results: Sequence[Result], config: Config) -> None:
             print("after 10M steps elsewhere: " + ", ".join(published))
 
 
-def spread(scores: Sequence[float] | np.ndarray) -> str:
+def mean_and_range(scores: Sequence[float] | np.ndarray) -> str:
     """The mean of the seeds, and their range if they differ."""
     return with_range(float(np.mean(scores)), min(scores), max(scores), ",.1f")
 

@@ -66,7 +66,7 @@ class RunDirectory:
         Raises WrongInput if it cannot be tracked; a new run then leaves nothing.
         """
         run = replace(self._config.run, resume=None, trace=None)  # these concern this start only
-        settings = json.loads(json.dumps(to_json(replace(self._config, run=run)), default=str))
+        settings = to_json(replace(self._config, run=run))
         tracking = self._tracking()
         self._write(CONFIG, settings)
         self._note_start(steps)

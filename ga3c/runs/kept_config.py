@@ -74,8 +74,9 @@ class KeptConfig(NamedTuple):
 
 
 def to_json(config: TrainConfig) -> dict[str, Any]:
-    """What `config.json` holds."""
-    return {"format": FORMAT, **asdict(config)}
+    """What `config.json` holds, as values of JSON."""
+    values: dict[str, Any] = json.loads(json.dumps(asdict(config), default=str))
+    return {"format": FORMAT, **values}
 
 
 def load_config(path: Path) -> TrainConfig:

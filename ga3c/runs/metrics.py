@@ -54,9 +54,8 @@ class Metrics:
     The counters are `steps` (one environment step is one prediction; the frame of a reset counts),
     `rewards` (summed, not clipped), `prediction_batches`, `updates`, `trained_samples`,
     `lag_updates` (summed over samples), `refused_updates` (left out because their loss or gradient
-    was not finite), `*_busy_s` and
-    `*_waiting_s` for each role, `*_cpu_s` (CPU time of the threads that call the model, inside it),
-    `rejected:<reason>` (messages) and `agent_deaths`.
+    was not finite), `*_busy_s` and `*_waiting_s` for each role, `*_cpu_s` (CPU time of the threads
+    that call the model, inside it), `rejected:<reason>` (messages) and `agent_deaths`.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -129,7 +129,7 @@ class Predictor:
             self._actions.append(actions)
         completed = self._book.complete(lanes)  # before the reply lets the agents go on
         self._pacing.acted(len(lanes))
-        rewards = sum(float(request.step.outcomes["reward"].sum()) for request in batch)
+        rewards = float(arrivals.outcomes[:, 0].sum())
         self._metrics.add(steps=len(lanes), rewards=rewards, prediction_batches=1)
         return actions, completed, cpu_s
 
