@@ -76,7 +76,7 @@ class Run:
         self._spaces = spaces
         self._service = service
         self._first = self._last = service.snapshot()
-        self._begun = self._shown = False  # whether a step was seen, whether a line was shown
+        self._begun = False  # whether a step was seen
         self._evaluations: Evaluations | None = None
         self._directory = directory
         self._view = view(config.run, config.environment.game)
@@ -167,11 +167,12 @@ class Run:
             reason = self._loop()
         finally:
             counts = service.counts
+            rest = Window(self._last, service.snapshot())
+            if self._begun and (rest.count("steps") or self._last is self._first):
+                self._show(rest, counts)
             stuck = service.stop(STOP_TIMEOUT_S, interrupts.second)
             kept = self._keeper.keep()
             window = Window(self._first, service.metrics.snapshot())
-            if not self._shown and service.tally.has_begun:
-                self._show(window, counts)
             result = {"ended": reason, **figures(config, service, counts, window)}
             failed = reason == "failed"
             if self._evaluations and not self._evaluations.end(interrupts, failed, STOP_TIMEOUT_S):
@@ -239,7 +240,6 @@ class Run:
             service.requests.size,
             service.segments.size,
         )
-        self._shown = True
         self._directory.metrics(values)
         self._directory.log(progress.line(values))
         self._view.show(values)

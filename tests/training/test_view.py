@@ -76,7 +76,9 @@ def test_a_terminal_shows_a_live_view(tmp_path: Path) -> None:
     played = np.diff([0, *(line["steps"] for line in lines)])
     rewards = np.dot(played, [line["reward_per_step"] for line in lines])
     with open(run / "episodes.csv") as file:
-        scores = sum(float(row["score"]) for row in csv.DictReader(file))
+        ended = [(int(row["steps"]), float(row["score"])) for row in csv.DictReader(file)]
+    scores = sum(score for steps, score in ended if steps <= lines[-1]["steps"])
+    assert lines[-1]["steps"] >= 6000, "the last line is that of the end"
     assert rewards == pytest.approx(scores, rel=0.05), "all rewards are those of games"
 
 
