@@ -14,7 +14,7 @@ from agents.config import EnvironmentConfig
 from agents.cuts import FirstGames
 from agents.games import check, fault
 from agents.messages import OUTCOME, Step
-from agents.spaces import Spaces, UnfitSpaces, fit
+from agents.spaces import Spaces, UnfitSpaces, fit, own_actions
 from agents.vectors import make_vector, seeds_of
 
 __all__ = [
@@ -84,7 +84,7 @@ class Environments:
             raise self._failure(error) from error
         action = self._vector.single_action_space
         self.spaces = fit(config, self._game, self._vector.single_observation_space, action)
-        self._first_action = int(action.start)
+        self._action_space = action
         self._cuts = FirstGames(num_envs, stagger_steps if self._game.is_atari else 0)
         self._watches_lives = self._game.is_atari and config.life_loss_terminates
         self._clear()
@@ -114,14 +114,12 @@ class Environments:
         return self._outcome(frames, np.zeros(self.num_envs), nothing, nothing, info)
 
     def step(self, actions: np.ndarray) -> Step:
-        """Take `actions`, int32 [n]. An environment whose last step `finished` is reset instead."""
-        if actions.view(np.uint32).max() >= self.spaces.num_actions:  # or negative
-            rule = f"outside 0..{self.spaces.num_actions - 1}"
+        """Take `actions` [n, *shape]. Where the last step `finished`, reset instead."""
+        if not self.spaces.actions.are_valid(actions):
+            rule = f"outside {self.spaces.actions}"
             raise ValueError(f"actions {actions.tolist()} {rule}: the emulator would hang")
-        if self._first_action:
-            actions = actions + self._first_action
         try:
-            answer = self._vector.step(actions)
+            answer = self._vector.step(own_actions(self._action_space, actions))
             if self._cut.any():
                 answer = self._restarted(*answer)
         except (Exception, SystemExit) as error:

@@ -12,6 +12,8 @@ from typing import NamedTuple
 import gymnasium
 from ale_py import registration, roms
 
+from agents import control
+
 _ATARI_V5 = re.compile(r"ALE/(\w+)-v5", re.IGNORECASE)
 _ATARI_LEGACY = re.compile(r"(\w+?)(NoFrameskip)?-v[04]", re.IGNORECASE)
 _ATARI_BARE = re.compile(r"([\w-]+)")
@@ -71,6 +73,11 @@ def resolve(name: str) -> Game:
         words = f"module {module} cannot be imported: {fault(error)}"
         raise UnknownGame(f"unknown game {name!r}: {words}") from error
     try:
+        if gymnasium_id.startswith(control.NAMESPACE):
+            gymnasium_id = control.register(gymnasium_id) or gymnasium_id
+    except control.MissingPackage as error:
+        raise UnknownGame(f"game {name!r}: {error}") from error
+    try:
         gymnasium.spec(gymnasium_id)
     except gymnasium.error.Error as error:
         raise UnknownGame(_unknown(name)) from error
@@ -90,15 +97,18 @@ def fault(error: BaseException) -> str:
 
 def _unknown(name: str) -> str:
     """One line that says that `name` is unknown, and suggests similar names."""
-    names = [registration.rom_id_to_name(rom) for rom in atari_roms().values()]
-    names += [i for i, s in gymnasium.registry.items() if "ale_py" not in str(s.entry_point)]
+    choices = "Atari games by name (Pong, MsPacman) or any Gymnasium id (CartPole-v1)"
+    if name.startswith(control.NAMESPACE):
+        names, choices = control.tasks(), "tasks are named as dm_control/walker-walk"
+    else:
+        names = [registration.rom_id_to_name(rom) for rom in atari_roms().values()]
+        names += [i for i, s in gymnasium.registry.items() if "ale_py" not in str(s.entry_point)]
     if not all(map(importlib.util.find_spec, NEEDED_BY_JAX_IDS)):
         names = [name for name in names if not name.startswith(JAX_IDS)]
     by_lower = {n.lower(): n for n in names}
     core = re.sub(r"^ale/|(noframeskip|deterministic)?(-v\d+)?$", "", name.lower())
     near = [by_lower[n] for n in difflib.get_close_matches(core, by_lower)]
     meant = f"did you mean {', '.join(near)}? " if near else ""
-    choices = "Atari games by name (Pong, MsPacman) or any Gymnasium id (CartPole-v1)"
     return f"unknown game {name!r}: {meant}{choices}"
 
 

@@ -5,7 +5,7 @@ import struct
 from enum import IntEnum
 from typing import NamedTuple
 
-PROTOCOL = 1
+PROTOCOL = 2
 MAGIC = b"GA3C"
 _HEADER = struct.Struct("<4sHHHHIff")
 

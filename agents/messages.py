@@ -5,7 +5,7 @@ always a `Header`. The other parts are
 
     hello    a JSON object: protocol, token, shapes and counts (`Hello`)
     step     outcomes `OUTCOME[n]`, newest frames `dtype[n, *shape]`; one message per group and step
-    actions  `int32[n]`, one per environment of the group
+    actions  `int32[n]` or `float32[n, d]`, one action per environment of the group
     retire   none; the service asks the agent to rest, and the agent repeats this as its answer
     failure  a traceback as UTF-8 text; the agent has ended
 
@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from agents.actions import Actions
 from agents.headers import PROTOCOL, Header, Kind, MessageError, decode_header, encode_header
 
 MAX_HELLO_BYTES = 4096
@@ -60,14 +61,14 @@ class Hello:
     token: str
     shape: tuple[int, ...]  # of one newest observation
     dtype: str  # uint8 or float32
-    num_actions: int
+    actions: Actions
     groups: int
     envs_per_group: int
     protocol: int = PROTOCOL
 
 
 def check_sizes(
-    shape: tuple[int, ...], dtype: str, num_actions: int, groups: int, envs_per_group: int
+    shape: tuple[int, ...], dtype: str, actions: Actions, groups: int, envs_per_group: int
 ) -> None:
     """Raises ValueError if an agent's counts, all above 0, are too large for a message."""
     if max(groups, envs_per_group) > MAX_COUNT:
@@ -75,15 +76,15 @@ def check_sizes(
             f"{groups} groups of {envs_per_group} environments: must be at most {MAX_COUNT} each, "
             "or a message could not number them"
         )
-    if num_actions > MAX_ACTIONS:
+    if actions.count > MAX_ACTIONS:
         raise ValueError(
-            f"{num_actions} actions: must be at most {MAX_ACTIONS}, as one is recorded in 16 bits"
+            f"{actions.count} actions: must be at most {MAX_ACTIONS}, as one is recorded in 16 bits"
         )
-    largest = max(math.prod(shape) * np.dtype(dtype).itemsize, OUTCOME.itemsize)
+    largest = max(math.prod(shape) * np.dtype(dtype).itemsize, OUTCOME.itemsize, 4 * actions.size)
     if envs_per_group * largest > MAX_PART_BYTES:
         raise ValueError(
-            f"observations {shape} {dtype} of {envs_per_group} environments a group take "
-            f"{envs_per_group * largest} bytes: must be at most {MAX_PART_BYTES}, or they "
+            f"observations {shape} {dtype}, or actions, of {envs_per_group} environments a group "
+            f"take {envs_per_group * largest} bytes: must be at most {MAX_PART_BYTES}, or they "
             "would not fit a message; smaller groups take less"
         )
 
@@ -110,16 +111,22 @@ def decode_hello(parts: Sequence[bytes | memoryview]) -> Hello:
     if not isinstance(values["token"], str) or values["dtype"] not in _DTYPES:
         raise MessageError("hello fields")
     shape = values["shape"]
-    counts = [values["num_actions"], values["groups"], values["envs_per_group"]]
+    actions, counts = values["actions"], [values["groups"], values["envs_per_group"]]
     if not isinstance(shape, list) or not 1 <= len(shape) <= 4:
         raise MessageError("hello fields")
-    if not all(type(n) is int and n >= 1 for n in [*shape, *counts]):
+    if not isinstance(actions, dict) or set(actions) != {f.name for f in fields(Actions)}:
+        raise MessageError("hello fields")
+    if not all(type(n) is int and n >= 1 for n in [*shape, actions["size"], *counts]):
         raise MessageError("hello counts")
+    if type(actions["count"]) is not int or actions["count"] < 0:
+        raise MessageError("hello counts")
+    values |= {"shape": tuple(shape), "actions": Actions(**actions)}
+    hello = Hello(**values)
     try:
-        check_sizes(tuple(shape), values["dtype"], *counts)
+        check_sizes(hello.shape, hello.dtype, hello.actions, *counts)
     except ValueError as error:
         raise MessageError("hello counts", str(error)) from error
-    return Hello(**{**values, "shape": tuple(shape)})
+    return hello
 
 
 def encode_step(header: Header, step: Step) -> list[bytes | memoryview]:
@@ -165,20 +172,21 @@ def _check_all(valid: np.ndarray, values: np.ndarray, reason: str) -> None:
 
 
 def encode_actions(group: int, sequence: int, actions: np.ndarray) -> list[bytes]:
-    """The parts of an answer: one int32 for each environment of `group`."""
+    """The parts of an answer: an action, int32 or float32, for each environment of `group`."""
     header = Header(Kind.ACTIONS, group, len(actions), sequence)
-    return [encode_header(header), actions.astype(np.int32, copy=False).tobytes()]
+    dtype = np.dtype("<f4" if actions.dtype.kind == "f" else "<i4")
+    return [encode_header(header), actions.astype(dtype, copy=False).tobytes()]
 
 
-def decode_actions(parts: Sequence[bytes | memoryview], num_actions: int) -> np.ndarray:
-    """The actions in `parts`, int32 [n]. Raises MessageError if one is not below `num_actions`."""
+def decode_actions(parts: Sequence[bytes | memoryview], expected: Actions) -> np.ndarray:
+    """The actions in `parts`, [n, *shape]. Raises MessageError if one is not as expected."""
     if len(parts) != 2:
         raise MessageError("part count", f"{len(parts)}, not 2")
     n = decode_header(parts[0]).envs
-    if len(parts[1]) != 4 * n:
+    if len(parts[1]) != n * expected.size * expected.dtype.itemsize:
         raise MessageError("action size", f"{len(parts[1])} bytes for {n} environments")
-    actions = np.frombuffer(parts[1], np.int32)
-    if ((actions < 0) | (actions >= num_actions)).any():
+    actions = np.frombuffer(parts[1], expected.dtype).reshape(n, *expected.shape)
+    if not expected.are_valid(actions):
         raise MessageError("action range")
     return actions
 

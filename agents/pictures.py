@@ -1,6 +1,7 @@
 """A second copy of a game, in full colour, played with the same seed and the same actions."""
 
 import contextlib
+import math
 import os
 import warnings
 from collections.abc import Iterator
@@ -8,9 +9,11 @@ from typing import Any
 
 import numpy as np
 from ale_py import ALEInterface, roms
+from gymnasium.spaces import Discrete, Space
 
 from agents.config import EnvironmentConfig
 from agents.games import Game, check, fault
+from agents.spaces import own_actions
 from agents.vectors import make_vector, seeds_of
 
 EMULATOR_FRAMES_PER_S = 60
@@ -39,9 +42,8 @@ class Pictures:
         """Pictures per second of play."""
         if not self._game.is_atari:
             self.per_second = float(self._vector.metadata.get("render_fps", 30))
-        self._first_action = int(self._vector.single_action_space.start)
-        count = self._vector.single_action_space.n
-        self.actions = _action_names(self._game, config.full_action_space, count)
+        self._action_space = self._vector.single_action_space
+        self.actions = _action_names(self._game, config.full_action_space, self._action_space)
         """The name of each action."""
 
     def reset(self, seed: int) -> np.ndarray:
@@ -50,8 +52,8 @@ class Pictures:
         return self._seen(frames)
 
     def step(self, actions: np.ndarray) -> np.ndarray:
-        """Take the action, int32 [1]. The picture after it, [h, w, 3] uint8."""
-        return self._seen(self._vector.step(actions + self._first_action)[0])
+        """Take the action, [1, *shape]. The picture after it, [h, w, 3] uint8."""
+        return self._seen(self._vector.step(own_actions(self._action_space, actions))[0])
 
     def close(self) -> None:
         """Close the environment."""
@@ -72,8 +74,9 @@ def _refusing(name: str) -> Iterator[None]:
         raise NoPictures(f"{name} cannot be rendered: {fault(error)}") from error
 
 
-def _action_names(game: Game, full: bool, count: int) -> list[str]:
+def _action_names(game: Game, full: bool, space: Space) -> list[str]:
     if not game.is_atari:
+        count = space.n if isinstance(space, Discrete) else math.prod(space.shape or ())
         return [f"action {number}" for number in range(count)]
     emulator = ALEInterface()
     emulator.loadROM(str(roms.get_rom_path(game.name)))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from gymnasium.spaces import Box, Discrete, Space
 
+from agents.actions import Actions
 from agents.config import EnvironmentConfig
 from agents.games import Game
 
@@ -18,11 +19,11 @@ class UnfitSpaces(ValueError):
 
 @dataclass(frozen=True)
 class Spaces:
-    """The observations of an environment and the number of its actions."""
+    """The observations and actions of an environment."""
 
     shape: tuple[int, ...]  # shape of one newest observation, without the stack
     dtype: str  # uint8 or float32
-    num_actions: int
+    actions: Actions
     stack: int  # newest observations that the service stacks
 
     @property
@@ -38,14 +39,34 @@ class Spaces:
 
 def fit(config: EnvironmentConfig, game: Game, observation: Space, action: Space) -> Spaces:
     """The spaces of one environment of `game`. Raises UnfitSpaces if they do not fit."""
-    if not isinstance(action, Discrete):
-        raise UnfitSpaces(f"{config.game}: actions {action} are not Discrete: none could be drawn")
     if not isinstance(observation, Box) or not 1 <= len(observation.shape) <= 4:
         kind = f"{type(observation).__name__} {observation.shape}"
         rule = "are not a Box of 1 to 4 dimensions: no network takes them"
         raise UnfitSpaces(f"{config.game}: observations {kind} {rule}")
     shape = observation.shape[1:] if game.is_atari else observation.shape
     dtype = "uint8" if observation.dtype == np.uint8 else "float32"
-    found = Spaces(shape, config.pixels if game.is_atari else dtype, int(action.n), 1)
+    found = Spaces(shape, config.pixels if game.is_atari else dtype, _actions(config, action), 1)
     stack = config.stack or (4 if found.is_picture and len(shape) == 2 else 1)
     return replace(found, stack=stack)
+
+
+def _actions(config: EnvironmentConfig, space: Space) -> Actions:
+    if isinstance(space, Discrete):
+        return Actions(int(space.n))
+    if not isinstance(space, Box) or not np.issubdtype(space.dtype, np.floating):
+        rule = "are neither Discrete nor a Box of floats: none could be drawn"
+        raise UnfitSpaces(f"{config.game}: actions {space} {rule}")
+    if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+        rule = "have no finite bounds: nobody could say how large an action should be"
+        raise UnfitSpaces(f"{config.game}: actions {space} {rule}")
+    return Actions(0, int(np.prod(space.shape)))
+
+
+def own_actions(space: Space, actions: np.ndarray) -> np.ndarray:
+    """The actions [n, *shape] of `Actions` as an environment with this space takes them."""
+    if isinstance(space, Discrete):
+        return actions + int(space.start) if space.start else actions
+    assert isinstance(space, Box)  # `fit` takes no others
+    low, high = space.low, space.high
+    shares = (actions.reshape(-1, *space.shape) + 1) / 2
+    return np.clip(low + shares * (high - low), low, high).astype(space.dtype)

@@ -40,7 +40,7 @@ class Task:
     seed: int  # of the environments; used by the first task only, in which they are new
     environment: EnvironmentConfig
     stagger_steps: int = 0  # first games are cut short after up to this many steps
-    played: str | None = None  # file with the earlier actions of the only group: uint16 [t, n]
+    played: str | None = None  # file with the earlier actions of the only group: [t, n, *shape]
     played_steps: int = 0  # the first t of them are played once more
     registration: str | None = None  # of the environment, in the form of `agents.registrations`
 
@@ -77,7 +77,7 @@ def play(socket: zmq.Socket, task: Task, groups: list[Environments], new: bool) 
         task.token,
         spaces.shape,
         spaces.dtype,
-        spaces.num_actions,
+        spaces.actions,
         task.groups,
         task.envs_per_group,
     )
@@ -85,14 +85,14 @@ def play(socket: zmq.Socket, task: Task, groups: list[Environments], new: bool) 
     seeds = np.random.SeedSequence(task.seed).generate_state(task.groups)
     played: Any = ()
     if task.played and task.played_steps:
-        shape = (task.played_steps, task.envs_per_group)
-        played = np.memmap(task.played, "<u2", "r", shape=shape)
+        shape = (task.played_steps, task.envs_per_group, *spaces.actions.shape)
+        played = np.memmap(task.played, spaces.actions.kept_dtype, "r", shape=shape)
     sequences = [len(played)] * task.groups
     for group, (environments, seed) in enumerate(zip(groups, seeds, strict=True)):
         began = time.monotonic()
         step = environments.reset(int(seed) if new else None)
         for actions in played:
-            step = environments.step(actions.astype(np.int32))
+            step = environments.step(actions.astype(spaces.actions.dtype))
         header = Header(
             Kind.STEP,
             group,
@@ -113,7 +113,7 @@ def play(socket: zmq.Socket, task: Task, groups: list[Environments], new: bool) 
         group = answer.group
         if group >= task.groups or answer.sequence != sequences[group]:
             continue
-        actions = messages.decode_actions(parts, spaces.num_actions)
+        actions = messages.decode_actions(parts, spaces.actions)
         step = groups[group].step(actions)
         sequences[group] += 1
         header = Header(

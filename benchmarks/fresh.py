@@ -74,7 +74,7 @@ def share(game: str, ratio: float, first: FirstPriority, steps: int, seed: int) 
 
 def _played(config: TrainConfig, environments: Environments, steps: int) -> float:
     spaces = environments.spaces
-    algorithm = build_algorithm(config, spaces.num_actions)
+    algorithm = build_algorithm(config, spaces.actions)
     (book, _), pacing = build_books(config, spaces.stack), build_pacing(config)
     source: Any = Watched(build_source(config, spaces, algorithm, book, HOST))
     model = build_model(config, spaces, algorithm, source)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from agents.actions import Actions
 from agents.environments import Spaces
 from ga3c import backend
 from ga3c.experience.batches import blank
@@ -23,8 +24,8 @@ from ga3c.settings.learning import OptimizerConfig
 from ga3c.settings.presets import PRESETS
 from ga3c.settings.train import TrainConfig
 
-VECTORS = Spaces((27,), "float32", 4, 1)
-PICTURES = Spaces((84, 84), "uint8", 6, 4)
+VECTORS = Spaces((27,), "float32", Actions(4), 1)
+PICTURES = Spaces((84, 84), "uint8", Actions(6), 4)
 BATCH = 6
 T_MAX = 3
 
@@ -69,7 +70,7 @@ def batch_of(model: Model, spaces: Spaces, random: np.random.Generator) -> list[
     for part in blank(model.source, BATCH):
         drawn: np.ndarray
         if part.dtype == np.int32:
-            drawn = random.integers(spaces.num_actions, size=part.shape)
+            drawn = random.integers(spaces.actions.count, size=part.shape)
         elif part.dtype == np.uint8:
             drawn = random.integers(256, size=part.shape)
         elif part.shape[1:] == shape:
@@ -97,7 +98,7 @@ def main() -> None:
         kept |= {f"{name}:{path}": array for path, array in model.read().items()}
         batch = batch_of(model, spaces, random)
         shape = model.experience.ring.observation_shape
-        algorithm = build_algorithm(config, spaces.num_actions)
+        algorithm = build_algorithm(config, spaces.actions)
         judge = backend.compiled(
             partial(algorithm.policy_and_value, model.network), [((None, *shape), spaces.dtype)]
         )

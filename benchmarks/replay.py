@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import psutil
 
+from agents.actions import Actions
 from agents.environments import Spaces
 from benchmarks.replay_alone import LANES, Alone
 from benchmarks.replay_shown import DRAWN, PLACES, TREE_ROWS, picture, tables
@@ -34,9 +35,9 @@ from ga3c.experience.ring import RingShape
 from ga3c.measuring.reporting import BenchmarkConfig, keep, spread
 from ga3c.settings.checks import WrongInput, check_threads
 
-FLOATS = Spaces((27,), "float32", 9, 1)
-PICTURES = Spaces((84, 84), "uint8", 6, 4)
-SMALL = Spaces((4,), "float32", 2, 1)
+FLOATS = Spaces((27,), "float32", Actions(9), 1)
+PICTURES = Spaces((84, 84), "uint8", Actions(6), 4)
+SMALL = Spaces((4,), "float32", Actions(2), 1)
 SMALLEST = 1000  # least steps of a replay, so that each lane has some to draw
 WARM_UP = 5  # calls before the measured ones
 COLUMNS: dict[str, Column] = {"action": ((), "int32"), "priority": ((), "float32")}

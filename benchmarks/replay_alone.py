@@ -31,7 +31,7 @@ class Alone:
         self.book = ReplayBook(
             lanes=LANES, window=window, reserve=CHUNK // LANES, n_step=n_step, stack=spaces.stack
         )
-        algorithm = build_algorithm(config, spaces.num_actions)
+        algorithm = build_algorithm(config, spaces.actions)
         memory = DEVICE if on_device else HOST
         source = build_source(config, spaces, algorithm, self.book, memory)
         assert isinstance(source, Replay)

@@ -111,8 +111,8 @@ class Replica:
 
     def __init__(self, config: TrainConfig, found: Spaces, index: int) -> None:
         self._config, self._index, self._acts = config, index, 0
-        self._num_actions, self._dtype = found.num_actions, found.dtype
-        self._algorithm = A3C(config.a3c, found.num_actions, config.learning.reward_clip)
+        self._dtype = found.dtype
+        self._algorithm = A3C(config.a3c, found.actions, config.learning.reward_clip)
         self._shape = RingShape(1, 1, found.shape, found.dtype, found.stack).observation_shape
         self._network = self._algorithm.network(
             config.network, self._shape, found.dtype, found.is_picture
@@ -183,7 +183,7 @@ class Replica:
         return flat[:1]
 
     def _decide(self, observations: Any, seed: Any) -> tuple[Any, Any]:
-        noise = backend.uniform((1, self._num_actions), seed)
+        noise = backend.uniform((1, self._algorithm.noise), seed)
         decision = self._algorithm.act(self._network, observations, noise, None)
         return keras.ops.cast(decision["action"], "int32"), decision["log_prob"]
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from agents.actions import Actions
 from agents.messages import (
     OUTCOME,
     Header,
@@ -31,7 +32,7 @@ SHAPE = (3, 2)
 NUM_ACTIONS = 4
 GROUPS = 2
 ENVS = 3
-HELLO = Hello("a token", SHAPE, "uint8", NUM_ACTIONS, GROUPS, ENVS)
+HELLO = Hello("a token", SHAPE, "uint8", Actions(NUM_ACTIONS), GROUPS, ENVS)
 
 HEADER_LAYOUT = struct.Struct("<4sHHHHIff")
 OUTCOME_LAYOUT = struct.Struct("<ffi4B")
@@ -77,6 +78,14 @@ WRONG_VALUES: tuple[Any, ...] = (
     [10**300, 2],
     {},
     {"3": 2},
+    {"count": 5},
+    {"count": 5, "size": 1, "low": 0},
+    {"count": -1, "size": 1},
+    {"count": 5, "size": 0},
+    {"count": 5.0, "size": 1},
+    {"count": 5, "size": True},
+    {"count": 65_537, "size": 1},
+    {"count": 0, "size": 2**28},
 )
 
 
@@ -259,7 +268,7 @@ def header_flaw(part: bytes) -> str:
     if len(part) != HEADER_LAYOUT.size:
         return "size"
     magic, protocol, kind, _group, _envs, _sequence, *times = HEADER_LAYOUT.unpack(part)
-    if magic != b"GA3C" or protocol != 1:
+    if magic != b"GA3C" or protocol != 2:
         return "not ours"
     if not 1 <= kind <= 5:
         return "kind"
@@ -296,20 +305,37 @@ def actions_flaw(parts: list[bytes], num_actions: int = NUM_ACTIONS) -> str:
     return "" if all(0 <= action < num_actions for action in actions) else "range"
 
 
+def numbers_flaw(parts: list[bytes], size: int) -> str:
+    """Why `parts` are no actions of `size` numbers each; empty if they are."""
+    if len(parts) != 2:
+        return "parts"
+    if flaw := header_flaw(parts[0]):
+        return flaw
+    (n,) = struct.unpack_from("<H", parts[0], ENVS_AT)
+    if len(parts[1]) != 4 * n * size:
+        return "size"
+    numbers = [number for (number,) in struct.iter_unpack("<f", parts[1])]
+    return "" if all(-1 <= number <= 1 for number in numbers) else "range"
+
+
 def hello_flaw(hello: Hello) -> str:
     """What is wrong with a decoded hello; empty if nothing is."""
-    counts = [*hello.shape, hello.num_actions, hello.groups, hello.envs_per_group]
+    if type(hello.actions) is not Actions or type(hello.actions.count) is not int:
+        return "actions"
+    counts = [*hello.shape, hello.actions.size, hello.groups, hello.envs_per_group]
     if type(hello.token) is not str or type(hello.dtype) is not str:
         return "text"
     if type(hello.shape) is not tuple or not 1 <= len(hello.shape) <= 4:
         return "shape"
-    if hello.protocol != 1 or hello.dtype not in {"uint8", "float32"}:
+    if hello.protocol != 2 or hello.dtype not in {"uint8", "float32"}:
         return "values"
     if not all(type(count) is int and count >= 1 for count in counts):
         return "counts"
-    if max(hello.groups, hello.envs_per_group) > 65535 or hello.num_actions > 65536:
+    if max(hello.groups, hello.envs_per_group) > 65535:
+        return "counts"
+    if not 0 <= hello.actions.count <= 65536:
         return "counts"
     frame_bytes = math.prod(hello.shape) * {"uint8": 1, "float32": 4}[hello.dtype]
-    if max(frame_bytes, 16) * hello.envs_per_group > 256 * 2**20:
+    if max(frame_bytes, 16, 4 * hello.actions.size) * hello.envs_per_group > 256 * 2**20:
         return "bytes"
     return ""

@@ -10,6 +10,7 @@ PARR, PARR_CODE = "Parr 2018, section 4", "the public code of Parr 2018"
 DALEY, DALEY_CODE = "Daley and Amato 2021", "the public code of Daley and Amato 2021"
 HORGAN = "Horgan et al. 2018, section 4 and appendix"
 HORGAN_ARXIV = "the arXiv version of Horgan et al. 2018, as recalled"
+ACME = "Acme's D4PG, by authors of Horgan et al. 2018"
 MEAN = "0.01 / 256^2: Mnih's epsilon for the loss's mean"
 Fact = tuple[str, Any, str]
 
@@ -210,6 +211,33 @@ FACTS: dict[str, list[Fact]] = {
         ("optimizer.learning_rate_end", 0.00025 / 4, HORGAN),
         ("optimizer.optimizer_epsilon", 1.5e-7, HORGAN),
         ("optimizer.clip_norm", 40.0, HORGAN),
+        ("scheduler.scheduler", "off", HORGAN),
+    ],
+    "apex-dpg": [
+        ("network.network", "auto", HORGAN),
+        ("network.layer_norm", True, ACME),
+        ("dpg.actor_units", (300, 200), HORGAN),
+        ("dpg.critic_units", (400, 300), HORGAN),
+        ("dpg.noise", 0.3, ACME),
+        ("dpg.action_gradient_clip", 1.0, ACME),
+        ("learning.discount", 0.99, HORGAN),
+        ("learning.reward_clip", 0.0, HORGAN),
+        ("replay.n_step", 3, HORGAN),
+        ("replay.batch_size", 256, HORGAN),
+        ("replay.target_period", 100, HORGAN),
+        ("replay.replay_steps", 1_000_000, ACME),
+        ("replay.replay_min_steps", 50_000, HORGAN),
+        ("replay.replay_draws", "prioritised", HORGAN),
+        ("replay.first_priority", "acting", HORGAN),
+        ("replay.priority_exponent", 0.6, HORGAN_ARXIV),
+        ("replay.importance_exponent", 0.4, HORGAN),
+        ("replay.importance_exponent_end", 0.4, HORGAN),
+        ("pacing.pacing", "free", HORGAN),
+        ("optimizer.optimizer", "adam", HORGAN),
+        ("optimizer.learning_rate", 1e-4, ACME),
+        ("optimizer.learning_rate_end", 1e-4, ACME),
+        ("optimizer.clip_norm", 0.0, HORGAN),
+        ("evaluation.evaluate_protocol", "control", HORGAN),
         ("scheduler.scheduler", "off", HORGAN),
     ],
 }

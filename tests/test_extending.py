@@ -82,9 +82,9 @@ class Online(DQN):
 
     has_target = False
 
-    def __init__(self, num_actions, learning):
+    def __init__(self, actions, learning):
         clip = learning.reward_clip
-        super().__init__(DQNConfig(), num_actions, reward_clip=clip, random_steps=500)
+        super().__init__(DQNConfig(), actions.count, reward_clip=clip, random_steps=500)
 
     def loss(self, network, target, batch, rates):
         assert target is None

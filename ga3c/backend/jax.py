@@ -158,6 +158,11 @@ def value_and_gradients(
     return value, auxiliary, gradients
 
 
+def gradient(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """The gradient of a scalar function at `x`, of x's shape; also within `value_and_gradients`."""
+    return jax.grad(function)(x)
+
+
 def when(condition: Tensor, function: Callable[[], Any]) -> None:
     """Call `function`, which sets variables, only if the scalar `condition` holds."""
     outer = keras.src.backend.common.stateless_scope.get_stateless_scope()

@@ -231,6 +231,14 @@ def value_and_gradients(
     return value, auxiliary, gradients
 
 
+def gradient(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """The gradient of a scalar function at `x`, of x's shape; also within `value_and_gradients`."""
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        value = function(x)
+    return tape.gradient(value, x)
+
+
 def when(condition: Tensor, function: Callable[[], Any]) -> None:
     """Call `function`, which sets variables, only if the scalar `condition` holds."""
 

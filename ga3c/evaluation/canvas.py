@@ -25,8 +25,8 @@ class Moment(NamedTuple):
     score: float
     length: int
     value: float
-    probabilities: np.ndarray  # [actions]
-    action: int
+    policy: np.ndarray  # probabilities [actions], or what a continuous action is, in [-1, 1]
+    action: int | None  # None if actions are continuous
     finished: bool  # this is the last step of the game
     action_values: np.ndarray | None = None  # [actions] Q, where the algorithm learns it
 
@@ -76,8 +76,10 @@ class Canvas:
         self._text(draw, (left, 96), f"value of the state, {shown}", 13)
         self._text(draw, (right, 96), f"{moment.value:z.2f}", 13, VALUE, "ra")
         self._curve(draw, (left + SCALE, 118, right, 208))
-        numbers, shares = moment.probabilities, moment.probabilities
+        numbers, shares = moment.policy, moment.policy
         heading, digits = "probabilities of the actions", 2
+        if moment.action is None:
+            shares, heading = (moment.policy + 1) / 2, "actions, from -1 to 1"
         if moment.action_values is not None:
             numbers, shares = moment.action_values, self._within(moment.action_values)
             heading, digits = f"Q values of the actions, bars: {shown}", 3

@@ -1,13 +1,13 @@
 """Which run's weights are meant, and the policy that they make."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import tyro
 
-from agents.environments import spaces
+from agents.environments import Spaces, spaces
 from ga3c.evaluation import pretrained
 from ga3c.evaluation.policy import Policy
 from ga3c.evaluation.protocols import PROTOCOLS, Protocol
@@ -21,6 +21,7 @@ from ga3c.settings.run import ProtocolName
 from ga3c.settings.train import TrainConfig
 
 BEST = "best"
+PAPER: ProtocolName = "paper"
 
 
 @dataclass(frozen=True)
@@ -41,12 +42,13 @@ class LearnedConfig:
 class PlayedConfig(LearnedConfig):
     """How games are played with them."""
 
-    protocol: ProtocolName = "paper"
+    protocol: ProtocolName | None = None
     """paper is GA3C's, nature Mnih et al. 2015, machado Machado et al. 2018, apex Horgan et al.
-    2018; its single settings, which --help-all lists, change it."""
+    2018, control is for continuous actions, without noise; None: the run's --evaluate-protocol.
+    Its single settings, which --help-all lists, change it."""
     seed: int = 0
     """Seed of games and of actions."""
-    settings: Protocol = PROTOCOLS["paper"]
+    settings: Protocol = PROTOCOLS[PAPER]
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
@@ -55,8 +57,23 @@ class PlayedConfig(LearnedConfig):
     def defaults(cls, arguments: list[str]) -> "PlayedConfig":
         """What --protocol, if it is given, makes of all other defaults."""
         given = given_value(arguments, "--protocol")
-        known: Any = given if given in PROTOCOLS else "paper"
-        return cls(protocol=known, settings=PROTOCOLS[known])
+        known: Any = given if given in PROTOCOLS else None
+        return cls(protocol=known, settings=PROTOCOLS[known or PAPER])
+
+    def played_by(self, trained: TrainConfig, spaces: Spaces) -> tuple[str, Protocol]:
+        """The protocol's name and settings. Raises WrongInput if it does not fit the actions."""
+        name, settings = self.protocol, self.settings
+        if name is None:
+            name = trained.evaluation.evaluate_protocol
+            given = {f.name: getattr(settings, f.name) for f in fields(settings)}
+            default = asdict(PROTOCOLS[PAPER])
+            changed = {key: value for key, value in given.items() if value != default[key]}
+            settings = replace(PROTOCOLS[name], **changed)
+        try:
+            settings.check_actions(spaces.actions)
+        except ValueError as error:
+            raise WrongInput(str(error)) from error
+        return name, settings
 
 
 def load(wanted: LearnedConfig) -> tuple[TrainConfig, Path, Checkpoint]:

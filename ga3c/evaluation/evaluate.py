@@ -46,7 +46,8 @@ def run(config: Config) -> None:
     backend.configure(CORES, config.seed)
     policy = policy_of(trained, checkpoint)
     weights = config.checkpoint if config.checkpoint in ("newest", BEST) else "chosen"
-    protocol = config.settings.named(config.protocol, trained.environment, weights)
+    name, played = config.played_by(trained, policy.spaces)
+    protocol = played.named(name, trained.environment, weights)
     steps = int(checkpoint.state["steps"])
     settings = ", ".join(f"{name} {value}" for name, value in protocol.items())
     print(f"{trained.environment.game} after {steps:,} steps; protocol {settings}", flush=True)
@@ -65,7 +66,7 @@ def run(config: Config) -> None:
     games = evaluate(
         policy,
         trained.environment,
-        config.settings,
+        played,
         config.episodes,
         config.at_once,
         config.seed,

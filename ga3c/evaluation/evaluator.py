@@ -13,6 +13,7 @@ from agents.environments import Spaces
 from ga3c.evaluation.games import evaluate, record
 from ga3c.evaluation.policy import Policy
 from ga3c.evaluation.protocols import PROTOCOLS
+from ga3c.settings.checks import WrongInput
 from ga3c.settings.train import TrainConfig
 
 SEED = 2**31  # not a seed of `ga3c evaluate`, so it plays other games than those that chose `best`
@@ -33,9 +34,16 @@ class Evaluator:
         """Build it on the main thread, as it builds a network.
 
         Args: steps: the run's steps at its last evaluation.
+
+        Raises WrongInput if the protocol does not fit the actions.
         """
         self._environment = config.environment
         self._config = config.evaluation
+        self._protocol = PROTOCOLS[self._config.evaluate_protocol]
+        try:
+            self._protocol.check_actions(spaces.actions)
+        except ValueError as error:
+            raise WrongInput(f"evaluate_protocol: {error}") from error
         self._policy = Policy(config, spaces)
         self._next_steps = self._after(steps)
         self._stop = threading.Event()
@@ -90,8 +98,7 @@ class Evaluator:
     def _play(self, steps: int) -> dict[str, Any] | None:
         """An entry of evaluations.jsonl; None if the evaluation was stopped."""
         config, episodes = self._config, self._config.evaluate_episodes
-        protocol = PROTOCOLS[config.evaluate_protocol]
-        protocol = replace(protocol, step_cap=config.evaluate_step_cap)
+        protocol = replace(self._protocol, step_cap=config.evaluate_step_cap)
         started_s = time.monotonic()
         games = evaluate(
             self._policy, self._environment, protocol, episodes, episodes, SEED, stop=self._stop

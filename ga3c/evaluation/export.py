@@ -128,6 +128,6 @@ def _frames(policy: Policy, environment: EnvironmentConfig) -> np.ndarray:
     step, observations = environments.reset(0), []
     for _ in range(FRAMES):
         observations.append(stacks.push(step.frames, step.outcomes["first"] == 1)[0])
-        step = environments.step(random.integers(policy.spaces.num_actions, size=1, dtype=np.int32))
+        step = environments.step(policy.spaces.actions.random(random, 1))
     environments.close()
     return np.stack(observations)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from agents.environments import EnvironmentConfig, Environments
+from agents.environments import EnvironmentConfig, Environments, Spaces
 from ga3c.evaluation.policy import Policy, Stacks
 from ga3c.evaluation.protocols import Protocol
 
@@ -85,8 +85,8 @@ def _round(
         if len(games) == lanes or (stop and stop.is_set()):
             break
         observations = stacks.push(step.frames, step.outcomes["first"] == 1)
-        probabilities, _ = policy.judge(observations)
-        step = environments.step(choose(protocol, probabilities, draws.next()))
+        policies, _ = policy.judge(observations)
+        step = environments.step(chosen_actions(protocol, policies, draws.next(), policy.spaces))
     return [games[lane] for lane in sorted(games)]
 
 
@@ -100,6 +100,16 @@ class ActionDraws:
     def next(self) -> np.ndarray:
         """Uniform numbers in [0, 1), [n, 2], for one action of each game."""
         return np.array([random.random(2) for random in self._random])
+
+
+def chosen_actions(
+    protocol: Protocol, policies: np.ndarray, draws: np.ndarray, spaces: Spaces
+) -> np.ndarray:
+    """Actions [n, *shape] by the protocol, for policies as `Policy.judge` returns them.
+
+    Continuous actions are played as they are, without noise. Args: draws: as `choose` takes them.
+    """
+    return policies if spaces.actions.is_continuous else choose(protocol, policies, draws)
 
 
 def choose(protocol: Protocol, probabilities: np.ndarray, draws: np.ndarray) -> np.ndarray:

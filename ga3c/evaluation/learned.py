@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from agents.environments import EnvironmentConfig, Environments
 from agents.messages import Step
 from ga3c.evaluation.chosen import LearnedConfig, load, policy_of
-from ga3c.evaluation.games import choose
+from ga3c.evaluation.games import chosen_actions
 from ga3c.evaluation.policy import Policy, Stacks
 from ga3c.evaluation.protocols import Protocol
 from ga3c.settings.checks import check_seed
@@ -43,7 +43,10 @@ class StackedEnvironments:
         self._stacks = Stacks(self._environments.spaces, n)
         self._seed: int | None = seed
         self.num_envs = n
-        self.num_actions = self._environments.spaces.num_actions
+        self.actions = self._environments.spaces.actions
+        """Which actions there are."""
+        self.num_actions = self.actions.count
+        """How many; 0 where an action is several numbers."""
 
     def reset(self) -> np.ndarray:
         """Begin a game everywhere: the seed's the first time, and others later.
@@ -54,14 +57,19 @@ class StackedEnvironments:
         return self._seen(self._environments.reset(seed))
 
     def step(self, actions: ArrayLike) -> Transition:
-        """Take `actions`, whole numbers [n] from 0 on. Raises ValueError if one cannot be taken."""
-        taken = np.asarray(actions)
-        if taken.shape != (self.num_envs,) or taken.dtype.kind not in "iu":
+        """Take `actions`: whole numbers [n] from 0 on, or numbers [n, size] in [-1, 1].
+
+        Raises ValueError if one cannot be taken.
+        """
+        taken, shape = np.asarray(actions), (self.num_envs, *self.actions.shape)
+        continuous = self.actions.is_continuous
+        if taken.shape != shape or taken.dtype.kind not in ("f" if continuous else "iu"):
             raise ValueError(
-                f"actions of shape {taken.shape} and type {taken.dtype}: must be whole numbers, "
-                f"one for each of {self.num_envs} environments"
+                f"actions of shape {taken.shape} and type {taken.dtype}: must be "
+                f"{'floats' if continuous else 'whole numbers'} of shape {shape}, one action for "
+                f"each of {self.num_envs} environments"
             )
-        step = self._environments.step(taken.astype(np.int32))
+        step = self._environments.step(taken.astype(self.actions.dtype))
         outcomes = step.outcomes
         return Transition(
             self._seen(step),
@@ -109,22 +117,27 @@ class LearnedPolicy:
     def act(
         self, observations: ArrayLike, greedy: bool = False, seed: int | None = None
     ) -> np.ndarray:
-        """Actions int32 [n]: drawn from the policy, or the likeliest ones.
+        """Actions int32 [n], drawn from the policy or the likeliest ones, or float32 [n, size].
 
-        What dqn has learned is greedy always.
+        What dqn has learned is greedy always. Continuous actions are without noise always.
 
         Args:
             observations: arrays [n, ...].
             greedy: take the likeliest actions.
             seed: of this call's draws; None draws others each time.
         """
-        probabilities = self.probabilities(observations)
+        policies, _ = self._policy.judge(self._taken(observations))
         random = self._random if seed is None else np.random.default_rng(seed)
-        protocol = Protocol("greedy" if greedy else "sample")
-        return choose(protocol, probabilities, random.random((len(probabilities), 2)))
+        protocol, draws = (
+            Protocol("greedy" if greedy else "sample"),
+            random.random((len(policies), 2)),
+        )
+        return chosen_actions(protocol, policies, draws, self._policy.spaces)
 
     def probabilities(self, observations: ArrayLike) -> np.ndarray:
-        """Of each action, float32 [n, actions]."""
+        """Of each action, float32 [n, actions]. Raises ValueError if actions are continuous."""
+        if self._policy.spaces.actions.is_continuous:
+            raise ValueError("actions are continuous and have no probabilities: `act` gives them")
         return self._policy.judge(self._taken(observations))[0]
 
     def value(self, observations: ArrayLike) -> np.ndarray:

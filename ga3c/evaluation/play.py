@@ -9,7 +9,7 @@ from agents.pictures import NoPictures, Pictures
 from ga3c import backend
 from ga3c.evaluation.canvas import Canvas, Moment, video
 from ga3c.evaluation.chosen import PlayedConfig, load, policy_of
-from ga3c.evaluation.games import ActionDraws, choose
+from ga3c.evaluation.games import ActionDraws, chosen_actions
 from ga3c.evaluation.policy import Policy, Stacks
 from ga3c.evaluation.protocols import Protocol
 from ga3c.evaluation.window import Window
@@ -58,11 +58,13 @@ def moments(
             outcome = step.outcomes[0]
             score, length = score + float(outcome["reward"]), length + 1
             observations = stacks.push(step.frames, step.outcomes["first"] == 1)
-            probabilities, values = policy.judge(observations)
-            actions = choose(protocol, probabilities, draws.next())
+            policies, values = policy.judge(observations)
+            actions = chosen_actions(protocol, policies, draws.next(), policy.spaces)
+            finite = not policy.spaces.actions.is_continuous
             action_values = policy.action_values(observations)
             yield Moment(
-                *(picture, score, length, float(values[0]), probabilities[0], int(actions[0])),
+                *(picture, score, length, float(values[0]), policies[0]),
+                action=int(actions[0]) if finite else None,
                 finished=bool(outcome["finished"]),
                 action_values=None if action_values is None else action_values[0],
             )
@@ -85,15 +87,16 @@ def _show(config: Config) -> None:
     trained, path, checkpoint = load(config)
     backend.configure(CORES, config.seed)
     policy = policy_of(trained, checkpoint)
-    environment = config.settings.environment(trained.environment)
+    name, protocol = config.played_by(trained, policy.spaces)
+    environment = protocol.environment(trained.environment)
     pictures = Pictures(environment)
-    played = moments(policy, pictures, environment, config.settings, config.seed)
+    played = moments(policy, pictures, environment, protocol, config.seed)
     first = next(played)
     steps = int(checkpoint.state["steps"])
     title = f"{trained.environment.game} after {steps:,} steps"
-    out = config.out or path / "video" / f"{steps}-{config.protocol}-{config.seed}.mp4"
+    out = config.out or path / "video" / f"{steps}-{name}-{config.seed}.mp4"
     if config.pretrained and config.out is None:
-        out = Path(f"{path.name}-{config.protocol}-{config.seed}.mp4")
+        out = Path(f"{path.name}-{name}-{config.seed}.mp4")
     canvas = Canvas(title, pictures.actions)
     max_pictures = int(config.max_seconds * pictures.per_second)
     rate = pictures.per_second
@@ -108,7 +111,7 @@ def _show(config: Config) -> None:
             writer.append_data(frame)
     played.close()  # type: ignore[attr-defined]  # a generator
     pictures.close()
-    cap = "--step-cap" if last.length == config.settings.step_cap else "--max-seconds"
+    cap = "--step-cap" if last.length == protocol.step_cap else "--max-seconds"
     cut = "" if last.finished else f", cut there by {cap}"
     file = "" if config.window else f"; video in {out}"
     print(f"score {last.score:,.0f} after {last.length:,} steps{cut}{file}")

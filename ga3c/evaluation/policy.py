@@ -1,4 +1,4 @@
-"""What a run has learned, alone: probabilities and values for observations, without a service."""
+"""What a run has learned, alone: policy and values for observations, without a service."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -42,7 +42,7 @@ class Policy:
 
     def __init__(self, config: TrainConfig, spaces: Spaces) -> None:
         ring = RingShape(1, 1, spaces.shape, spaces.dtype, spaces.stack)
-        self._algorithm = algorithm = build_algorithm(config, spaces.num_actions)
+        self._algorithm = algorithm = build_algorithm(config, spaces.actions)
         self.spaces = spaces
         # as the weights are: so it is the same on every machine and in every format
         network = replace(config.network, precision="float32")
@@ -52,7 +52,7 @@ class Policy:
         self.model = keras.Model(
             self.network.inputs[0], algorithm.policy_and_value(self.network, self.network.inputs[0])
         )
-        """Observations [n, ...] to probabilities [n, actions] and values [n]."""
+        """Observations [n, ...] to the policy, as `Algorithm` says, and values [n]."""
         self._signature = [((None, *ring.observation_shape), spaces.dtype)]
         self._judge = backend.compiled(self.model, self._signature)
 
@@ -61,9 +61,9 @@ class Policy:
         weights.restore({"weights": self.network.weights}, values)
 
     def judge(self, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Probabilities of the actions [n, actions] and values [n], float32."""
-        probabilities, values = self._judge(observations)
-        return np.asarray(probabilities), np.asarray(values)
+        """Probabilities [n, actions] or actions [n, size] in [-1, 1], and values [n]: float32."""
+        policies, values = self._judge(observations)
+        return np.asarray(policies), np.asarray(values)
 
     def action_values(self, observations: np.ndarray) -> np.ndarray | None:
         """Q of the actions [n, actions], float32; None if the algorithm learns none."""

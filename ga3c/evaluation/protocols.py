@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from agents.actions import Actions
 from agents.environments import EnvironmentConfig
 from agents.games import check
 from ga3c.settings.checks import check_count
@@ -43,6 +44,14 @@ class Protocol:
             life_loss_terminates=False,
         )
 
+    def check_actions(self, actions: Actions) -> None:
+        """Raises ValueError if such actions are not played by this protocol's policy."""
+        if actions.is_continuous and self.policy != "greedy":
+            raise ValueError(
+                f"policy {self.policy}: actions of {actions} have no probabilities, and are played "
+                "without noise: choose the protocol control"
+            )
+
     def named(self, name: str, trained: EnvironmentConfig, weights: str) -> dict[str, Any]:
         """All settings, with the protocol's name; the name says so if a setting was changed.
 
@@ -73,4 +82,6 @@ PROTOCOLS = {
     "machado": Protocol("sample", sticky_actions=0.25, frame_cap=18_000),
     # Horgan et al. 2018: up to 30 no-ops, 50,000 frames, and an epsilon of the ladder, 0.4^7.
     "apex": Protocol("epsilon", epsilon=0.00164, noop_max=31, frame_cap=50_000),
+    # Continuous actions without noise (Lillicrap et al. 2016; Horgan et al. 2018).
+    "control": Protocol("greedy"),
 }

@@ -17,7 +17,7 @@ class Transitions(NamedTuple):
     rows: Tensor  # [B] int, rows of the ring
     weights: Tensor  # [B] float32, weights of the losses; 0 where there was nothing to draw
     observations: Tensor  # [B, ...] stacked
-    actions: Tensor  # [B] int, the actions taken at these observations
+    actions: Tensor  # [B, *shape], the actions taken at these observations
     rewards: Tensor  # [B, n] float32, unclipped, of the n steps that follow
     discounts: Tensor  # [B, n] float32, of the n steps that follow
     valid: Tensor  # [B, n] float32, 1 before the first reset, 0 from there on
@@ -28,7 +28,7 @@ class Segments(NamedTuple):
     """A batch of B segments of T steps each."""
 
     observations: Tensor  # [B (T + 1), ...] stacked, one segment after another
-    actions: Tensor  # [B, T] int32, the action taken at x_t
+    actions: Tensor  # [B, T, *shape], the action taken at x_t
     log_probs: Tensor  # [B, T] float32, log-probability of that action when it was taken
     rewards: Tensor  # [B, T] float32, r_{t+1} unclipped
     discounts: Tensor  # [B, T] float32, d_{t+1}

@@ -27,9 +27,11 @@ class InOrder:
     def signature(self, count: int | None = None) -> Signature:
         """Shapes and dtypes of a batch of `count` segments."""
         ring, t_max = self.experience.ring, self.book.t_max
-        steps = [((count, t_max), dtype) for dtype in ("int32", *["float32"] * 4)]
+        shape, dtype = self.experience.columns["action"]
+        actions: Signature = [((count, t_max, *shape), dtype)]
+        steps: Signature = [((count, t_max), "float32")] * 4
         observations = None if count is None else count * (t_max + 1)
-        return [((observations, *ring.observation_shape), ring.dtype), *steps]
+        return [((observations, *ring.observation_shape), ring.dtype), *actions, *steps]
 
     def rates(self, progress: float) -> dict[str, float]:
         """Empty: the draws follow no schedule."""

@@ -52,7 +52,8 @@ class Replay:
         observation = ((count, *self._ring.observation_shape), self._ring.dtype)
         steps: Signature = [((count, self._config.n_step), "float32")] * 3
         one: Signature = [((count,), "int32"), ((count,), "float32")]
-        return [*one, observation, ((count,), "int32"), *steps, observation]
+        shape, dtype = self.experience.columns["action"]
+        return [*one, observation, ((count, *shape), dtype), *steps, observation]
 
     def flush(self) -> Block:
         """Make all steps played so far visible to draws. Returns what changed.

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from agents.actions import Actions
 from agents.environments import Spaces
 from ga3c.backend import Column, Tensor
 from ga3c.experience.memory import Memory
@@ -79,7 +80,7 @@ class RingShape:
     @property
     def observation_shape(self) -> tuple[int, ...]:
         """Shape of an observation as the network sees it: [h, w, channels * stack], or flat."""
-        spaces = Spaces(self.shape, self.dtype, 1, self.stack)
+        spaces = Spaces(self.shape, self.dtype, Actions(1), self.stack)
         if not spaces.is_picture:
             return (math.prod(self.shape) * self.stack,)
         return (*self.shape[:2], math.prod(self.shape[2:]) * self.stack)
@@ -124,7 +125,9 @@ class Experience:
     def __init__(self, ring: RingShape, columns: Mapping[str, Column], memory: Memory) -> None:
         self.ring = ring
         self.memory = memory
-        self._table = memory.table({**ring.columns(), **columns}, ring.lanes * ring.capacity)
+        self.columns = {**ring.columns(), **columns}
+        """Shape and dtype of an entry of each column."""
+        self._table = memory.table(self.columns, ring.lanes * ring.capacity)
 
     @property
     def on_device(self) -> bool:

@@ -12,8 +12,10 @@ import keras
 import numpy as np
 from keras import ops
 
+from agents.actions import Actions
 from ga3c.backend import Column
 from ga3c.experience.batches import Segments
+from ga3c.learning.distributions import distribution
 from ga3c.learning.networks import chosen, dense, torso
 from ga3c.settings.learning import A3CConfig, NetworkConfig, linear
 
@@ -71,73 +73,72 @@ def normalized(advantages: Tensor, valid: Tensor) -> Tensor:
     return centred / (ops.sqrt(ops.sum(ops.square(centred)) / count) + 1e-8)
 
 
-def policy_gradient_loss(
-    probs: Tensor, actions: Tensor, advantages: Tensor, log_epsilon: float
-) -> Tensor:
-    """-sum log(pi(a) + eps) A (A3C; eps as GA3C, section 5.4). No gradient flows into A.
-
-    Args: probs [n, actions]; actions int32 [n]; advantages [n]. Returns a scalar.
-    """
-    chosen = ops.take_along_axis(probs, actions[:, None], axis=1)[:, 0]
-    return -ops.sum(ops.log(chosen + log_epsilon) * ops.stop_gradient(advantages))
-
-
-def entropies(probs: Tensor, log_epsilon: float) -> Tensor:
-    """-sum_a pi(a) log(pi(a) + eps) (GA3C, section 5.4). probs [n, actions] to [n]."""
-    return -ops.sum(probs * ops.log(probs + log_epsilon), axis=-1)
-
-
-def log_ratios(logits: Tensor, segments: Segments) -> Tensor:
-    """log pi(a) - log mu(a) of the segments' actions, [B, T], for logits [B T, actions]."""
-    actions = ops.reshape(segments.actions, (-1, 1))
-    log_probs = ops.take_along_axis(ops.log_softmax(logits), actions, axis=1)
-    return ops.reshape(log_probs, (-1, segments.rewards.shape[1])) - segments.log_probs
+def policy_gradient_loss(log_probs: Tensor, advantages: Tensor) -> Tensor:
+    """-sum log pi(a) A (A3C), a scalar. Both [n]; no gradient flows into A."""
+    return -ops.sum(log_probs * ops.stop_gradient(advantages))
 
 
 class A3C:
     """Advantage actor-critic as the model calls it (`algorithm.Algorithm`)."""
 
-    columns: ClassVar[dict[str, Column]] = {"action": ((), "int32"), "log_prob": ((), "float32")}
     has_target: ClassVar[bool] = False
 
-    def __init__(self, config: A3CConfig, num_actions: int, reward_clip: float = 1.0) -> None:
+    def __init__(self, config: A3CConfig, actions: Actions, reward_clip: float = 1.0) -> None:
         self.config = config
-        self._num_actions = num_actions
+        self.distribution = distribution(actions)
+        self.columns: dict[str, Column] = {
+            "action": self.distribution.action,
+            "log_prob": ((), "float32"),
+        }
         self._reward_clip = reward_clip
-        self.noise = num_actions
+        self.noise = self.distribution.noise
 
     def network(
         self, config: NetworkConfig, shape: tuple[int, ...], dtype: str, is_picture: bool
     ) -> keras.Model:
-        """A network from observations [n, *shape] to logits [n, actions] and values [n]."""
+        """A network from observations [n, *shape] to the policy's parameters and values [n]."""
         config = chosen(config, shape, is_picture)
         observation = keras.Input(shape, dtype=dtype)
         features = torso(config, observation, is_picture)
-        logits = dense(config, features, self._num_actions, 0.01, dtype="float32", name="policy")
+        parameters = self.distribution.head(config, features)
         if config.separate_value:
             features = torso(config, observation, is_picture, "value_")
         value = dense(config, features, 1, 1.0, dtype="float32", name="value")
         value = keras.layers.Reshape((), dtype="float32")(value)
         if config.value_scale != 1.0:
             value = value * config.value_scale
-        return keras.Model(observation, [logits, value])
+        return keras.Model(observation, [parameters, value])
 
     def act(
         self, network: keras.Model, observations: Tensor, noise: Tensor, exploration: Tensor
     ) -> dict[str, Tensor]:
-        """Actions sampled by the Gumbel-max trick, and their log-probabilities.
+        """Actions drawn from the policy, and their log-probabilities.
 
-        Args: observations [n, ...]; noise [n, actions] uniform in (0, 1); exploration is not used.
+        Args: observations [n, ...]; noise [n, self.noise] uniform in (0, 1); exploration is not
+            used.
         """
-        logits, _ = network(observations)
-        actions = ops.argmax(logits - ops.log(-ops.log(noise)), axis=-1)
-        log_probs = ops.take_along_axis(ops.log_softmax(logits), actions[:, None], axis=1)[:, 0]
-        return {"action": actions, "log_prob": log_probs}
+        parameters, _ = network(observations)
+        actions = self.distribution.draw(parameters, noise)
+        return {"action": actions, "log_prob": self.distribution.log_probs(parameters, actions)}
 
     def policy_and_value(self, network: keras.Model, observations: Tensor) -> tuple[Tensor, Tensor]:
-        """Probabilities of the actions [n, actions] and values [n] of observations [n, ...]."""
-        logits, values = network(observations)
-        return ops.softmax(logits), values
+        """The policy, as `distributions` describes it, and values [n] of observations [n, ...]."""
+        parameters, values = network(observations)
+        return self.distribution.policy(parameters), values
+
+    def unrolled(self, network: keras.Model, segments: Segments) -> tuple[Tensor, Tensor]:
+        """The policy's parameters [B T, k] at x_0 .. x_{T-1}, and values [B, T + 1]."""
+        steps = segments.rewards.shape[1]
+        parameters, values = network(segments.observations)
+        count = self.distribution.parameters
+        parameters = ops.reshape(parameters, (-1, steps + 1, count))[:, :-1]
+        return ops.reshape(parameters, (-1, count)), ops.reshape(values, (-1, steps + 1))
+
+    def log_probs(self, parameters: Tensor, segments: Segments, epsilon: float = 0.0) -> Tensor:
+        """log(pi(a) + epsilon) of the segments' actions, [B, T]."""
+        actions = ops.reshape(segments.actions, (-1, *self.distribution.action[0]))
+        logs = self.distribution.log_probs(parameters, actions, epsilon)
+        return ops.reshape(logs, (-1, segments.rewards.shape[1]))
 
     def loss(
         self,
@@ -155,15 +156,10 @@ class A3C:
         rho - 1 - log rho (Schulman 2020, "Approximating KL Divergence").
         """
         config = self.config
-        steps = segments.rewards.shape[1]
-        logits, values = network(segments.observations)
-        values = ops.reshape(values, (-1, steps + 1))
-        logits = ops.reshape(logits, (-1, steps + 1, self._num_actions))[:, :-1]
-        logits = ops.reshape(logits, (-1, self._num_actions))
-        probs = ops.softmax(logits)
+        parameters, values = self.unrolled(network, segments)
         valid = 1.0 - segments.firsts
         count = ops.maximum(ops.sum(valid), 1.0)
-        moved = ops.stop_gradient(log_ratios(logits, segments))
+        moved = ops.stop_gradient(self.log_probs(parameters, segments) - segments.log_probs)
         ratios = ops.exp(moved) if config.correction == "vtrace" else ops.ones_like(moved)
         targets, advantages = lambda_returns(
             ops.stop_gradient(values),
@@ -175,10 +171,11 @@ class A3C:
         )
         if config.normalize_advantages:
             advantages = normalized(advantages, valid)
-        policy = self.policy_loss(logits, segments, advantages, ratios)
+        policy = self.policy_loss(parameters, segments, advantages, ratios)
         errors = valid * (targets - values[:, :-1])
         value = ops.sum(ops.square(errors))
-        entropy = ops.sum(ops.reshape(valid, (-1,)) * entropies(probs, config.log_epsilon))
+        entropies = self.distribution.entropies(parameters, config.log_epsilon)
+        entropy = ops.sum(ops.reshape(valid, (-1,)) * entropies)
         loss = policy + config.value_weight * value - rates["entropy_weight"] * entropy
         figures = {
             "policy_loss": policy / count,
@@ -190,18 +187,14 @@ class A3C:
         return loss, (figures, errors)
 
     def policy_loss(
-        self, logits: Tensor, segments: Segments, advantages: Tensor, ratios: Tensor
+        self, parameters: Tensor, segments: Segments, advantages: Tensor, ratios: Tensor
     ) -> Tensor:
         """The summed loss of the policy.
 
-        Args: logits [B T, actions]; ratios and advantages [B, T], the latter 0 where void.
+        Args: parameters [B T, k]; ratios and advantages [B, T], the latter 0 where void.
         """
-        return policy_gradient_loss(
-            ops.softmax(logits),
-            ops.reshape(segments.actions, (-1,)),
-            ops.reshape(advantages * ops.minimum(ratios, 1.0), (-1,)),
-            self.config.log_epsilon,
-        )
+        logs = self.log_probs(parameters, segments, self.config.log_epsilon)
+        return policy_gradient_loss(logs, advantages * ops.minimum(ratios, 1.0))
 
     def rates(self, progress: float) -> dict[str, float]:
         """The weight of the entropy at this progress of the schedules, 0 to 1."""

@@ -36,7 +36,10 @@ class Algorithm(Protocol):
         """
 
     def policy_and_value(self, network: keras.Model, observations: Tensor) -> tuple[Tensor, Tensor]:
-        """Probabilities of the actions [n, actions] without exploration, and values [n]."""
+        """The policy without exploration, and values [n].
+
+        The policy is probabilities [n, actions], or continuous actions [n, size] in [-1, 1].
+        """
 
     def loss(
         self,

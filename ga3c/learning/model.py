@@ -83,7 +83,10 @@ class Model:
         return self._updates
 
     def act(self, arrivals: Arrivals) -> np.ndarray:
-        """Record n arrivals and choose their actions: int32 [n]."""
+        """Record n arrivals and choose their actions: [n, *shape], as `Actions` says.
+
+        Raises FloatingPointError if one is not finite.
+        """
         with self._counting:
             self._acts = (self._acts + 1) % 2**31
             seed = np.array([self._seed, self._acts], np.int32)
@@ -100,12 +103,27 @@ class Model:
                 _filled(rows, size) for rows in (index, arrivals.outcomes, frames, exploration)
             )
             index[count:, 0] = ring.lanes  # a lane past the ring's end: such rows are not written
-            return np.asarray(self._act(index, outcomes, frames, exploration, seed))[:count]
+            actions = np.asarray(self._act(index, outcomes, frames, exploration, seed))
+            return self._within(actions[:count])
         rows = ring.rows(arrivals.lanes, arrivals.slots)
         self.experience.write(rows, step_record(index, arrivals.outcomes, frames))
         decision = self.decide(self.experience.stacks(*index.T), exploration, seed)
         self.experience.write(rows, decision)
-        return decision["action"]
+        return self._within(decision["action"])
+
+    def _within(self, actions: np.ndarray) -> np.ndarray:
+        """Continuous actions within the bounds that the wire and the environments allow.
+
+        The ring keeps an action as it was drawn: its probability is of that one.
+        """
+        _, dtype = self.experience.columns["action"]
+        if dtype != "float32":
+            return actions
+        if not np.isfinite(actions).all():
+            raise FloatingPointError(
+                "the network's actions are not finite: nothing could be played"
+            )
+        return np.clip(actions, -1.0, 1.0)
 
     def decide(
         self, observations: np.ndarray, exploration: np.ndarray, seed: np.ndarray

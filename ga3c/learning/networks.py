@@ -122,6 +122,11 @@ def body(config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: s
     return keras.layers.Flatten(dtype=_dtype(config), name=f"{prefix}flatten")(x)
 
 
+def vectors(config: NetworkConfig, observation: Tensor) -> Tensor:
+    """Observations [n, k] as the first layer takes them, float32."""
+    return _scaled(config, observation, is_picture=False)
+
+
 def _scaled(config: NetworkConfig, x: Tensor, is_picture: bool) -> Tensor:
     """The observations with bytes as floats and pictures scaled to the configured range."""
     is_bytes = keras.backend.standardize_dtype(x.dtype) == "uint8"

@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 
+from agents.actions import Actions
 from agents.games import fault
 from ga3c.learning.algorithm import Algorithm
 from ga3c.settings.learning import LearningConfig
@@ -83,14 +84,14 @@ def own_part(setting: str, given: str) -> Any:
     return part
 
 
-def own_algorithm(given: str, num_actions: int, learning: LearningConfig) -> Algorithm:
+def own_algorithm(given: str, actions: Actions, learning: LearningConfig) -> Algorithm:
     """An instance of the user's class `given`, a module:name (docs/extending.md).
 
     Raises ValueError if there is no such class, it cannot be made, or it lacks a member of `ASKED`.
     """
     part = own_part("algorithm", given)
     try:
-        algorithm: Algorithm = part(num_actions, learning)
+        algorithm: Algorithm = part(actions, learning)
     except Exception as error:  # the user's code may raise anything
         raise ValueError(f"algorithm {given} cannot be made: {fault(error)}") from error
     lacking = [name for name in ASKED if not hasattr(algorithm, name)]

@@ -10,8 +10,9 @@ from typing import Any
 import keras
 from keras import ops
 
+from agents.actions import Actions
 from ga3c.experience.batches import Segments
-from ga3c.learning.a3c import A3C, log_ratios
+from ga3c.learning.a3c import A3C
 from ga3c.settings.learning import A3CConfig, PPOConfig
 
 Tensor = Any
@@ -31,9 +32,9 @@ class PPO(A3C):
     """PPO as the model calls it (`algorithm.Algorithm`). Losses are means over a batch."""
 
     def __init__(
-        self, config: A3CConfig, ppo: PPOConfig, num_actions: int, reward_clip: float = 1.0
+        self, config: A3CConfig, ppo: PPOConfig, actions: Actions, reward_clip: float = 1.0
     ) -> None:
-        super().__init__(config, num_actions, reward_clip)
+        super().__init__(config, actions, reward_clip)
         self._ppo = ppo
 
     def loss(
@@ -49,9 +50,8 @@ class PPO(A3C):
         return loss / count, rest
 
     def policy_loss(
-        self, logits: Tensor, segments: Segments, advantages: Tensor, ratios: Tensor
+        self, parameters: Tensor, segments: Segments, advantages: Tensor, ratios: Tensor
     ) -> Tensor:
         """The summed clipped surrogate; the ratios are computed again, as gradients flow here."""
-        return clipped_surrogate_loss(
-            log_ratios(logits, segments), advantages, self._ppo.clip_ratio
-        )
+        moved = self.log_probs(parameters, segments) - segments.log_probs
+        return clipped_surrogate_loss(moved, advantages, self._ppo.clip_ratio)

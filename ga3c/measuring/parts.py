@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from agents.actions import Actions
 from agents.environments import EnvironmentConfig, Spaces, spaces
 from ga3c import backend
 from ga3c.experience.batches import blank
@@ -74,7 +75,9 @@ def wire_only(found: Spaces, agents: int, envs: int, seconds: float) -> float:
         endpoint = f"ipc://{directory / 'wire'}"
         frontend = Frontend(endpoint, token, found, 1, envs, requests, metrics)
         frontend.start()
-        answering = threading.Thread(target=_answer, args=(requests, frontend), daemon=True)
+        answering = threading.Thread(
+            target=_answer, args=(requests, frontend, found.actions), daemon=True
+        )
         answering.start()
         context = multiprocessing.get_context("spawn")
         try:
@@ -103,11 +106,12 @@ def _wait(until: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def _answer(requests: BatchQueue[Request], frontend: Frontend) -> None:
+def _answer(requests: BatchQueue[Request], frontend: Frontend, actions: Actions) -> None:
+    random = np.random.default_rng(0)
     try:
         while True:
             batch = requests.get(0.2)
-            frontend.reply([Reply(each, np.zeros(len(each.lanes), np.int32)) for each in batch])
+            frontend.reply([Reply(each, actions.random(random, len(each.lanes))) for each in batch])
     except Closed:
         pass
 

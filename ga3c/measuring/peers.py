@@ -40,7 +40,7 @@ def play_alone(
     environments = Environments(config, envs)
     environments.reset(0)
     random = np.random.default_rng(0)
-    actions = random.integers(0, environments.spaces.num_actions, (256, envs), np.int32)
+    actions = [environments.spaces.actions.random(random, envs) for _ in range(256)]
     turn = iter(range(sys.maxsize))
     barrier.wait(START_TIMEOUT_S)
     answer.send(rate(lambda: len(environments.step(actions[next(turn) % 256]).outcomes), seconds))
@@ -51,11 +51,11 @@ def send_steps(endpoint: str, identity: str, token: str, spaces: Spaces, envs: i
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the parent handles Ctrl-C
     socket = connect(zmq.Context(), endpoint, identity, token)
     socket.setsockopt(zmq.RCVTIMEO, int(1000 * START_TIMEOUT_S))  # ends if the parent has died
-    hello = Hello(token, spaces.shape, spaces.dtype, spaces.num_actions, 1, envs)
+    hello = Hello(token, spaces.shape, spaces.dtype, spaces.actions, 1, envs)
     socket.send_multipart(messages.encode_hello(hello))
     frames = np.zeros((envs, *spaces.shape), spaces.dtype)
     step = Step(frames, np.zeros(envs, messages.OUTCOME))
     for sequence in range(sys.maxsize):
         header = Header(Kind.STEP, 0, envs, sequence)
         socket.send_multipart(messages.encode_step(header, step), copy=False)
-        messages.decode_actions(socket.recv_multipart(), spaces.num_actions)
+        messages.decode_actions(socket.recv_multipart(), spaces.actions)

@@ -27,12 +27,14 @@ ALGORITHMS = {
     "a3c": "advantage actor-critic from queued segments (Mnih et al. 2016; GA3C)",
     "ppo": "the same with a clipped ratio and minibatches (Schulman et al. 2017)",
     "dqn": "Q-learning from a replay: double, dueling, n-step, prioritised (Mnih et al. 2015)",
+    "dpg": "deterministic policy gradients from a replay, continuous actions (Silver et al. 2014)",
 }
 PROTOCOLS = {
     "paper": "GA3C: sticky actions 0.25, 100,000 steps a game",
     "nature": "Mnih et al. 2015: up to 30 no-ops, epsilon 0.05, 5 minutes a game",
     "machado": "Machado et al. 2018: sticky actions 0.25, 5 minutes a game",
     "apex": "Horgan et al. 2018: up to 30 no-ops, epsilon 0.00164, 50,000 frames a game",
+    "control": "continuous actions, without noise",
 }
 
 

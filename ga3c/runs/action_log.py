@@ -12,22 +12,24 @@ from typing import Any
 
 import numpy as np
 
+from agents.actions import Actions
+
 READ_BYTES = 1 << 22
-DTYPE = np.dtype("<u2")
 
 
 class ActionLog:
-    """Appends the actions of n environments, uint16 [n] per step. One thread at a time."""
+    """Appends the actions of n environments, [n, *shape] per step. One thread at a time."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, actions: Actions) -> None:
         self.path = path
+        self._dtype, self._size = actions.kept_dtype, actions.size
         self._unsaved: list[np.ndarray] = []
         self._digest = hashlib.sha256()
         self._bytes = 0  # bytes in the file that belong to this run
 
     def append(self, actions: np.ndarray) -> None:
         """Record one step of every environment; `save` writes it to disk."""
-        self._unsaved.append(actions.astype(DTYPE))
+        self._unsaved.append(actions.astype(self._dtype))
 
     def save(self) -> dict[str, Any]:
         """Write all actions so far to disk. Returns what `restore` needs to find them."""
@@ -56,7 +58,7 @@ class ActionLog:
             raise ValueError(f"lockstep: the run's actions cannot be read: {error}") from error
         if self._digest.hexdigest() != saved["sha256"]:
             raise ValueError(f"lockstep: {self.path} is damaged: the run cannot be repeated")
-        return self._bytes // DTYPE.itemsize
+        return self._bytes // (self._dtype.itemsize * self._size)
 
     def adopt(self, actions: np.ndarray) -> int:
         """Store `actions` [t, n] of a checkpoint from before this file. Returns their number."""

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from agents.actions import Actions
 from agents.environments import Spaces
 from agents.games import fault
 from ga3c.experience.batches import Source
@@ -19,6 +20,7 @@ from ga3c.experience.segments import SegmentBook
 from ga3c.experience.window import ReplayBook
 from ga3c.learning.a3c import A3C
 from ga3c.learning.algorithm import Algorithm
+from ga3c.learning.dpg import DPG
 from ga3c.learning.dqn import DQN
 from ga3c.learning.exploration import greediest_third, ladder
 from ga3c.learning.model import Model
@@ -27,21 +29,47 @@ from ga3c.learning.ppo import PPO
 from ga3c.settings.checks import is_own
 from ga3c.settings.train import TrainConfig
 
-ALGORITHMS: dict[str, Callable[[TrainConfig, int], Algorithm]] = {
+ALGORITHMS: dict[str, Callable[[TrainConfig, Actions], Algorithm]] = {
     "a3c": lambda config, actions: A3C(config.a3c, actions, config.learning.reward_clip),
     "ppo": lambda config, actions: PPO(
         config.a3c, config.ppo, actions, config.learning.reward_clip
     ),
     "dqn": lambda config, actions: DQN(
         config.dqn,
-        actions,
+        _counted(actions, "dqn"),
         reward_clip=config.learning.reward_clip,
         random_steps=config.replay.replay_min_steps,
         ladder=_ladder(config),
         keeps_values=config.replay.has_first_priorities,
     ),
+    "dpg": lambda config, actions: DPG(
+        config.dpg,
+        _continuous(actions, "dpg"),
+        reward_clip=config.learning.reward_clip,
+        keeps_values=config.replay.has_first_priorities,
+    ),
 }
-"""Builds each algorithm from the settings and the number of actions."""
+"""Builds each algorithm from the settings and the environment's actions."""
+
+
+def _counted(actions: Actions, algorithm: str) -> int:
+    """The number of actions. Raises ValueError if they are continuous."""
+    if actions.is_continuous:
+        raise ValueError(
+            f"algorithm {algorithm}: chooses the best of a finite number of actions, and these are "
+            f"{actions}; choose --algorithm dpg, a3c or ppo"
+        )
+    return actions.count
+
+
+def _continuous(actions: Actions, algorithm: str) -> Actions:
+    """The actions. Raises ValueError if they are of a finite number."""
+    if not actions.is_continuous:
+        raise ValueError(
+            f"algorithm {algorithm}: needs actions that are numbers, and these are one of "
+            f"{actions}; choose --algorithm dqn, a3c or ppo"
+        )
+    return actions
 
 
 def _ladder(config: TrainConfig) -> np.ndarray | None:
@@ -59,11 +87,14 @@ def most_scored(config: TrainConfig) -> float:
     return math.inf if epsilons is None else greediest_third(epsilons)
 
 
-def build_algorithm(config: TrainConfig, num_actions: int) -> Algorithm:
-    """The algorithm. Raises ValueError if a user-defined algorithm cannot be built."""
+def build_algorithm(config: TrainConfig, actions: Actions) -> Algorithm:
+    """The algorithm.
+
+    Raises ValueError if it does not take such actions, or one of the user's own cannot be built.
+    """
     if config.algorithm in ALGORITHMS:
-        return ALGORITHMS[config.algorithm](config, num_actions)
-    return own_algorithm(config.algorithm, num_actions, config.learning)
+        return ALGORITHMS[config.algorithm](config, actions)
+    return own_algorithm(config.algorithm, actions, config.learning)
 
 
 def build_pacing(config: TrainConfig) -> ReplayPacing:
@@ -182,7 +213,7 @@ def _check_target(config: TrainConfig, algorithm: Algorithm, acts_on_target: boo
 
 def small_model(config: TrainConfig, spaces: Spaces, memory: Memory = HOST) -> Model:
     """The configured model with room for a few steps of one environment, to be measured alone."""
-    algorithm = build_algorithm(config, spaces.num_actions)
+    algorithm = build_algorithm(config, spaces.actions)
     book: Book
     if config.learns_from_replay:
         n_step = config.replay.n_step

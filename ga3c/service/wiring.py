@@ -59,8 +59,8 @@ def build_service(
     """
     service = config.service
     groups, envs_per_group = service.groups, service.envs_per_agent // service.groups
-    messages.check_sizes(spaces.shape, spaces.dtype, spaces.num_actions, groups, envs_per_group)
-    algorithm = build_algorithm(config, spaces.num_actions)
+    messages.check_sizes(spaces.shape, spaces.dtype, spaces.actions, groups, envs_per_group)
+    algorithm = build_algorithm(config, spaces.actions)
     if model is None:
         planned = footprint.plan(config, spaces, algorithm)
         if config.learns_from_replay:
@@ -78,7 +78,7 @@ def build_service(
 class _Common:
     """What several threads share."""
 
-    def __init__(self, config: TrainConfig) -> None:
+    def __init__(self, config: TrainConfig, spaces: Spaces) -> None:
         service = config.service
         self.metrics, self.gate = Metrics(), Gate()
         self.tally = Tally(most_scored=most_scored(config))
@@ -97,11 +97,13 @@ class _Common:
             math.inf if service.lockstep else service.training_wait_s,
         )
         self.scratch = ScratchDirectory()  # last: nothing that can fail is left
-        self.actions = ActionLog(self.scratch.path / ACTIONS) if service.lockstep else None
+        self.actions: ActionLog | None = None
+        if service.lockstep:
+            self.actions = ActionLog(self.scratch.path / ACTIONS, spaces.actions)
 
 
 def _parts(config: TrainConfig, spaces: Spaces, model: Model, book: Book, pacing: Pacing) -> Parts:
-    service, common = config.service, _Common(config)
+    service, common = config.service, _Common(config, spaces)
     schedule_steps = config.scheduled_optimizer.schedule_steps or math.inf
 
     def progress() -> float:

@@ -127,6 +127,28 @@ class DQNConfig:
 
 
 @dataclass(frozen=True)
+class DPGConfig:
+    """Deterministic policy gradients (Silver et al. 2014), for continuous actions."""
+
+    noise: float = 0.3
+    """Deviation of the normal noise that is added to each number of an action, from -1 to 1."""
+    action_gradient_clip: float = 1.0
+    """The gradient of the critic that reaches the actor is clipped to [-x, x]; 0: no clipping."""
+    actor_units: tuple[int, int] = (300, 200)
+    """Units of the actor's two dense layers."""
+    critic_units: tuple[int, int] = (400, 300)
+    """Units of the critic's two dense layers."""
+
+    def __post_init__(self) -> None:
+        not_negative(self, "noise", "action_gradient_clip")
+        for name in ("actor_units", "critic_units"):
+            if min(getattr(self, name)) < 1:
+                raise ValueError(
+                    f"{name} {getattr(self, name)}: must be above 0, or nothing is left"
+                )
+
+
+@dataclass(frozen=True)
 class NetworkConfig:
     """The network between the observation and the heads."""
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields, replace
 from itertools import takewhile, zip_longest
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import tyro
 from tyro.constructors import ConstructorRegistry
@@ -14,6 +14,8 @@ from ga3c.settings.presets import DEFAULT, OURS, PRESETS
 from ga3c.settings.train import LEARNS_FROM, TrainConfig
 
 C = TypeVar("C")
+Kind = Literal["pictures", "vectors", "control"]
+"""Of a task: control has continuous actions, and observations that are vectors."""
 
 
 @dataclass(frozen=True)
@@ -108,21 +110,29 @@ def preset_of(
                 "the preset is of"
             )
         return found
-    shown = "pictures" if shows_pictures(game or EnvironmentConfig().game, env_args) else "vectors"
-    if algorithm is None or f"{algorithm}-{shown}" in OURS:
-        return OURS[f"{algorithm or 'a3c'}-{shown}"]
-    like = "dqn" if LEARNS_FROM.get(algorithm, learns_from) == "replay" else "a3c"
-    return replace(OURS[f"{like}-{shown}"], algorithm=algorithm, learns_from=learns_from)
+    kind = kind_of(game or EnvironmentConfig().game, env_args)
+    if algorithm is None:
+        algorithm = "dpg" if kind == "control" else "a3c"
+    if f"{algorithm}-{kind}" in OURS:
+        return OURS[f"{algorithm}-{kind}"]
+    by_replay = LEARNS_FROM.get(algorithm, learns_from) == "replay"
+    like = ("dpg" if kind == "control" else "dqn") if by_replay else "a3c"
+    return replace(OURS[f"{like}-{kind}"], algorithm=algorithm, learns_from=learns_from)
 
 
-def shows_pictures(game: str, env_args: tuple[str, ...] = ()) -> bool:
-    """Whether the observations of `game` are pictures.
+def kind_of(game: str, env_args: tuple[str, ...] = ()) -> Kind:
+    """What the presets for `game` are called after.
 
     An environment that is not an Atari game is made once to find out.
 
     Raises ValueError if the game is unknown or cannot be played.
     """
-    return resolve(game).is_atari or spaces(EnvironmentConfig(game, env_args)).is_picture
+    if resolve(game).is_atari:
+        return "pictures"
+    found = spaces(EnvironmentConfig(game, env_args))
+    if found.is_picture:
+        return "pictures"
+    return "control" if found.actions.is_continuous else "vectors"
 
 
 def given_values(arguments: list[str], name: str) -> tuple[str, ...]:

@@ -10,6 +10,8 @@ PRESETS: dict[str, str] = {
     "ppo-pictures": "default for ppo on pictures",
     "dqn-pictures": "default for dqn on pictures",
     "dqn-vectors": "default for dqn on vectors",
+    "dpg-control": "default for dpg and for continuous actions",
+    "a3c-control": "default for a3c on continuous actions",
     "apex-small": "Ape-X for pictures on one small machine",
     "paper": "GA3C, Babaeizadeh et al. 2017",
     "dqn": "DQN, Mnih et al. 2015",
@@ -17,6 +19,7 @@ PRESETS: dict[str, str] = {
     "in-gpu-replay": "in-GPU replay, Parr 2018",
     "fast-dqn": "fast-dqn, Daley and Amato 2021",
     "apex": "Ape-X DQN, Horgan et al. 2018",
+    "apex-dpg": "Ape-X DPG, Horgan et al. 2018",
 }
 """The name of each preset and one line about it."""
 

@@ -1,5 +1,7 @@
 """Presets: our settings for each algorithm and kind of observation, and the published ones."""
 
+from dataclasses import replace
+
 from ga3c.settings import preset_names
 from ga3c.settings.learning import (
     A3CConfig,
@@ -11,6 +13,7 @@ from ga3c.settings.learning import (
 from ga3c.settings.machine import CORES
 from ga3c.settings.published import PUBLISHED
 from ga3c.settings.replay import PacingConfig, ReplayConfig
+from ga3c.settings.run import EvaluationConfig
 from ga3c.settings.scheduler import SchedulerConfig
 from ga3c.settings.service import ServiceConfig
 from ga3c.settings.train import TrainConfig
@@ -27,6 +30,7 @@ SMALLEST_BATCH = 640
 BATCH_RATE = 1e-3  # the learning rate for the smallest batch
 
 _NO_SCHEDULER = SchedulerConfig(scheduler="off")
+_CONTROL = EvaluationConfig(evaluate_episodes=10, evaluate_protocol="control")
 
 
 def ppo_pictures(cores: int) -> TrainConfig:
@@ -130,6 +134,31 @@ OURS: dict[str, TrainConfig] = {
         scheduler=_NO_SCHEDULER,
     ),
 }
+
+# Continuous actions. One group of lanes waits for its actions while the cores learn.
+OURS["dpg-control"] = TrainConfig(
+    algorithm="dpg",
+    preset="dpg-control",
+    service=ServiceConfig(
+        agents=1, max_agents=1, envs_per_agent=32, groups=1, prediction_batch_min=32
+    ),
+    learning=LearningConfig(reward_clip=0.0),
+    replay=ReplayConfig(
+        n_step=3,
+        batch_size=256,
+        target_period=100,
+        replay_steps=1_000_000,
+        replay_min_steps=5_000,
+        replay_draws="prioritised",
+        first_priority="acting",
+        importance_exponent_end=0.4,
+    ),
+    pacing=PacingConfig(pacing="free"),
+    optimizer=OptimizerConfig(learning_rate=3e-4, learning_rate_end=3e-4, clip_norm=0.0),
+    scheduler=_NO_SCHEDULER,
+    evaluation=_CONTROL,
+)
+OURS["a3c-control"] = replace(OURS["a3c-vectors"], preset="a3c-control", evaluation=_CONTROL)
 
 PRESETS: dict[str, TrainConfig] = {**OURS, **PUBLISHED}
 """All presets but `default`, which stands for one of ours."""

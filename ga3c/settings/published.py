@@ -7,9 +7,10 @@ other value that shapes learning; `published_a3c` says more.
 from dataclasses import replace
 
 from agents.environments import EnvironmentConfig
-from ga3c.settings.learning import DQNConfig, NetworkConfig, OptimizerConfig
+from ga3c.settings.learning import DPGConfig, DQNConfig, NetworkConfig, OptimizerConfig
 from ga3c.settings.published_a3c import ANY_HORIZON_STEPS, FIXED_COUNTS, LEARNING, PAPER
 from ga3c.settings.replay import PacingConfig, ReplayConfig
+from ga3c.settings.run import EvaluationConfig
 from ga3c.settings.train import TrainConfig
 
 # Mnih et al. 2015: one environment, and one update every four steps, strictly in turn. The gradient
@@ -194,6 +195,45 @@ APEX = replace(
     ),
 )
 
+# Horgan et al. 2018, appendix: 64 actors. What the text at hand lost is as in Acme's D4PG, by
+# authors of the paper (learning rate, capacity, noise, clip, layers).
+APEX_DPG = replace(
+    DQN,
+    algorithm="dpg",
+    preset="apex-dpg",
+    environment=replace(
+        DQN.environment,
+        game="dm_control/humanoid-stand",
+        action_repeat=1,
+        stack=1,
+        sticky_actions=None,
+    ),
+    service=replace(
+        DQN.service,
+        agents=4,
+        max_agents=4,
+        envs_per_agent=16,
+        groups=2,
+        prediction_batch_min=8,
+    ),
+    learning=replace(DQN.learning, reward_clip=0.0),
+    dpg=DPGConfig(
+        noise=0.3, action_gradient_clip=1.0, actor_units=(300, 200), critic_units=(400, 300)
+    ),
+    replay=replace(APEX.replay, batch_size=256, target_period=100, replay_steps=1_000_000),
+    pacing=APEX.pacing,
+    network=replace(DQN.network, network="auto", layer_norm=True, initializer="fan-in"),
+    optimizer=replace(
+        DQN.optimizer,
+        optimizer="adam",
+        learning_rate=1e-4,
+        learning_rate_end=1e-4,
+        optimizer_epsilon=1e-8,
+    ),
+    evaluation=EvaluationConfig(evaluate_episodes=10, evaluate_protocol="control"),
+)
+
 PUBLISHED: dict[str, TrainConfig] = {
-    config.preset: config for config in (PAPER, DQN, DUELING, IN_GPU_REPLAY, FAST_DQN, APEX)
+    config.preset: config
+    for config in (PAPER, DQN, DUELING, IN_GPU_REPLAY, FAST_DQN, APEX, APEX_DPG)
 }

@@ -7,7 +7,7 @@ from typing import Literal
 
 from ga3c.settings.checks import check_count, check_file, check_seed
 
-ProtocolName = Literal["paper", "nature", "machado", "apex"]
+ProtocolName = Literal["paper", "nature", "machado", "apex", "control"]
 STEP_CAP = 100_000  # default limit of a game in an evaluation, in environment steps
 
 

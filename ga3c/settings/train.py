@@ -13,6 +13,7 @@ from ga3c.settings.checks import (
 )
 from ga3c.settings.learning import (
     A3CConfig,
+    DPGConfig,
     DQNConfig,
     LearningConfig,
     NetworkConfig,
@@ -27,7 +28,12 @@ from ga3c.settings.service import ServiceConfig
 
 LearnsFrom = Literal["segments", "replay"]
 FAMILIES = get_args(LearnsFrom)
-LEARNS_FROM: dict[str, LearnsFrom] = {"a3c": "segments", "ppo": "segments", "dqn": "replay"}
+LEARNS_FROM: dict[str, LearnsFrom] = {
+    "a3c": "segments",
+    "ppo": "segments",
+    "dqn": "replay",
+    "dpg": "replay",
+}
 """For each of our algorithms: whether it learns from segments, each once and in the order they were
 played, or from transitions drawn from a replay."""
 if TYPE_CHECKING:
@@ -45,11 +51,11 @@ class TrainConfig:
     """
 
     algorithm: str = "a3c"
-    """a3c and ppo learn from segments, in the order they were played; dqn learns from a replay. Or
-    your own, as module:name of a class (docs/extending.md)."""
+    """a3c and ppo learn from segments, in the order they were played; dqn, and dpg for continuous
+    actions, from a replay. Or your own, as module:name of a class (docs/extending.md)."""
     learns_from: LearnsFrom | None = None
     """What an algorithm of your own learns from: segments, in the order they were played, or a
-    replay. a3c, ppo and dqn do not need it."""
+    replay. a3c, ppo, dqn and dpg do not need it."""
     preset: Annotated[
         PresetName,
         tyro.conf.arg(help=PRESET_HELP),
@@ -61,6 +67,7 @@ class TrainConfig:
     a3c: A3CConfig = field(default_factory=A3CConfig)
     ppo: PPOConfig = field(default_factory=PPOConfig)
     dqn: DQNConfig = field(default_factory=DQNConfig)
+    dpg: DPGConfig = field(default_factory=DPGConfig)
     replay: ReplayConfig = field(default_factory=ReplayConfig)
     pacing: PacingConfig = field(default_factory=PacingConfig)
     network: NetworkConfig = field(default_factory=NetworkConfig)

@@ -50,7 +50,7 @@ class Frontend:
         """Args: on_step: called for each step with the agent's name, the header and the time."""
         self._on_step = on_step
         self._hello = Hello(
-            token, spaces.shape, spaces.dtype, spaces.num_actions, groups, envs_per_group
+            token, spaces.shape, spaces.dtype, spaces.actions, groups, envs_per_group
         )
         self._dtype = np.dtype(spaces.dtype)
         self._requests = requests

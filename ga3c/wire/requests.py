@@ -28,4 +28,4 @@ class Reply(NamedTuple):
     """The actions for a request."""
 
     request: Request
-    actions: np.ndarray  # [n] int32
+    actions: np.ndarray  # [n, *shape], as `agents.actions.Actions` says

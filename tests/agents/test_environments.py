@@ -68,8 +68,7 @@ def play(
     draw = np.random.default_rng(actions_seed)
     yield environments.reset(seed)
     for _ in range(steps):
-        size = environments.spaces.num_actions
-        yield environments.step(draw.integers(0, size, num_envs, dtype=np.int32))
+        yield environments.step(environments.spaces.actions.random(draw, num_envs))
     environments.close()
 
 
@@ -199,7 +198,7 @@ def test_games_whose_packages_are_missing_are_not_suggested():
 )
 def test_spaces(game, shape, dtype, num_actions, stack, is_picture):
     found = spaces(EnvironmentConfig(game))
-    assert (found.shape, found.dtype, found.num_actions) == (shape, dtype, num_actions)
+    assert (found.shape, found.dtype, found.actions.count) == (shape, dtype, num_actions)
     assert (found.stack, found.is_picture) == (stack, is_picture)
 
 
@@ -216,7 +215,7 @@ def test_spaces(game, shape, dtype, num_actions, stack, is_picture):
 def test_observations_that_are_no_box_become_vectors(game, env_args, size, actions):
     config = EnvironmentConfig(game, env_args=env_args)
     found = spaces(config)
-    assert (found.shape, found.dtype, found.num_actions) == ((size,), "float32", actions)
+    assert (found.shape, found.dtype, found.actions.count) == ((size,), "float32", actions)
     assert not found.is_picture
     environments = Environments(config, 3)
     step = environments.reset(0)
@@ -294,7 +293,7 @@ def test_a_small_picture_of_several_channels_is_a_picture():
 
 def test_spaces_follow_the_configuration():
     found = spaces(EnvironmentConfig("Pong", full_action_space=True, frame_size=42, stack=2))
-    assert (found.shape, found.num_actions, found.stack) == ((42, 42), 18, 2)
+    assert (found.shape, found.actions.count, found.stack) == ((42, 42), 18, 2)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from agents.actions import Actions
 from agents.messages import (
     MAX_ACTIONS,
     MAX_COUNT,
@@ -75,15 +76,17 @@ def test_a_header_comes_out_as_it_went_in(
     st.text(max_size=200),
     st.lists(st.integers(1, 64), min_size=1, max_size=4) | st.just([100_000]),
     st.sampled_from(["uint8", "float32"]),
-    st.integers(1, MAX_ACTIONS),
+    st.builds(Actions, st.integers(1, MAX_ACTIONS))
+    | st.builds(Actions, st.just(0), st.integers(1)),
     st.integers(1, MAX_COUNT),
     st.integers(1, 4) | st.just(600),
 )
 def test_a_hello_comes_out_as_it_went_in(
-    token: str, shape: list[int], dtype: str, num_actions: int, groups: int, envs: int
+    token: str, shape: list[int], dtype: str, actions: Actions, groups: int, envs: int
 ) -> None:
-    hello = Hello(token, tuple(shape), dtype, num_actions, groups, envs)
+    hello = Hello(token, tuple(shape), dtype, actions, groups, envs)
     assume(envs * math.prod(shape) * np.dtype(dtype).itemsize <= MAX_PART_BYTES)
+    assume(envs * 4 * actions.size <= MAX_PART_BYTES)
     assert decode_hello(encode_hello(hello)) == hello
 
 
@@ -134,12 +137,28 @@ def test_contiguous_frames_are_sent_without_a_copy() -> None:
 def test_actions_come_out_as_they_went_in(dtype: Any) -> None:
     actions = np.array([0, 3, 1], dtype)
     parts = encode_actions(7, 2**32 - 1, actions)
-    decoded = decode_actions(parts, 4)
+    decoded = decode_actions(parts, Actions(4))
     assert decoded.dtype == np.int32
     assert decoded.tolist() == [0, 3, 1]
     header = decode_header(parts[0])
     assert (header.kind, header.group, header.envs) == (Kind.ACTIONS, 7, 3)
     assert header.sequence == 2**32 - 1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_actions_of_several_numbers_come_out_as_they_went_in(dtype: Any) -> None:
+    actions = np.array([[0.5, -1.0], [1.0, 0.0], [-0.25, 0.125]], dtype)
+    decoded = decode_actions(encode_actions(7, 1, actions), Actions(0, 2))
+    assert decoded.dtype == np.float32
+    np.testing.assert_array_equal(decoded, actions)
+
+
+@pytest.mark.parametrize("value", [1.0000001, -1.5, *damage.NOT_FINITE])
+def test_an_action_outside_the_bounds_is_refused(value: float) -> None:
+    actions = np.zeros((damage.ENVS, 2), np.float32)
+    actions[1, 1] = value
+    parts = encode_actions(0, 0, actions)
+    assert refusal(lambda: decode_actions(parts, Actions(0, 2))) == "action range"
 
 
 def test_last_words_keep_their_end_and_may_be_cut_within_a_character() -> None:
@@ -159,6 +178,7 @@ def decode_anything(parts: list[bytes]) -> str:
         "hello": attempt(lambda: check_hello(parts)),
         "step": attempt(lambda: check_step(parts)),
         "actions": attempt(lambda: check_actions(parts)),
+        "numbers": attempt(lambda: check_numbers(parts)),
         "failure": attempt(lambda: check_failure(parts)),
     }
     try:
@@ -200,12 +220,22 @@ def check_step(parts: list[bytes]) -> None:
 
 def check_actions(parts: list[bytes]) -> None:
     try:
-        actions = decode_actions(parts, damage.NUM_ACTIONS)
+        actions = decode_actions(parts, Actions(damage.NUM_ACTIONS))
     except MessageError:
         assert damage.actions_flaw(parts), "refused, and nothing is wrong with them"
         raise
     assert not damage.actions_flaw(parts)
     assert actions.tolist() == [action for (action,) in struct.iter_unpack("<i", parts[1])]
+
+
+def check_numbers(parts: list[bytes]) -> None:
+    try:
+        actions = decode_actions(parts, Actions(0, 2))
+    except MessageError:
+        assert damage.numbers_flaw(parts, 2), "refused, and nothing is wrong with them"
+        raise
+    assert not damage.numbers_flaw(parts, 2)
+    assert actions.tobytes() == parts[1]
 
 
 def check_failure(parts: list[bytes]) -> None:
@@ -292,10 +322,11 @@ def test_a_step_for_other_spaces_is_refused() -> None:
     [
         ({"groups": MAX_COUNT}, {"groups": MAX_COUNT + 1}),
         ({"envs_per_group": MAX_COUNT}, {"envs_per_group": MAX_COUNT + 1}),
-        ({"num_actions": MAX_ACTIONS}, {"num_actions": MAX_ACTIONS + 1}),
+        ({"actions": Actions(MAX_ACTIONS)}, {"actions": Actions(MAX_ACTIONS + 1)}),
         ({"shape": (MAX_PART_BYTES // damage.ENVS,)}, {"shape": (MAX_PART_BYTES // 2,)}),
         ({"shape": (5000, 5000)}, {"shape": (2**14, 2**14)}),
         ({"shape": (2**24,), "dtype": "float32"}, {"shape": (2**26,), "dtype": "float32"}),
+        ({"actions": Actions(0, 2**24)}, {"actions": Actions(0, 2**26)}),
         ({"shape": (1,), "envs_per_group": MAX_COUNT}, {"shape": (4097,), "envs_per_group": 65535}),
     ],
 )

@@ -24,7 +24,7 @@ def test_pictures_are_of_the_game_that_is_played(game: str) -> None:
     frames = [environments.reset(5).frames[0]]
     shown, astray = [pictures.reset(5)], [others.reset(6)]
     for _ in range(300):
-        actions = random.integers(environments.spaces.num_actions, size=1, dtype=np.int32)
+        actions = environments.spaces.actions.random(random, 1)
         frames.append(environments.step(actions).frames[0])
         shown.append(pictures.step(actions))
         astray.append(others.step(actions))
@@ -35,7 +35,7 @@ def test_pictures_are_of_the_game_that_is_played(game: str) -> None:
     assert shown[0].shape == (210, 160, 3)
     assert differences[0] < 0.001
     assert differences[1] > 3 * differences[0] + 0.001
-    assert len(pictures.actions) == environments.spaces.num_actions
+    assert len(pictures.actions) == environments.spaces.actions.count
     assert pictures.per_second == 15.0
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from agents.actions import Actions
 from agents.environments import Spaces
 from ga3c.evaluation.policy import Policy, Stacks
 from ga3c.experience.ring import Arrivals
@@ -13,10 +14,10 @@ from ga3c.settings.presets import PRESETS
 from ga3c.settings.replay import ReplayConfig
 
 SPACES = {
-    "pictures": Spaces((84, 84), "uint8", 6, 4),
-    "colours": Spaces((20, 22, 3), "uint8", 3, 2),
-    "vectors": Spaces((5,), "float32", 2, 1),
-    "stacked vectors": Spaces((5,), "float32", 2, 3),
+    "pictures": Spaces((84, 84), "uint8", Actions(6), 4),
+    "colours": Spaces((20, 22, 3), "uint8", Actions(3), 2),
+    "vectors": Spaces((5,), "float32", Actions(2), 1),
+    "stacked vectors": Spaces((5,), "float32", Actions(2), 3),
 }
 
 
@@ -90,7 +91,7 @@ def test_q_values_are_those_that_the_policy_is_greedy_in() -> None:
     probabilities, values = policy.judge(observations)
     action_values = policy.action_values(observations)
     assert action_values is not None
-    assert action_values.shape == (7, spaces.num_actions)
+    assert action_values.shape == (7, spaces.actions.count)
     np.testing.assert_array_equal(action_values.argmax(axis=1), probabilities.argmax(axis=1))
     np.testing.assert_allclose(action_values.max(axis=1), values, rtol=1e-5)
     assert Policy(PRESETS["a3c-vectors"], spaces).action_values(observations) is None

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 
+from agents.actions import Actions
 from agents.environments import Spaces
 from ga3c import backend
 from ga3c.experience.book import Segment
@@ -365,11 +366,15 @@ class Played:
     """A model that has acted for three lanes for a while, and all that was seen and done."""
 
     def __init__(self, on_device: bool, picture: bool, weights: list[Array] | None) -> None:
-        spaces = Spaces((20, 20), "uint8", 3, 4) if picture else Spaces((3,), "float32", 3, 1)
+        spaces = (
+            Spaces((20, 20), "uint8", Actions(3), 4)
+            if picture
+            else Spaces((3,), "float32", Actions(3), 1)
+        )
         self.t_max = 4
         self.lanes = SegmentBook(3, self.t_max, pending=2, stack=spaces.stack)
         ring = RingShape(3, self.lanes.capacity, spaces.shape, spaces.dtype, spaces.stack)
-        algorithm = A3C(A3CConfig(), 3)
+        algorithm = A3C(A3CConfig(), Actions(3))
         experience = Experience(ring, algorithm.columns, DEVICE if on_device else HOST)
         self.model = Model(
             algorithm=algorithm,

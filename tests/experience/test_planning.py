@@ -7,6 +7,7 @@ import numpy as np
 import psutil
 import pytest
 
+from agents.actions import Actions
 from agents.environments import EnvironmentConfig, Spaces
 from ga3c.experience.ring import RingShape
 from ga3c.learning.a3c import A3C
@@ -21,11 +22,11 @@ from ga3c.settings.service import ServiceConfig
 from ga3c.settings.train import TrainConfig
 from tests.commands import ended
 
-PONG = Spaces((84, 84), "uint8", 6, 4)
+PONG = Spaces((84, 84), "uint8", Actions(6), 4)
 
 
 def planned(config: TrainConfig) -> str:
-    return str(plan(config, PONG, build_algorithm(config, PONG.num_actions)))
+    return str(plan(config, PONG, build_algorithm(config, PONG.actions)))
 
 
 @pytest.mark.parametrize(
@@ -58,17 +59,17 @@ def test_processes_and_networks_that_do_not_fit_are_refused(given: list[str], wo
 
 
 def test_a_network_for_large_frames_is_refused_before_it_is_made() -> None:
-    large = Spaces((3000, 3000), "uint8", 6, 4)
+    large = Spaces((3000, 3000), "uint8", Actions(6), 4)
     config = TrainConfig(service=ServiceConfig(agents=1, max_agents=1, envs_per_agent=2))
     with pytest.raises(ValueError, match="network small of 1,139,757,056 weights"):
-        plan(config, large, build_algorithm(config, 6))
+        plan(config, large, build_algorithm(config, large.actions))
 
 
 @pytest.mark.parametrize("name", [n for n in get_args(NetworkName) if n not in ("mlp", "parr")])
 @pytest.mark.parametrize("padding", ["valid", "same"])
 def test_the_weights_of_a_network_are_known_before_it_is_made(name: Any, padding: Any) -> None:
     config = NetworkConfig(name, padding=padding)
-    made = A3C(A3CConfig(), 6).network(config, (84, 84, 4), "uint8", True)
+    made = A3C(A3CConfig(), Actions(6)).network(config, (84, 84, 4), "uint8", True)
     assert weights(chosen(config, (84, 84, 4), True), (84, 84, 4), True) == pytest.approx(
         made.count_params(), rel=0.02
     )

@@ -7,9 +7,11 @@ import keras
 import numpy as np
 import pytest
 
+from agents.actions import Actions
 from ga3c import backend
 from ga3c.experience.batches import Segments
-from ga3c.learning.a3c import A3C, entropies, lambda_returns, policy_gradient_loss
+from ga3c.learning.a3c import A3C, lambda_returns, policy_gradient_loss
+from ga3c.learning.distributions import Categorical
 from ga3c.learning.ppo import PPO
 from ga3c.settings.learning import A3CConfig, PPOConfig
 from tests import reference
@@ -101,9 +103,9 @@ class Differentiated:
         values = keras.Variable(batch.values.reshape(-1), dtype="float64")
         segments = Segments(None, *(keras.ops.convert_to_tensor(part) for part in batch[2:]))
 
-        algorithm = A3C(config, actions, reward_clip)
+        algorithm = A3C(config, Actions(actions), reward_clip)
         if ppo:
-            algorithm = PPO(config, ppo, actions, reward_clip)
+            algorithm = PPO(config, ppo, Actions(actions), reward_clip)
 
         def loss() -> tuple[Any, Any]:
             return algorithm.loss(
@@ -250,13 +252,16 @@ def test_entropy_has_epsilon_within_the_logarithm() -> None:
     probs = reference.softmax(rng.normal(size=(5, 4)))
     for epsilon in (1e-6, 0.1):
         expected = [reference.entropy(row, epsilon) for row in probs]
-        np.testing.assert_allclose(np.asarray(entropies(probs, epsilon)), expected, rtol=1e-12)
+        np.testing.assert_allclose(
+            np.asarray(Categorical(4).entropies(np.log(probs), epsilon)), expected, rtol=1e-12
+        )
 
 
 def test_certain_policy_has_finite_entropy_and_loss() -> None:
-    probs = np.array([[1.0, 0.0]])
-    assert float(entropies(probs, 1e-6)[0]) == pytest.approx(-math.log1p(1e-6))
-    loss = policy_gradient_loss(probs, np.array([1], np.int32), np.array([1.0]), 1e-6)
+    certain, logits = Categorical(2), np.array([[1e9, 0.0]])
+    assert float(certain.entropies(logits, 1e-6)[0]) == pytest.approx(-math.log1p(1e-6))
+    log_probs = certain.log_probs(logits, np.array([1], np.int32), 1e-6)
+    loss = policy_gradient_loss(log_probs, np.array([1.0]))
     assert float(loss) == pytest.approx(-math.log(1e-6))
 
 
@@ -444,7 +449,7 @@ def test_action_is_gumbels_maximum_and_its_log_probability_goes_with_it() -> Non
     rng = np.random.default_rng(8)
     logits = rng.normal(size=(50, 4)).astype(np.float32)
     noise = rng.uniform(0.01, 0.99, size=(50, 4)).astype(np.float32)
-    decision = A3C(A3CConfig(), 4).act(
+    decision = A3C(A3CConfig(), Actions(4)).act(
         lambda observations: (observations, None), logits, noise, None
     )
     expected = (np.log(reference.softmax(logits)) - np.log(-np.log(noise))).argmax(axis=1)

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import pytest
 
+from agents.actions import Actions
 from agents.environments import Spaces
 from ga3c import backend
 from ga3c.experience.batches import Segments
@@ -36,8 +37,9 @@ from tests.reference import Array, Batch, NaiveExperience, Weights
 T_MAX = 5
 LANES = 4
 ACTIONS = 3
-VECTORS = Spaces((3,), "float32", ACTIONS, 1)
-PICTURES = Spaces((20, 20), "uint8", ACTIONS, 4)
+FINITE = Actions(ACTIONS)
+VECTORS = Spaces((3,), "float32", FINITE, 1)
+PICTURES = Spaces((20, 20), "uint8", FINITE, 4)
 ALGORITHM = A3CConfig(entropy_weight=0.05, entropy_weight_end=0.01)
 
 
@@ -49,7 +51,7 @@ def make_model(
     on_device: bool = True,
     seed: int = 0,
 ) -> Model:
-    learned = A3C(algorithm, spaces.num_actions)
+    learned = A3C(algorithm, spaces.actions)
     return Model(
         algorithm=learned,
         network=NetworkConfig(),
@@ -123,7 +125,7 @@ class Rollout:
         segments = Segments(observations, **{**floats, "actions": parts["actions"]})
         network = self._model.network
         _, _, gradients = backend.value_and_gradients(
-            lambda: A3C(ALGORITHM, ACTIONS).loss(
+            lambda: A3C(ALGORITHM, FINITE).loss(
                 network, None, segments, {"entropy_weight": np.float32(entropy_weight)}
             ),
             network.trainable_variables,
@@ -382,7 +384,7 @@ def test_a_state_that_does_not_fit_is_refused_and_none_of_it_taken(wrong: str, p
 @pytest.mark.parametrize("on_device", [True, False], ids=["device", "host"])
 def test_actions_are_drawn_from_the_softmax(on_device: bool) -> None:
     """Pearson's chi-squared over 8,000 draws, half a batch each, against its 99.9% quantile."""
-    spaces = Spaces((3,), "float32", 6, 1)
+    spaces = Spaces((3,), "float32", Actions(6), 1)
     model = make_model(spaces=spaces, lanes=4000, on_device=on_device, seed=3)
     sharpened(model, 200.0)
     frames = np.tile(np.array([[0.5, -1.0, 2.0]], np.float32), (4000, 1))
@@ -448,7 +450,7 @@ def test_torsos_are_the_published_ones() -> None:
     for name, kernels in expected.items():
         for padding, dense in paddings:
             config = NetworkConfig(name, padding=padding, initializer="fan-in")
-            network = A3C(A3CConfig(), 6).network(config, (84, 84, 4), "uint8", True)
+            network = A3C(A3CConfig(), Actions(6)).network(config, (84, 84, 4), "uint8", True)
             found = {tuple(w.shape) for w in network.weights if w.path.endswith("kernel")}
             units = kernels[-1][1]
             assert found == {*kernels[:-2], kernels[dense], (units, 6), (units, 1)}, name
@@ -458,7 +460,7 @@ def test_torsos_are_the_published_ones() -> None:
 
 def test_mlp_takes_vectors() -> None:
     for name in ("mlp", "auto"):
-        network = A3C(A3CConfig(), 2).network(NetworkConfig(name), (3,), "float32", False)
+        network = A3C(A3CConfig(), Actions(2)).network(NetworkConfig(name), (3,), "float32", False)
         kernels = [tuple(w.shape) for w in network.weights if w.path.endswith("kernel")]
         assert sorted(kernels) == [(3, 64), (64, 1), (64, 2), (64, 64)]
         assert_answers(network, np.zeros((5, 3), np.float32), 2)
@@ -475,7 +477,7 @@ def assert_answers(network: Any, observations: Array, actions: int) -> None:
 )
 def test_bfloat16_keeps_weights_and_answers_in_float32(shape: tuple[int, ...], dtype: str) -> None:
     whole, brief = (
-        A3C(A3CConfig(), 4).network(NetworkConfig(precision=p), shape, dtype, len(shape) > 1)
+        A3C(A3CConfig(), FINITE).network(NetworkConfig(precision=p), shape, dtype, len(shape) > 1)
         for p in ("float32", "bfloat16")
     )
     brief.set_weights(whole.get_weights())
@@ -491,7 +493,7 @@ def test_bfloat16_keeps_weights_and_answers_in_float32(shape: tuple[int, ...], d
 def test_first_policy_is_nearly_even(orthogonal: bool) -> None:
     """Orthogonal heads begin small; the published code's fan-in ones do not."""
     config = NetworkConfig(initializer="orthogonal" if orthogonal else "fan-in")
-    network = A3C(A3CConfig(), 4).network(config, (3,), "float32", False)
+    network = A3C(A3CConfig(), Actions(4)).network(config, (3,), "float32", False)
     observations = np.random.default_rng(0).normal(size=(100, 3)).astype(np.float32)
     probs = reference.softmax(np.asarray(network(observations)[0]))
     assert (np.abs(probs - 0.25).max() < 0.01) == orthogonal
@@ -499,7 +501,7 @@ def test_first_policy_is_nearly_even(orthogonal: bool) -> None:
 
 def test_fan_in_weights_are_uniform_within_the_published_bounds() -> None:
     config = NetworkConfig("small", initializer="fan-in")
-    network = A3C(A3CConfig(), 4).network(config, (84, 84, 4), "uint8", True)
+    network = A3C(A3CConfig(), Actions(4)).network(config, (84, 84, 4), "uint8", True)
     for kernel in values_of([w for w in network.weights if w.path.endswith("kernel")]):
         bound = np.prod(kernel.shape[:-1]) ** -0.5
         assert 0.9 * bound < np.abs(kernel).max() <= bound
@@ -517,7 +519,7 @@ def test_fan_in_weights_are_uniform_within_the_published_bounds() -> None:
 def test_network_that_does_not_fit_the_observations_is_refused(
     name: NetworkName, spaces: Spaces, message: str
 ) -> None:
-    algorithm = A3C(ALGORITHM, ACTIONS)
+    algorithm = A3C(ALGORITHM, FINITE)
     with pytest.raises(ValueError, match=message):
         Model(
             algorithm=algorithm,
@@ -531,7 +533,7 @@ def test_network_that_does_not_fit_the_observations_is_refused(
 
 def test_picture_too_small_for_the_network_is_refused() -> None:
     with pytest.raises(ValueError, match="too small for it without padding"):
-        A3C(A3CConfig(), ACTIONS).network(NetworkConfig("small"), (8, 8, 4), "uint8", True)
+        A3C(A3CConfig(), FINITE).network(NetworkConfig("small"), (8, 8, 4), "uint8", True)
 
 
 def test_unknown_network_is_refused_with_the_choices() -> None:
@@ -555,8 +557,8 @@ def test_centred_pictures_keep_the_first_layers_units_alive(
     center: bool, least: float, most: float
 ) -> None:
     """While values are first learned: what an even background else does to them."""
-    spaces = Spaces((84, 84), "uint8", ACTIONS, 4)
-    algorithm, steps = A3C(A3CConfig(), ACTIONS), (4, 20)
+    spaces = Spaces((84, 84), "uint8", FINITE, 4)
+    algorithm, steps = A3C(A3CConfig(), FINITE), (4, 20)
     model = Model(
         algorithm=algorithm,
         network=NetworkConfig(center=center, layer_norm=False),
@@ -589,12 +591,12 @@ def test_the_last_dense_layer_is_normalised_before_its_activation(
     config, is_picture = NetworkConfig(name), len(shape) == 3
     rng = np.random.default_rng(0)
     given = rng.integers(0, 256, (5, *shape)).astype(np.uint8)
-    network = A3C(A3CConfig(), ACTIONS).network(config, shape, "uint8", is_picture)
+    network = A3C(A3CConfig(), FINITE).network(config, shape, "uint8", is_picture)
     layer = network.get_layer(norm)
     normalised = np.asarray(keras.Model(network.input, layer.output)(given))
     np.testing.assert_allclose(normalised.mean(axis=1), 0.0, atol=1e-5)
     np.testing.assert_allclose(normalised.std(axis=1), 1.0, atol=0.05)
-    plain = A3C(A3CConfig(), ACTIONS).network(
+    plain = A3C(A3CConfig(), FINITE).network(
         NetworkConfig(name, layer_norm=False), shape, "uint8", is_picture
     )
     units = normalised.shape[1]
@@ -616,7 +618,7 @@ def test_auto_is_the_torso_that_fits_the_observation(
 ) -> None:
     found = chosen(NetworkConfig("auto"), shape, is_picture)
     assert found.network == name
-    network = A3C(A3CConfig(), ACTIONS).network(NetworkConfig("auto"), shape, "uint8", is_picture)
+    network = A3C(A3CConfig(), FINITE).network(NetworkConfig("auto"), shape, "uint8", is_picture)
     logits, values = network(np.zeros((2, *shape), np.uint8))
     assert (logits.shape, values.shape) == ((2, ACTIONS), (2,))
 
@@ -642,7 +644,7 @@ def test_pixels_enter_the_network_in_the_configured_range(
     inputs = {"uint8": pictures, "float32": pictures.astype(np.float32) / 255}
     for dtype, given in inputs.items():
         config = NetworkConfig("small", pixel_scale=scale, center=False)
-        network = A3C(A3CConfig(), ACTIONS).network(config, (20, 20, 4), dtype, True)
+        network = A3C(A3CConfig(), FINITE).network(config, (20, 20, 4), dtype, True)
         shown = keras.Model(network.input, network.get_layer("conv_0").input)
         found = np.asarray(shown(given))
         np.testing.assert_allclose(found, at_byte(pictures.astype(np.float32)), atol=1e-6)
@@ -651,7 +653,7 @@ def test_pixels_enter_the_network_in_the_configured_range(
 def test_vectors_are_not_rescaled_as_pixels_are() -> None:
     for scale in ("unit", "symmetric"):
         config: Any = NetworkConfig("mlp", pixel_scale=scale)
-        network = A3C(A3CConfig(), ACTIONS).network(config, (3,), "float32", False)
+        network = A3C(A3CConfig(), FINITE).network(config, (3,), "float32", False)
         shown = keras.Model(network.input, network.get_layer("dense_0").input)
         given = np.array([[-3.0, 0.5, 200.0]], np.float32)
         np.testing.assert_array_equal(np.asarray(shown(given)), given)
@@ -665,7 +667,7 @@ def test_a_separate_values_gradient_does_not_reach_the_policys_features(
     shape: tuple[int, ...], dtype: str, separate: bool
 ) -> None:
     config = NetworkConfig(separate_value=separate)
-    network = A3C(A3CConfig(), ACTIONS).network(config, shape, dtype, len(shape) > 1)
+    network = A3C(A3CConfig(), FINITE).network(config, shape, dtype, len(shape) > 1)
     given = np.random.default_rng(0).integers(0, 9, (2, *shape)).astype(dtype)
     reached = {}
     for place, name in enumerate(("policy", "value")):
@@ -686,7 +688,7 @@ def test_a_separate_values_gradient_does_not_reach_the_policys_features(
 
 def test_values_are_scaled_and_the_policy_is_not() -> None:
     networks = [
-        A3C(A3CConfig(), ACTIONS).network(NetworkConfig(value_scale=s), (3,), "float32", False)
+        A3C(A3CConfig(), FINITE).network(NetworkConfig(value_scale=s), (3,), "float32", False)
         for s in (1.0, 10.0)
     ]
     networks[1].set_weights(networks[0].get_weights())

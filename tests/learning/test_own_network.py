@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import pytest
 
+from agents.actions import Actions
 from ga3c import backend
 from ga3c.learning.a3c import A3C
 from ga3c.learning.dqn import DQN
@@ -35,12 +36,12 @@ def paths(network: keras.Model) -> list[str]:
 
 
 def test_a3c_puts_its_heads_on_the_features() -> None:
-    network = build(A3C(A3CConfig(), 2))
+    network = build(A3C(A3CConfig(), Actions(2)))
     assert kernels(network) == [(7, 24), (16, 1), (16, 2), (24, 16)]
 
 
 def test_the_value_can_have_a_torso_of_its_own() -> None:
-    network = build(A3C(A3CConfig(), 2), separate_value=True)
+    network = build(A3C(A3CConfig(), Actions(2)), separate_value=True)
     assert kernels(network) == [(7, 24), (7, 24), (16, 1), (16, 2), (24, 16), (24, 16)]
     assert len(set(paths(network))) == len(network.weights)
 
@@ -58,14 +59,14 @@ def test_dqn_takes_it_with_and_without_streams() -> None:
 
 def test_weights_have_the_same_names_each_time() -> None:
     """So a checkpoint can be read, however many networks its process has made before."""
-    algorithm = A3C(A3CConfig(), 2)
+    algorithm = A3C(A3CConfig(), Actions(2))
     first, second = build(algorithm), build(algorithm)
     assert paths(first) == paths(second)
 
 
 def test_it_sees_what_the_built_in_ones_see() -> None:
     """Pictures in [0, 1], without their mean."""
-    network = A3C(A3CConfig(), 2).network(
+    network = A3C(A3CConfig(), Actions(2)).network(
         NetworkConfig("tests.own_nets:as_seen"), (20, 20, 1), "uint8", True
     )
     picture = np.zeros((1, 20, 20, 1), np.uint8)
@@ -77,7 +78,7 @@ def test_it_sees_what_the_built_in_ones_see() -> None:
 
 
 def test_its_layers_have_the_configured_precision() -> None:
-    torso = build(A3C(A3CConfig(), 2), precision="bfloat16").get_layer("torso")
+    torso = build(A3C(A3CConfig(), Actions(2)), precision="bfloat16").get_layer("torso")
     assert torso.get_layer("last").compute_dtype == "bfloat16"
     assert torso.get_layer("last").variable_dtype == "float32"
     assert keras.config.dtype_policy().name == "float32"
@@ -96,7 +97,7 @@ WRONG = {
 @pytest.mark.parametrize("network", WRONG)
 def test_a_fault_is_named_with_the_network(network: str) -> None:
     with pytest.raises(ValueError, match=f"^network {network}") as error:
-        build(A3C(A3CConfig(), 2), network)
+        build(A3C(A3CConfig(), Actions(2)), network)
     assert all(word in str(error.value) for word in WRONG[network]), error.value
     assert "\n" not in str(error.value)
 

@@ -19,6 +19,7 @@ import numpy as np
 import psutil
 import pytest
 
+from agents.actions import Actions
 from agents.environments import EnvironmentConfig, Spaces, spaces
 from ga3c import backend
 from ga3c.experience.book import Segment
@@ -472,11 +473,12 @@ def test_agents_that_hang_in_every_game_end_the_run(monkeypatch: pytest.MonkeyPa
 WRONG_SPEAKER = """
 import json, sys, numpy as np, zmq
 from agents import messages
+from agents.actions import Actions
 from agents.messages import Header, Hello, Kind, Step
 from agents.worker import Task, connect
 task = Task.from_json(sys.stdin.readline())
 socket = connect(zmq.Context(), task.endpoint, task.identity, task.token)
-hello = Hello(task.token, {shape}, "float32", 2, task.groups, task.envs_per_group)
+hello = Hello(task.token, {shape}, "float32", Actions(2), task.groups, task.envs_per_group)
 socket.send_multipart(messages.encode_hello(hello))
 n = task.envs_per_group
 step = Step(np.full((n, 7), np.nan, np.float32), np.zeros(n, messages.OUTCOME))
@@ -549,8 +551,8 @@ def test_a_group_may_have_thousands_of_environments() -> None:
 @pytest.mark.parametrize(
     ("shown", "words"),
     [
-        (Spaces((2**25,), "float32", 2, 1), "4 environments a group take 536870912 bytes"),
-        (Spaces((4,), "float32", 65_537, 1), "65537 actions: must be at most 65536"),
+        (Spaces((2**25,), "float32", Actions(2), 1), "4 environments a group take 536870912 bytes"),
+        (Spaces((4,), "float32", Actions(65_537), 1), "65537 actions: must be at most 65536"),
     ],
 )
 def test_what_no_message_can_carry_is_refused_before_anything_starts(

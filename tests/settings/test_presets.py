@@ -48,7 +48,7 @@ PARTS = ("environment", "service", "learning", "network", "optimizer", "schedule
 
 def pinned(config: TrainConfig) -> dict[str, Any]:
     """All that a preset has to say by itself."""
-    own = ("a3c",) if config.algorithm == "a3c" else ("dqn", "replay", "pacing")
+    own = ("a3c",) if config.algorithm == "a3c" else (config.algorithm, "replay", "pacing")
     found = {
         f"{name}.{each.name}": getattr(getattr(config, name), each.name)
         for name in (*PARTS, *own)
@@ -67,7 +67,7 @@ def altered(kind: Any, value: Any) -> Any:
     if isinstance(value, bool):
         return not value
     if isinstance(value, tuple):
-        return ("size=1",)
+        return tuple(each + 1 for each in value) or ("size=1",)
     if isinstance(value, float):
         return value * 0.9 + 0.01  # shares stay shares
     return value + 1 if isinstance(value, int) else "Boxing"
@@ -75,7 +75,7 @@ def altered(kind: Any, value: Any) -> Any:
 
 def defaults() -> Iterator[tuple[type, int, str, Any]]:
     """Every default: its class, its place in __init__'s defaults, its name, another value."""
-    for part in (*PARTS, "a3c", "dqn", "replay", "pacing"):
+    for part in (*PARTS, "a3c", "dqn", "dpg", "replay", "pacing"):
         kind = type(getattr(TrainConfig(), part))
         hints = typing.get_type_hints(kind)
         for place, each in enumerate(fields(kind)):
@@ -124,6 +124,9 @@ def test_a_changed_default_changes_no_published_preset(monkeypatch: pytest.Monke
         (["--game", "CartPole-v1", "--preset", "a3c-pictures"], "a3c-pictures"),
         (["--preset", "dqn-vectors"], "dqn-vectors"),
         (["--preset", "fast-dqn"], "fast-dqn"),
+        (["--game", "Pendulum-v1"], "dpg-control"),
+        (["--game", "Pendulum-v1", "--algorithm", "a3c"], "a3c-control"),
+        (["--game", "Pendulum-v1", "--algorithm", "dpg"], "dpg-control"),
     ],
 )
 def test_plain_defaults_follow_the_algorithm_and_what_the_game_shows(
@@ -163,6 +166,8 @@ def test_rewards_of_vector_tasks_are_learned_as_they_are() -> None:
         "dqn-pictures": 1.0,
         "apex-small": 1.0,
         "dqn-vectors": 0.0,
+        "dpg-control": 0.0,
+        "a3c-control": 0.0,
     }
 
 

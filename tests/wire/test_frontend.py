@@ -15,6 +15,7 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from agents import messages
+from agents.actions import Actions
 from agents.environments import Spaces
 from agents.messages import Header, Hello, Kind, Step
 from ga3c.runs.metrics import Metrics
@@ -37,7 +38,7 @@ from tests.damage import (
 LANES = 4 * GROUPS * ENVS
 LIMIT_S = 20.0  # for what must happen: long, since nothing waits for it in vain
 UNHEARD_MS = 100  # for what must not happen
-SPACES = Spaces(shape=SHAPE, dtype="uint8", num_actions=NUM_ACTIONS, stack=1)
+SPACES = Spaces(shape=SHAPE, dtype="uint8", actions=Actions(NUM_ACTIONS), stack=1)
 
 
 def wait_until(happened: Callable[[], object], limit_s: float = LIMIT_S) -> None:
@@ -116,7 +117,7 @@ class Agent:
         parts = self.socket.recv_multipart()
         header = messages.decode_header(parts[0])
         actions = (
-            messages.decode_actions(parts, NUM_ACTIONS).tolist()
+            messages.decode_actions(parts, Actions(NUM_ACTIONS)).tolist()
             if header.kind == Kind.ACTIONS
             else []
         )
@@ -261,11 +262,11 @@ def test_the_endpoint_is_one_that_agents_can_connect_to(tmp_path: Path) -> None:
         (replace(HELLO, shape=(2, 3)), "hello fields"),
         (replace(HELLO, shape=(*SHAPE, 1)), "hello fields"),
         (replace(HELLO, dtype="float32"), "hello fields"),
-        (replace(HELLO, num_actions=NUM_ACTIONS + 1), "hello fields"),
+        (replace(HELLO, actions=Actions(NUM_ACTIONS + 1)), "hello fields"),
         (replace(HELLO, groups=GROUPS + 1), "hello fields"),
         (replace(HELLO, envs_per_group=ENVS - 1), "hello fields"),
         (replace(HELLO, envs_per_group=0), "hello counts"),
-        (replace(HELLO, protocol=2), "protocol"),
+        (replace(HELLO, protocol=1), "protocol"),
     ],
 )
 def test_a_wrong_hello_is_counted_and_its_steps_are_not_heard(

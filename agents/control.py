@@ -1,0 +1,99 @@
+"""The tasks of DeepMind's Control Suite as Gymnasium environments: `dm_control/humanoid-stand`.
+
+An observation is all of a task's sensors in one vector of float32. An episode that ends at its time
+limit is truncated, as its discount of 1 says.
+"""
+
+import importlib.util
+import os
+import re
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box
+
+NAMESPACE = "dm_control/"
+PICTURE = 480  # height and width of a rendered picture, in pixels
+WITHOUT_PICTURES = ("MUJOCO_GL", "disable")  # MuJoCo would look for a display or a GPU
+
+
+class MissingPackage(ValueError):
+    """A game needs a package that is not installed."""
+
+
+def _suite() -> Any:
+    """dm_control's suite. Raises MissingPackage."""
+    if importlib.util.find_spec("dm_control") is None:
+        raise MissingPackage("dm_control is missing: pip install 'ga3c[control]'")
+    os.environ.setdefault(*WITHOUT_PICTURES)
+    from dm_control import suite
+
+    return suite
+
+
+def tasks() -> list[str]:
+    """The names of all tasks. Raises MissingPackage."""
+    return sorted(f"{NAMESPACE}{domain}-{task}" for domain, task in _suite().ALL_TASKS)
+
+
+def plain(name: str) -> str:
+    """`name` in lower case, without version, underscores and hyphens, to compare names."""
+    return re.sub(r"-v0$|[_-]", "", name.lower())
+
+
+def register(name: str) -> str | None:
+    """Make the task known to Gymnasium. Returns its id; None if there is no such task.
+
+    Raises MissingPackage.
+    """
+    by_plain = {plain(task): task for task in tasks()}
+    found = by_plain.get(plain(name))
+    if found and found not in gymnasium.registry:
+        domain, _, task = found.removeprefix(NAMESPACE).partition("-")
+        given = {"domain": domain, "task": task}
+        gymnasium.register(found, "agents.control:Task", kwargs=given, disable_env_checker=True)
+    return found
+
+
+class Task(gymnasium.Env[np.ndarray, np.ndarray]):
+    """One task of the suite."""
+
+    def __init__(self, domain: str, task: str, render_mode: str | None = None) -> None:
+        self._environment = _suite().load(domain, task)
+        self.render_mode = render_mode
+        rate = 1.0 / self._environment.control_timestep()
+        self.metadata = {"render_modes": ["rgb_array"], "render_fps": rate}
+        sensors = self._environment.observation_spec().values()
+        size = sum(int(np.prod(sensor.shape)) for sensor in sensors)
+        self.observation_space = Box(-np.inf, np.inf, (size,), np.float32)
+        spec = self._environment.action_spec()
+        self.action_space = Box(
+            spec.minimum.astype(np.float32), spec.maximum.astype(np.float32), dtype=np.float32
+        )
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        """Begin an episode; with a seed, the same one each time."""
+        super().reset(seed=seed)
+        if seed is not None:
+            self._environment.task.random.seed(seed)
+        return self._seen(self._environment.reset()), {}
+
+    def step(self, action: np.ndarray) -> Any:
+        """Take the action, float32 [size]."""
+        answer = self._environment.step(action)
+        terminated = answer.last() and answer.discount == 0
+        truncated = answer.last() and not terminated
+        return self._seen(answer), float(answer.reward), terminated, truncated, {}
+
+    def render(self) -> Any:
+        """The picture of the first camera, [480, 480, 3] uint8."""
+        return self._environment.physics.render(PICTURE, PICTURE, camera_id=0)
+
+    def close(self) -> None:
+        """Free the simulation."""
+        self._environment.close()
+
+    def _seen(self, answer: Any) -> np.ndarray:
+        parts = [np.ravel(sensor) for sensor in answer.observation.values()]
+        return np.concatenate(parts).astype(np.float32)

@@ -1,0 +1,158 @@
+"""Deterministic policy gradients from a replay (Silver et al. 2014; DDPG, Lillicrap et al. 2016).
+
+The actor chooses an action of several numbers in [-1, 1], and the critic gives its value. A
+transition is that of `dqn`, with such an action.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+from keras import ops
+
+from agents.actions import Actions
+from ga3c import backend
+from ga3c.backend import Column
+from ga3c.learning.distributions import normal
+from ga3c.learning.dqn import Batch, n_step
+from ga3c.learning.networks import chosen, dense, torso, vectors
+from ga3c.settings.learning import DPGConfig, NetworkConfig
+
+Tensor = Any
+LAST_GAIN = 0.01  # of the last layers' first weights: actions and values begin near 0
+
+
+class DPG:
+    """Actor and critic as the model calls them (`algorithm.Algorithm`)."""
+
+    has_target: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        config: DPGConfig,
+        actions: Actions,
+        *,
+        reward_clip: float = 0.0,
+        keeps_values: bool = False,
+    ) -> None:
+        """Args: keeps_values: whether acting keeps the values for a transition's first priority."""
+        self.config = config
+        self.columns: dict[str, Column] = {"action": (actions.shape, "float32")}
+        if keeps_values:
+            self.columns |= {"q": ((), "float32"), "value": ((), "float32")}
+        self._size = actions.size
+        self._reward_clip = reward_clip
+        self.noise = actions.size
+
+    def network(
+        self, config: NetworkConfig, shape: tuple[int, ...], dtype: str, is_picture: bool
+    ) -> keras.Model:
+        """A network from observations [n, *shape] to actions [n, size] and their values [n].
+
+        Its layers `actor` and `critic` are models of their own. The critic takes observations and
+        actions, which join at its first dense layer. Each has two dense layers; the first one is
+        followed by layer normalisation, if configured, and tanh, the second one by ELU. Horgan et
+        al. 2018 give the sizes and tanh; the rest is as in Acme's D4PG, by authors of the paper.
+        """
+        observation, action = keras.Input(shape, dtype=dtype), keras.Input((self._size,))
+        x = self._features(config, observation, is_picture, "actor_")
+        x = self._layers(config, x, self.config.actor_units, "actor")
+        x = dense(config, x, self._size, LAST_GAIN, activation="tanh", name="actor_action")
+        actor = keras.Model(observation, keras.ops.cast(x, "float32"), name="actor")
+        x = self._features(config, observation, is_picture, "critic_")
+        x = keras.layers.Concatenate(dtype="float32")([x, action])
+        x = self._layers(config, x, self.config.critic_units, "critic")
+        x = dense(config, x, 1, LAST_GAIN, dtype="float32", name="critic_value")
+        x = keras.layers.Reshape((), dtype="float32")(x)
+        critic = keras.Model([observation, action], x, name="critic")
+        best = actor(observation)
+        return keras.Model(observation, [best, critic([observation, best])])
+
+    def _features(
+        self, config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: str
+    ) -> Tensor:
+        """What the dense layers begin with: vectors as they are, or a torso's features."""
+        if config.network == "auto" and not is_picture:
+            return vectors(config, observation)
+        config = chosen(config, tuple(observation.shape[1:]), is_picture)
+        return torso(config, observation, is_picture, prefix)
+
+    def _layers(
+        self, config: NetworkConfig, x: Tensor, units: tuple[int, int], name: str
+    ) -> Tensor:
+        x = dense(config, x, units[0], 1.0, name=f"{name}_0")
+        if config.layer_norm:
+            x = keras.layers.LayerNormalization(dtype=x.dtype, name=f"{name}_norm")(x)
+        x = keras.layers.Activation("tanh", dtype=x.dtype)(x)
+        return dense(config, x, units[1], 1.0, activation="elu", name=f"{name}_1")
+
+    def act(
+        self, network: keras.Model, observations: Tensor, noise: Tensor, exploration: Tensor
+    ) -> dict[str, Tensor]:
+        """The actor's actions with normal noise, within [-1, 1].
+
+        `q` is the value of that action and `value` that of the one without noise: what first
+        priorities need.
+
+        Args: exploration [n], the noise's deviation.
+        """
+        best, value = network(observations)
+        action = ops.clip(best + exploration[:, None] * normal(noise), -1.0, 1.0)
+        if "q" not in self.columns:
+            return {"action": action}
+        q = network.get_layer("critic")([observations, action])
+        return {"action": action, "q": q, "value": value}
+
+    def policy_and_value(self, network: keras.Model, observations: Tensor) -> tuple[Tensor, Tensor]:
+        """The actions without noise [n, size], and their values [n]."""
+        best, values = network(observations)
+        return best, values
+
+    def loss(
+        self,
+        network: keras.Model,
+        target: keras.Model | None,
+        batch: Batch,
+        rates: Mapping[str, Tensor],
+    ) -> tuple[Tensor, tuple[dict[str, Tensor], Tensor]]:
+        """The critic's and the actor's loss, means over the batch.
+
+        The critic's is w (Q(x_0, a_0) - y)^2 / 2 with y = R + D Q'(x_m, mu'(x_m)), where ' marks
+        the target network. The actor's is -g mu(x_0) with g = dQ(x_0, a) / da at a = mu(x_0),
+        clipped element-wise (Horgan et al. 2018, appendix). Its gradient is that of -Q(x_0,
+        mu(x_0)) by the actor's weights, but for the clip. No gradient flows into the critic.
+        """
+        assert target is not None
+        limit = self._reward_clip
+        rewards = ops.clip(batch.rewards, -limit, limit) if limit else batch.rewards
+        returns, discounts = n_step(rewards, batch.discounts, batch.valid)
+        _, next_values = target(batch.next_observations)
+        targets = ops.stop_gradient(returns + discounts * next_values)
+        actor, critic = network.get_layer("actor"), network.get_layer("critic")
+        values = critic([batch.observations, batch.actions])
+        errors = values - targets
+        critic_loss = ops.mean(batch.weights * 0.5 * ops.square(errors))
+        best = actor(batch.observations)
+        slopes = backend.gradient(
+            lambda actions: ops.sum(critic([batch.observations, actions])), ops.stop_gradient(best)
+        )
+        if clip := self.config.action_gradient_clip:
+            slopes = ops.clip(slopes, -clip, clip)
+        played = ops.cast(batch.weights > 0, "float32")  # 0: there was nothing to draw
+        actor_loss = -ops.mean(played * ops.sum(ops.stop_gradient(slopes) * best, axis=-1))
+        errors = ops.stop_gradient(errors)
+        figures = {
+            "value": ops.mean(values),
+            "td_error": ops.mean(ops.abs(errors)),
+            "action_size": ops.mean(ops.abs(best)),
+        }
+        return critic_loss + actor_loss, (figures, errors)
+
+    def rates(self, progress: float) -> dict[str, float]:
+        """Empty: the loss needs no scheduled values."""
+        return {}
+
+    def exploration(self, lanes: np.ndarray, steps: float) -> np.ndarray:
+        """The deviation of the noise [n], the same for all lanes."""
+        return np.full(len(lanes), self.config.noise, np.float32)
