@@ -126,7 +126,10 @@ def test_an_algorithm_that_cannot_learn_so_is_one_line(name: str, words: str, ow
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (["--algorithm", "sarsa"], "algorithm 'sarsa': must be a3c or ppo or dqn, or module:name"),
+        (
+            ["--algorithm", "sarsa"],
+            "algorithm 'sarsa': must be a3c or ppo or dqn or dpg, or module:name",
+        ),
         (["--algorithm", "my_algorithm:Reinforce"], "--learns-from segments or replay must say"),
         (["--algorithm", "dqn", "--learns-from", "segments"], "algorithm dqn: learns from replay"),
         (["--algorithm", "gone:A", "--learns-from", "replay"], "module gone cannot be imported"),

@@ -180,6 +180,39 @@ class Shaped(gymnasium.Env[Observation, np.int64]):
         return *self.reset()[:1], 1.0, False, False, {}
 
 
+class Reach(gymnasium.Env[Observation, np.ndarray]):
+    """Give the number that is seen, five times; the reward is 1 minus the distance.
+
+    An action is from -2 to 6, so that a constant one scores at most 5 (1 - 2) on average.
+    """
+
+    observation_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+    action_space = spaces.Box(-2.0, 6.0, (1,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> Any:
+        super().reset(seed=seed)
+        self._steps = 0
+        return self._see(), {}
+
+    def step(self, action: np.ndarray) -> Any:
+        assert self.action_space.contains(action)
+        reward = 1.0 - abs(float(action[0]) - (2.0 + 4.0 * float(self._seen[0])))
+        self._steps += 1
+        return self._see(), reward, self._steps == 5, False, {}
+
+    def _see(self) -> Observation:
+        self._seen = self.np_random.uniform(-1, 1, 2).astype(np.float32)
+        return self._seen
+
+
+class Unbounded(Corridor):
+    """Its actions have no bounds, so that nobody could say how large one should be."""
+
+    action_space = spaces.Box(-np.inf, np.inf, (1,), np.float32)  # type: ignore[assignment]
+
+
+gymnasium.register("Reach-v0", "tests.tiny:Reach")
+gymnasium.register("Unbounded-v0", "tests.tiny:Unbounded")
 gymnasium.register("Corridor-v0", "tests.tiny:Corridor", max_episode_steps=20)
 gymnasium.register("Catch-v0", "tests.tiny:Catch", max_episode_steps=50)
 gymnasium.register("Ledger-v0", "tests.tiny:Ledger")

@@ -11,11 +11,10 @@ from ga3c.backend.common import Column, Signature, Tensor
 FRAMEWORK = os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 if TYPE_CHECKING or FRAMEWORK != "jax":
+    from ga3c.backend.fused import Adam, RMSprop
     from ga3c.backend.tensorflow import (
         ROW_DTYPE,
-        Adam,
         DeviceTable,
-        RMSprop,
         channels_last,
         compiled,
         configure,

@@ -16,7 +16,7 @@ from agents.actions import Actions
 from ga3c.backend import Column
 from ga3c.experience.batches import Segments
 from ga3c.learning.distributions import distribution
-from ga3c.learning.networks import chosen, dense, torso
+from ga3c.learning.networks import chosen, dense, scaled_value, torso
 from ga3c.settings.learning import A3CConfig, NetworkConfig, linear
 
 Tensor = Any
@@ -105,9 +105,7 @@ class A3C:
             features = torso(config, observation, is_picture, "value_")
         value = dense(config, features, 1, 1.0, dtype="float32", name="value")
         value = keras.layers.Reshape((), dtype="float32")(value)
-        if config.value_scale != 1.0:
-            value = value * config.value_scale
-        return keras.Model(observation, [parameters, value])
+        return keras.Model(observation, [parameters, scaled_value(config, value)])
 
     def act(
         self, network: keras.Model, observations: Tensor, noise: Tensor, exploration: Tensor

@@ -7,11 +7,12 @@ outputs are called parameters: [n, k], logits or means and logarithms of deviati
 import math
 from typing import Any
 
-import keras
+import numpy as np
 from keras import ops
 
 from agents.actions import Actions
 from ga3c.backend import Column
+from ga3c.learning.layers import LogDeviations
 from ga3c.learning.networks import dense
 from ga3c.settings.learning import NetworkConfig
 
@@ -22,6 +23,20 @@ SMALLEST = 1e-6  # of the uniform draws that become normal ones; they reach 4.8 
 def normal(uniform: Tensor) -> Tensor:
     """Standard normal numbers from uniform ones in (0, 1), of the same shape, by the inverse."""
     return math.sqrt(2.0) * ops.erfinv(ops.clip(2.0 * uniform - 1.0, SMALLEST - 1, 1 - SMALLEST))
+
+
+def bounded(actions: np.ndarray) -> np.ndarray:
+    """Numbers within [-1, 1], the bounds of the wire; actions of a finite set as they are.
+
+    The ring keeps an action as it was drawn, because its probability is of that one.
+
+    Raises FloatingPointError if a number is not finite.
+    """
+    if actions.dtype.kind != "f":
+        return actions
+    if not np.isfinite(actions).all():
+        raise FloatingPointError("the network's actions are not finite: none can be played")
+    return np.clip(actions, -1.0, 1.0)
 
 
 class Categorical:
@@ -90,18 +105,6 @@ class Normal:
     def policy(self, parameters: Tensor) -> Tensor:
         """The means within [-1, 1], [n, size]: what is played without noise."""
         return ops.clip(ops.split(parameters, 2, axis=-1)[0], -1.0, 1.0)
-
-
-class LogDeviations(keras.layers.Layer):
-    """Appends a weight of each action, its log deviation, to the means [n, size]: [n, 2 size]."""
-
-    def build(self, shape: tuple[int | None, ...]) -> None:
-        """Make the weight; the deviations begin at 1, half of the range of actions."""
-        self._logs = self.add_weight(shape=(shape[-1],), initializer="zeros", name="log_deviations")
-
-    def call(self, means: Tensor) -> Tensor:
-        """The parameters of the distribution."""
-        return ops.concatenate([means, ops.zeros_like(means) + self._logs], axis=-1)
 
 
 def distribution(actions: Actions) -> Categorical | Normal:

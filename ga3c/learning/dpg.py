@@ -16,7 +16,8 @@ from ga3c import backend
 from ga3c.backend import Column
 from ga3c.learning.distributions import normal
 from ga3c.learning.dqn import Batch, n_step
-from ga3c.learning.networks import chosen, dense, torso, vectors
+from ga3c.learning.layers import value_unit
+from ga3c.learning.networks import chosen, dense, scaled_value, torso, vectors
 from ga3c.settings.learning import DPGConfig, NetworkConfig
 
 Tensor = Any
@@ -64,8 +65,8 @@ class DPG:
         x = keras.layers.Concatenate(dtype="float32")([x, action])
         x = self._layers(config, x, self.config.critic_units, "critic")
         x = dense(config, x, 1, LAST_GAIN, dtype="float32", name="critic_value")
-        x = keras.layers.Reshape((), dtype="float32")(x)
-        critic = keras.Model([observation, action], x, name="critic")
+        value = scaled_value(config, keras.layers.Reshape((), dtype="float32")(x))
+        critic = keras.Model([observation, action], value, name="critic")
         best = actor(observation)
         return keras.Model(observation, [best, critic([observation, best])])
 
@@ -74,7 +75,7 @@ class DPG:
     ) -> Tensor:
         """What the dense layers begin with: vectors as they are, or a torso's features."""
         if config.network == "auto" and not is_picture:
-            return vectors(config, observation)
+            return vectors(config, observation, prefix)
         config = chosen(config, tuple(observation.shape[1:]), is_picture)
         return torso(config, observation, is_picture, prefix)
 
@@ -121,7 +122,8 @@ class DPG:
         The critic's is w (Q(x_0, a_0) - y)^2 / 2 with y = R + D Q'(x_m, mu'(x_m)), where ' marks
         the target network. The actor's is -g mu(x_0) with g = dQ(x_0, a) / da at a = mu(x_0),
         clipped element-wise (Horgan et al. 2018, appendix). Its gradient is that of -Q(x_0,
-        mu(x_0)) by the actor's weights, but for the clip. No gradient flows into the critic.
+        mu(x_0)) by the actor's weights, but for the clip, and for the unit of Q if it follows the
+        rewards. No gradient flows into the critic.
         """
         assert target is not None
         limit = self._reward_clip
@@ -137,6 +139,7 @@ class DPG:
         slopes = backend.gradient(
             lambda actions: ops.sum(critic([batch.observations, actions])), ops.stop_gradient(best)
         )
+        slopes = slopes / value_unit(critic)
         if clip := self.config.action_gradient_clip:
             slopes = ops.clip(slopes, -clip, clip)
         played = ops.cast(batch.weights > 0, "float32")  # 0: there was nothing to draw

@@ -16,8 +16,16 @@ from ga3c.experience.batches import Source
 from ga3c.experience.ring import Arrivals, step_record
 from ga3c.learning import weights
 from ga3c.learning.algorithm import Algorithm
-from ga3c.learning.optimizers import build_optimizer, clipped, global_norm, prepare
-from ga3c.learning.rates import STEP_SIZE, Rates
+from ga3c.learning.distributions import bounded
+from ga3c.learning.layers import measured_by
+from ga3c.learning.optimizers import (
+    STEP_SIZE,
+    Rates,
+    build_optimizer,
+    clipped,
+    global_norm,
+    prepare,
+)
 from ga3c.settings.learning import NetworkConfig, OptimizerConfig
 
 FINITE = "is_finite"  # a figure of each update: 1, or 0 if the update was skipped
@@ -74,6 +82,7 @@ class Model:
         self._optimizer = build_optimizer(optimizer)
         prepare(self._optimizer, self.network.trainable_variables, optimizer.rms_start)
         weights.keyed(self._parts)
+        self._measured = measured_by(self.network)
         self._rates = Rates(self._optimizer_config, algorithm, source)
         self._trace()
 
@@ -83,10 +92,7 @@ class Model:
         return self._updates
 
     def act(self, arrivals: Arrivals) -> np.ndarray:
-        """Record n arrivals and choose their actions: [n, *shape], as `Actions` says.
-
-        Raises FloatingPointError if one is not finite.
-        """
+        """Record n arrivals and choose their actions [n, *shape]. Raises FloatingPointError."""
         with self._counting:
             self._acts = (self._acts + 1) % 2**31
             seed = np.array([self._seed, self._acts], np.int32)
@@ -97,33 +103,18 @@ class Model:
         if exploration is None:
             exploration = np.zeros(len(frames), np.float32)
         if self.experience.on_device:
-            count = len(frames)
-            size = backend.filled(count)
+            count, size = len(frames), backend.filled(len(frames))
             index, outcomes, frames, exploration = (
                 _filled(rows, size) for rows in (index, arrivals.outcomes, frames, exploration)
             )
             index[count:, 0] = ring.lanes  # a lane past the ring's end: such rows are not written
             actions = np.asarray(self._act(index, outcomes, frames, exploration, seed))
-            return self._within(actions[:count])
+            return bounded(actions[:count])
         rows = ring.rows(arrivals.lanes, arrivals.slots)
         self.experience.write(rows, step_record(index, arrivals.outcomes, frames))
         decision = self.decide(self.experience.stacks(*index.T), exploration, seed)
         self.experience.write(rows, decision)
-        return self._within(decision["action"])
-
-    def _within(self, actions: np.ndarray) -> np.ndarray:
-        """Continuous actions within the bounds that the wire and the environments allow.
-
-        The ring keeps an action as it was drawn: its probability is of that one.
-        """
-        _, dtype = self.experience.columns["action"]
-        if dtype != "float32":
-            return actions
-        if not np.isfinite(actions).all():
-            raise FloatingPointError(
-                "the network's actions are not finite: nothing could be played"
-            )
-        return np.clip(actions, -1.0, 1.0)
+        return bounded(decision["action"])
 
     def decide(
         self, observations: np.ndarray, exploration: np.ndarray, seed: np.ndarray
@@ -243,6 +234,8 @@ class Model:
         The weights and the optimizer do not change if the loss or gradient norm is not finite.
         """
         batch, named = self.source.batch(*parts), self._rates.named(rates)
+        for layer in self._measured:
+            layer.measure(batch)
         variables = self.network.trainable_variables
         loss, (figures, errors), gradients = backend.value_and_gradients(
             lambda: self._algorithm.loss(self.network, self.target, batch, named), variables

@@ -22,6 +22,7 @@ from typing import Any
 
 import keras
 
+from ga3c.learning.layers import Normalized, ValueScale
 from ga3c.learning.own import own_torso
 from ga3c.settings.learning import NetworkConfig
 
@@ -99,7 +100,10 @@ def body(config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: s
 
     Raises ValueError as `torso` does.
     """
-    x = _scaled(config, observation, is_picture)
+    if not is_picture:
+        x = vectors(config, observation, prefix)
+    else:
+        x = _scaled(config, observation, is_picture)
     if is_picture and config.center:
         x = x - keras.ops.mean(x, axis=(1, 2, 3), keepdims=True)
     if config.is_own:
@@ -122,9 +126,21 @@ def body(config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: s
     return keras.layers.Flatten(dtype=_dtype(config), name=f"{prefix}flatten")(x)
 
 
-def vectors(config: NetworkConfig, observation: Tensor) -> Tensor:
+def scaled_value(config: NetworkConfig, value: Tensor) -> Tensor:
+    """A head's output [n] as the value, in the unit of the rewards."""
+    if config.value_scale != 1.0:
+        value = value * config.value_scale
+    return (
+        ValueScale(dtype="float32", name="value_scale")(value) if config.follow_rewards else value
+    )
+
+
+def vectors(config: NetworkConfig, observation: Tensor, prefix: str = "") -> Tensor:
     """Observations [n, k] as the first layer takes them, float32."""
-    return _scaled(config, observation, is_picture=False)
+    x = _scaled(config, observation, is_picture=False)
+    if config.normalize_observations:
+        x = Normalized(dtype="float32", name=f"{prefix}normalized")(x)
+    return x
 
 
 def _scaled(config: NetworkConfig, x: Tensor, is_picture: bool) -> Tensor:

@@ -1,12 +1,18 @@
-"""The configured optimizer, its state, its learning rate, and gradient clipping."""
+"""The configured optimizer, its state, gradient clipping, and the scheduled rates of an update."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import keras
+import numpy as np
 
 from ga3c import backend
 from ga3c.backend import Tensor
+from ga3c.experience.batches import Source
+from ga3c.learning.algorithm import Algorithm
 from ga3c.settings.learning import OptimizerConfig, linear
+
+STEP_SIZE = "learning_rate"
 
 
 def build_optimizer(config: OptimizerConfig) -> keras.optimizers.Optimizer:
@@ -50,3 +56,40 @@ def clipped(gradients: list[Tensor], norm: Tensor, limit: float) -> list[Tensor]
         return gradients
     scale = limit / keras.ops.maximum(norm, limit)
     return [gradient * scale for gradient in gradients]
+
+
+class Rates:
+    """The rates of an update: `learning_rate`, those of the algorithm and those of the source.
+
+    Raises ValueError if two rates have the same name, because one value would serve for both.
+    """
+
+    def __init__(self, optimizer: OptimizerConfig, algorithm: Algorithm, source: Source) -> None:
+        self._optimizer = optimizer
+        self._algorithm = algorithm
+        self._source = source
+        self._names = [STEP_SIZE, *algorithm.rates(0.0), *source.rates(0.0)]
+        if len(set(self._names)) < len(self._names):
+            raise ValueError(
+                f"rates {', '.join(self._names)}: two have the same name, and would have one value"
+            )
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def at(self, progress: float) -> dict[str, np.float32]:
+        """All rates at this progress of the schedules: 0 at the start, 1 at the end."""
+        rates = {
+            STEP_SIZE: learning_rate(self._optimizer, progress),
+            **self._algorithm.rates(progress),
+            **self._source.rates(progress),
+        }
+        return {name: np.float32(rate) for name, rate in rates.items()}
+
+    def vector(self, rates: Mapping[str, np.float32]) -> np.ndarray:
+        """The rates as compiled functions take them: float32 [number of rates]."""
+        return np.array([rates[name] for name in self._names], np.float32)
+
+    def named(self, vector: Tensor) -> dict[str, Any]:
+        """The scalar rates by name, from the result of `vector`, for use in compiled functions."""
+        return {name: vector[index] for index, name in enumerate(self._names)}

@@ -67,6 +67,8 @@ NEWER: dict[int, set[str]] = {
         "dpg.action_gradient_clip",
         "dpg.actor_units",
         "dpg.critic_units",
+        "network.normalize_observations",
+        "network.follow_rewards",
     },
 }
 BEFORE = {"network.layer_norm": False}

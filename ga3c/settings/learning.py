@@ -141,11 +141,8 @@ class DPGConfig:
 
     def __post_init__(self) -> None:
         not_negative(self, "noise", "action_gradient_clip")
-        for name in ("actor_units", "critic_units"):
-            if min(getattr(self, name)) < 1:
-                raise ValueError(
-                    f"{name} {getattr(self, name)}: must be above 0, or nothing is left"
-                )
+        if min(*self.actor_units, *self.critic_units) < 1:
+            raise ValueError("actor_units, critic_units: must be above 0, or nothing is left")
 
 
 @dataclass(frozen=True)
@@ -172,9 +169,16 @@ class NetworkConfig:
     separate_value: bool = False
     """Give the value its own torso (a3c), so that large errors of the value do not disturb the
     policy's features."""
+    normalize_observations: bool = False
+    """Subtract from observations that are vectors their mean, and divide by their deviation, over
+    all that was trained so far. For sensors whose units differ much."""
+    follow_rewards: bool = False
+    """The value is its head's output times the root mean square of the rewards so far, besides
+    value_scale (a3c, ppo, dpg). Learning then does not depend on the unit of rewards that are not
+    clipped."""
     value_scale: float = 1.0
-    """The value is its head's output times this factor (a3c). Values of tens or hundreds, which
-    unclipped rewards give, are then learned in fewer updates."""
+    """The value is its head's output times this factor (not for dqn). Values of tens or hundreds,
+    which unclipped rewards give, are then learned in fewer updates."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Arithmetic of all layers but the heads; weights stay float32. bfloat16 can be faster on a
     GPU, and on a processor that supports it (AVX512-BF16)."""

@@ -154,11 +154,17 @@ OURS["dpg-control"] = TrainConfig(
         importance_exponent_end=0.4,
     ),
     pacing=PacingConfig(pacing="free"),
+    network=NetworkConfig(normalize_observations=True, follow_rewards=True, value_scale=10.0),
     optimizer=OptimizerConfig(learning_rate=3e-4, learning_rate_end=3e-4, clip_norm=0.0),
     scheduler=_NO_SCHEDULER,
     evaluation=_CONTROL,
 )
-OURS["a3c-control"] = replace(OURS["a3c-vectors"], preset="a3c-control", evaluation=_CONTROL)
+OURS["a3c-control"] = replace(
+    OURS["a3c-vectors"],
+    preset="a3c-control",
+    network=replace(OURS["a3c-vectors"].network, normalize_observations=True, follow_rewards=True),
+    evaluation=_CONTROL,
+)
 
 PRESETS: dict[str, TrainConfig] = {**OURS, **PUBLISHED}
 """All presets but `default`, which stands for one of ours."""

@@ -81,6 +81,8 @@ DQN = TrainConfig(
         layer_norm=False,
         initializer="fan-in",
         separate_value=False,
+        normalize_observations=False,
+        follow_rewards=False,
         value_scale=1.0,
         precision="float32",
     ),

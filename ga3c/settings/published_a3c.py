@@ -102,6 +102,8 @@ PAPER = TrainConfig(
         layer_norm=False,
         initializer="fan-in",
         separate_value=False,
+        normalize_observations=False,
+        follow_rewards=False,
         value_scale=1.0,
         precision="float32",
     ),

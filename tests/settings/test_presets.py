@@ -218,7 +218,7 @@ def test_a_run_kept_before_presets_followed_the_game_is_gone_on_with(tmp_path: P
     assert load_config(tmp_path / "mine").preset == "default"
 
 
-@pytest.mark.parametrize("game", ["Pogn", "MountainCarContinuous-v0", "nowhere:Corridor-v0"])
+@pytest.mark.parametrize("game", ["Pogn", "tests.tiny:Unbounded-v0", "nowhere:Corridor-v0"])
 def test_a_game_that_cannot_be_played_is_one_line(game: str) -> None:
     done = ended("train", "--game", game, *LIGHT)
     assert done.returncode == 2
