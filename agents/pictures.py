@@ -1,24 +1,35 @@
-"""A second copy of a game, in full colour, played with the same seed and the same actions."""
+"""A second copy of a game, in full colour, played with the same seed and the same actions.
+
+It is drawn in a process of its own: drivers that draw by software (Mesa's LLVM) and TensorFlow end
+a process that has both with a segmentation fault.
+"""
 
 import contextlib
 import math
+import multiprocessing
 import os
+import signal
 import warnings
 from collections.abc import Iterator
+from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 from ale_py import ALEInterface, roms
 from gymnasium.spaces import Discrete, Space
 
+from agents import control
 from agents.config import EnvironmentConfig
 from agents.games import Game, check, fault
 from agents.spaces import own_actions
 from agents.vectors import make_vector, seeds_of
 
 EMULATOR_FRAMES_PER_S = 60
+ANSWER_S = 120.0  # a picture comes within this
+END_S = 5.0
 # Gymnasium draws many games with pygame. It needs no screen for that, and would complain of none.
 WITHOUT_SCREEN = {"SDL_VIDEODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
+WITHOUT_SCREEN |= {"MUJOCO_GL": "egl"}  # it draws on a GPU, or by software
 
 
 class NoPictures(ValueError):
@@ -28,36 +39,94 @@ class NoPictures(ValueError):
 class Pictures:
     """One environment that returns its pictures. For one thread.
 
-    Raises NoPictures.
+    Each call raises NoPictures if the environment cannot be rendered.
     """
+
+    def __init__(self, config: EnvironmentConfig) -> None:
+        self._name = config.game
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_draw, args=(config, theirs), daemon=True)
+        self._process.start()
+        theirs.close()
+        found = self._answer()
+        self.actions: list[str] = found[0]
+        """The name of each action."""
+        self.per_second: float = found[1]
+        """Pictures per second of play."""
+
+    def reset(self, seed: int) -> np.ndarray:
+        """Start the game of `Environments(config, 1).reset(seed)`. Its picture, [h, w, 3] uint8."""
+        return self._asked("reset", seed)
+
+    def step(self, actions: np.ndarray) -> np.ndarray:
+        """Take the action, [1, *shape]. The picture after it, [h, w, 3] uint8."""
+        return self._asked("step", actions)
+
+    def close(self) -> None:
+        """End the process."""
+        self._pipe.close()
+        self._process.join(END_S)
+        self._process.kill()
+
+    def _asked(self, method: str, given: Any) -> np.ndarray:
+        self._pipe.send((method, given))
+        picture: np.ndarray = self._answer()
+        return picture
+
+    def _answer(self) -> Any:
+        try:
+            if not self._pipe.poll(ANSWER_S):
+                raise NoPictures(f"{self._name} cannot be rendered: nothing came in {ANSWER_S:g} s")
+            answer = self._pipe.recv()
+        except (EOFError, ConnectionError) as error:
+            self._process.join(END_S)
+            code = self._process.exitcode
+            raise NoPictures(
+                f"{self._name} cannot be rendered: the process that drew it ended with code {code}"
+            ) from error
+        if isinstance(answer, NoPictures):
+            raise answer
+        return answer
+
+
+def _draw(config: EnvironmentConfig, pipe: Connection) -> None:
+    """Answer the parent's calls until it closes the pipe."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the parent handles Ctrl-C
+    with contextlib.suppress(EOFError, ConnectionError):
+        try:
+            drawn = _Drawn(config)
+            pipe.send((drawn.actions, drawn.per_second))
+            while True:
+                method, given = pipe.recv()
+                pipe.send(getattr(drawn, method)(given))
+        except NoPictures as error:
+            pipe.send(error)
+
+
+class _Drawn:
+    """The environment, in the process that draws it. Its methods are those of `Pictures`."""
 
     def __init__(self, config: EnvironmentConfig) -> None:
         self._game = check(config.game)
         for name, value in WITHOUT_SCREEN.items():
-            os.environ.setdefault(name, value)
+            if os.environ.get(name) in (None, control.WITHOUT_PICTURES[1]):  # as who plays sets it
+                os.environ[name] = value
         with _refusing(config.game), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about a missing rgb_array: the error says it too
             self._vector: Any = make_vector(config, self._game, 1, 1, rendered=True)
         self.per_second = EMULATOR_FRAMES_PER_S / config.action_repeat
-        """Pictures per second of play."""
         if not self._game.is_atari:
             self.per_second = float(self._vector.metadata.get("render_fps", 30))
         self._action_space = self._vector.single_action_space
         self.actions = _action_names(self._game, config.full_action_space, self._action_space)
-        """The name of each action."""
 
     def reset(self, seed: int) -> np.ndarray:
-        """Start the game of `Environments(config, 1).reset(seed)`. Its picture, [h, w, 3] uint8."""
         frames, _ = self._vector.reset(seed=seeds_of(self._game, seed, 1))
         return self._seen(frames)
 
     def step(self, actions: np.ndarray) -> np.ndarray:
-        """Take the action, [1, *shape]. The picture after it, [h, w, 3] uint8."""
         return self._seen(self._vector.step(own_actions(self._action_space, actions))[0])
-
-    def close(self) -> None:
-        """Close the environment."""
-        self._vector.close()
 
     def _seen(self, frames: np.ndarray) -> np.ndarray:
         if self._game.is_atari:

@@ -68,5 +68,6 @@ def own_actions(space: Space, actions: np.ndarray) -> np.ndarray:
         return actions + int(space.start) if space.start else actions
     assert isinstance(space, Box)  # `fit` takes no others
     low, high = space.low, space.high
-    shares = (actions.reshape(-1, *space.shape) + 1) / 2
-    return np.clip(low + shares * (high - low), low, high).astype(space.dtype)
+    middle, half = (low + high) / 2, (high - low) / 2
+    actions = actions.reshape(-1, *space.shape)
+    return np.clip(middle + actions * half, low, high).astype(space.dtype)

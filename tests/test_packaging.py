@@ -134,6 +134,7 @@ def helped_targets() -> list[str]:
         ("options", "install_requires", ["lock.txt"]),
         ("options.extras_require", "dev", ["lock.txt"]),
         ("options.extras_require", "jax", ["lock.txt"]),
+        ("options.extras_require", "control", ["lock.txt"]),
         ("options.extras_require", "cpu", ["cpu.txt"]),
         ("options.extras_require", "gpu", ["gpu.txt"]),
         ("options.extras_require", "docs", ["docs.txt"]),
