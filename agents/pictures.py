@@ -108,10 +108,10 @@ class _Drawn:
     """The environment, in the process that draws it. Its methods are those of `Pictures`."""
 
     def __init__(self, config: EnvironmentConfig) -> None:
-        self._game = check(config.game)
         for name, value in WITHOUT_SCREEN.items():
             if os.environ.get(name) in (None, control.WITHOUT_PICTURES[1]):  # as who plays sets it
                 os.environ[name] = value
+        self._game = check(config.game)
         with _refusing(config.game), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about a missing rgb_array: the error says it too
             self._vector: Any = make_vector(config, self._game, 1, 1, rendered=True)
