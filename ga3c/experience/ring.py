@@ -15,7 +15,7 @@ import numpy as np
 
 from agents.environments import Spaces
 from ga3c.backend import Column, Tensor
-from ga3c.experience.memory import Memory
+from ga3c.experience.memory import Memory, row_bytes
 
 MOST_ROWS = 2**31
 
@@ -96,9 +96,7 @@ class RingShape:
 
     def bytes(self, columns: Mapping[str, Column]) -> int:
         """Size in bytes of a ring that has these columns besides its own."""
-        entries = {**self.columns(), **columns}.values()
-        row = sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in entries)
-        return row * self.lanes * self.capacity
+        return row_bytes({**self.columns(), **columns}) * self.lanes * self.capacity
 
     def rows(self, lanes: Any, slots: Any) -> Any:
         """Row numbers in the flat ring of these lanes and slots."""
@@ -124,7 +122,9 @@ class Experience:
     def __init__(self, ring: RingShape, columns: Mapping[str, Column], memory: Memory) -> None:
         self.ring = ring
         self.memory = memory
-        self._table = memory.table({**ring.columns(), **columns}, ring.lanes * ring.capacity)
+        self.columns = {**ring.columns(), **columns}
+        """Shape and dtype of every column's entry."""
+        self._table = memory.table(self.columns, ring.lanes * ring.capacity)
 
     @property
     def on_device(self) -> bool:

@@ -15,7 +15,7 @@ import msgspec
 from ga3c.settings.train import TrainConfig
 
 CONFIG = "config.json"
-FORMAT = 6
+FORMAT = 7
 # Where settings of older formats are now. The first two moved while there was format 1.
 TO_FORMAT_3 = {
     "a3c.discount": "learning.discount",
@@ -62,6 +62,7 @@ NEWER: dict[int, set[str]] = {
     },
     4: {"network.layer_norm", "dqn.ladder_rungs", "environment.env_args"},
     5: {"run.track"},
+    6: {"replay.eviction", "replay.eviction_exponent"},
 }
 BEFORE = {"network.layer_norm": False}
 

@@ -18,7 +18,7 @@ from benchmarks.tables import check, compiled, places
 from ga3c import backend
 from ga3c.backend import Column
 from ga3c.experience.memory import DEVICE
-from ga3c.experience.replay import Replay
+from ga3c.experience.replay import RingReplay
 from ga3c.experience.ring import Experience, RingShape
 from ga3c.learning.model import Model
 from ga3c.service.assembly import small_model
@@ -173,7 +173,7 @@ def test_our_optimizers_make_the_steps_and_keep_the_state_of_kerass(
 def table_ops(model: Model) -> list[Any]:
     """All operations of a TensorFlow model's functions that touch a table or another variable."""
     functions = [model._act, model._learn]
-    if isinstance(model.source, Replay):
+    if isinstance(model.source, RingReplay):
         functions.append(model.source._publish)
     return [op for function in functions for op in function.graph.get_operations()]
 

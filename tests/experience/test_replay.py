@@ -15,8 +15,9 @@ from ga3c.backend import Column
 from ga3c.experience.batches import Transitions
 from ga3c.experience.memory import DEVICE, HOST, Memory
 from ga3c.experience.priorities import Priorities
-from ga3c.experience.replay import Replay
+from ga3c.experience.replay import RingReplay
 from ga3c.experience.ring import Experience, RingShape
+from ga3c.experience.sampling import DRAWS
 from ga3c.experience.window import ReplayBook
 from ga3c.settings.replay import ReplayConfig
 from tests.reference import Array
@@ -57,7 +58,7 @@ class Filled:
         self.experience = Experience(self.ring, ACTED, memory)
         sizes = {"update_size": 1, "n_step": n_step, "batch_size": batch}
         settings = ReplayConfig(**{**sizes, **config})
-        self.replay = Replay(self.experience, self.book, settings, seed, reward_clip=CLIP)
+        self.replay = RingReplay(self.experience, self.book, settings, seed=seed, reward_clip=CLIP)
         self.naive = NaiveReplay(lanes, stack, window, n_step, reserve)
         self.acted: list[list[tuple[float, float]]] = [[] for _ in range(lanes)]  # q and value
         self._fresh = np.ones(lanes, bool)
@@ -387,7 +388,7 @@ def test_weights_are_the_inverse_shares_power_over_the_largest() -> None:
     filled.learned(rows, errors)
     for beta in (0.0, 0.4, 1.0):
         drawn = filled.draw(beta)
-        priorities = np.asarray(filled.replay._sampler._priorities.of(drawn.rows))  # type: ignore[union-attr]
+        priorities = np.asarray(filled.replay._sampler.trees[DRAWS].of(drawn.rows))
         expected = (1 / priorities) ** beta
         np.testing.assert_allclose(drawn.weights, expected / expected.max(), rtol=1e-4)
 
