@@ -198,6 +198,7 @@ FACTS: dict[str, list[Fact]] = {
         ("replay.replay_min_steps", 50_000, HORGAN),
         ("replay.replay_draws", "prioritised", HORGAN),
         ("replay.first_priority", "acting", HORGAN),
+        ("replay.eviction", "fifo", HORGAN),
         ("replay.priority_exponent", 0.6, HORGAN),
         ("replay.importance_exponent", 0.4, HORGAN),
         ("replay.importance_exponent_end", 0.4, HORGAN),
