@@ -56,7 +56,8 @@ class NaiveReplay:
             idle = max(busiest - self._busiest_then[lane] - self._reserve, 0)
             left = len(steps) + idle - self._window
             if left > 0:
-                self._gone[lane] = max(self._gone[lane], left + self._stack - 1)
+                left = min(left + self._stack - 1, len(steps))
+                self._gone[lane] = max(self._gone[lane], left)
 
     def drawable(self) -> set[tuple[int, int]]:
         """(lane, step) of all that may be drawn now."""

@@ -139,7 +139,9 @@ class ReplayBook(Book):
         # The counts of lanes that are being played differ by less than the reserve.
         idle = np.maximum(heads.max(initial=0) - self._played - self._reserve, 0)
         out = heads + idle * self._idle_leave - self.window  # steps that have left the window
-        return np.maximum(np.where(out > 0, out + self._stack - 1, 0), self._firsts)
+        # New steps of a lane that is played again are kept, however long it was not played.
+        oldest = np.where(out > 0, np.minimum(out + self._stack - 1, heads), 0)
+        return np.maximum(oldest, self._firsts)
 
     def _ends(self, heads: np.ndarray, firsts: np.ndarray) -> np.ndarray:
         """For each lane, the step after the last drawable one."""

@@ -288,6 +288,20 @@ def test_the_steps_of_a_lane_that_nobody_plays_leave_as_others_grow_old(
     assert shares(15, left) == {0, 1, 2}
 
 
+@MEMORIES
+def test_the_new_steps_of_a_lane_that_nobody_played_for_long_are_drawn(memory: Memory) -> None:
+    filled = Filled(memory, n_step=1)
+    everyone(filled, 5)
+    left, others = np.array([2], np.int32), np.array([0, 1], np.int32)
+    for lanes, rounds in ((others, 200), (left, 5)):
+        for _ in range(rounds):
+            filled.play(lanes, ends=0.0, cuts=0.0)
+            filled.flush()
+    drawn = filled.draw()
+    filled.check(drawn)
+    assert 2 in {filled.where(row)[0] for row in drawn.rows.tolist()}
+
+
 def test_a_window_that_no_transition_fits_is_refused() -> None:
     with pytest.raises(
         ValueError, match=r"replay of 6 steps for each of 3 .* < n_step 3 \+ stack 4"
