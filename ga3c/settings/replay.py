@@ -18,7 +18,8 @@ class ReplayConfig:
     """Updates between two copies of the weights to the target network. --pacing target-period does
     not use this setting: it copies the weights at the end of each period."""
     replay_steps: int = 200_000
-    """Steps that the replay keeps: the newest ones of all environments together."""
+    """Steps that the replay keeps, of all environments together: the newest ones, but see
+    eviction."""
     replay_min_steps: int = 10_000
     """Steps that are played before learning begins."""
     eviction: Literal["fifo", "priority"] = "fifo"
