@@ -27,7 +27,7 @@ class Alone:
         self, spaces: Spaces, steps: int, batch: int, on_device: bool, draws: str = "uniform"
     ) -> None:
         config = _configured(spaces, steps, batch, draws)
-        window, n_step = config.replay_window, config.replay.n_step
+        window, n_step = config.replay_window(spaces.stack), config.replay.n_step
         self.book = ReplayBook(
             lanes=LANES, window=window, reserve=CHUNK // LANES, n_step=n_step, stack=spaces.stack
         )

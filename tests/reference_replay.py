@@ -1,5 +1,5 @@
 """What a replay and Q-learning should do, written slowly: the twins of
-`ga3c/experience/replay.py` and `ga3c/learning/dqn.py`."""
+`ga3c/experience/` replays and `ga3c/learning/dqn.py`."""
 
 from typing import NamedTuple
 
@@ -15,14 +15,14 @@ class NaiveStep(NamedTuple):
     reward: float
     discount: float
     first: bool
-    action: int
+    action: Array
 
 
 class NaiveTransition(NamedTuple):
     """What should be learned from one drawn step."""
 
     observation: Array
-    action: int
+    action: Array
     rewards: list[float]  # of the steps that count: at most n
     discounts: list[float]
     next_observation: Array
@@ -40,7 +40,7 @@ class NaiveReplay:
         self._busiest_then = [0] * lanes  # the busiest lane's steps when this one gained some
         self._gone = [0] * lanes  # steps that have left, for good
 
-    def add(self, lane: int, frame: Array, outcome: Array, action: int) -> None:
+    def add(self, lane: int, frame: Array, outcome: Array, action: Array) -> None:
         """A step: outcome is reward, discount, first."""
         observation = self._stacker.push(lane, frame, bool(outcome[2]))
         reward, discount, first = (float(each) for each in outcome)
@@ -56,7 +56,8 @@ class NaiveReplay:
             idle = max(busiest - self._busiest_then[lane] - self._reserve, 0)
             left = len(steps) + idle - self._window
             if left > 0:
-                self._gone[lane] = max(self._gone[lane], left + self._stack - 1)
+                left = min(left + self._stack - 1, len(steps))
+                self._gone[lane] = max(self._gone[lane], left)
 
     def drawable(self) -> set[tuple[int, int]]:
         """(lane, step) of all that may be drawn now."""
@@ -85,6 +86,46 @@ class NaiveReplay:
             discounts,
             steps[last].observation,
         )
+
+
+class NaiveSlots:
+    """Which steps are in which slots, and the sizes of their errors."""
+
+    def __init__(self, slots: int, exponent: float, seed: int) -> None:
+        self._exponent, self._seed = exponent, seed
+        self._slots = slots
+        self.steps: list[tuple[int, int]] = []  # lane and step in each slot
+        self.sizes: list[float] = []  # of the error
+        self.gone: list[tuple[int, int]] = []
+        self.inserted = 0
+
+    def insert(self, steps: list[tuple[int, int]], sizes: list[float]) -> None:
+        """Append them while there is room. Then each takes the place of another."""
+        room = self._slots - len(self.steps)
+        victims = self._victims(len(steps) - room) if len(steps) > room else []
+        self.steps += steps[:room]
+        self.sizes += sizes[:room]
+        for slot, step, size in zip(victims, steps[room:], sizes[room:], strict=True):
+            self.gone.append(self.steps[slot])
+            self.steps[slot], self.sizes[slot] = step, size
+        self.inserted += len(steps)
+
+    def _victims(self, count: int) -> list[int]:
+        """Different slots of those that are full, most likely those of small errors."""
+        draws = np.random.default_rng([self._seed, self.inserted])
+        left = {slot: size**self._exponent for slot, size in enumerate(self.sizes)}
+        victims: list[int] = []
+        while len(victims) < count:
+            missing = count - len(victims)
+            found = set()
+            for i, part in enumerate(draws.random(missing)):
+                point = (i + part) / missing * sum(left.values())
+                ends = np.cumsum(list(left.values()))
+                found.add(list(left)[int((ends <= point).sum())])
+            for slot in sorted(found):
+                victims.append(slot)
+                del left[slot]
+        return victims
 
 
 def q_target(

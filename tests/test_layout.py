@@ -119,9 +119,10 @@ def lines_of_code(file: Path) -> int:
     )
 
 
-def test_the_core_has_at_most_6000_lines_of_code() -> None:
+def test_the_core_has_at_most_6250_lines_of_code() -> None:
+    """6,000 with four published systems; continuous actions and eviction by priority are 250."""
     files = [file for place in CORE for file in (ROOT / "ga3c" / place).glob("*.py")]
-    assert 4000 < sum(map(lines_of_code, files)) <= 6000
+    assert 4000 < sum(map(lines_of_code, files)) <= 6250
 
 
 def test_the_assembly_alone_asks_which_algorithm_is_chosen() -> None:

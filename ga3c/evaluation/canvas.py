@@ -15,7 +15,7 @@ INK, GREY, FAINT = (35, 38, 43), (107, 112, 118), (170, 175, 180)
 PAPER = (250, 250, 248)
 VALUE, ACTION = (31, 119, 180), (255, 127, 14)  # colours of value and actions, as in all plots
 SHOWN_VALUES = 150
-MOST_ACTIONS = 18
+MOST_ACTIONS = 24
 
 
 class Moment(NamedTuple):

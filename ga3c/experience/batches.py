@@ -1,4 +1,8 @@
-"""The batches that learning trains on, segments or transitions, and the source of such batches."""
+"""The batches that learning trains on, segments or transitions, and the source of such batches.
+
+A transition goes from one step to the step n later, or to the last step before a reset if the
+reset comes first.
+"""
 
 import threading
 from collections.abc import Mapping
@@ -6,15 +10,15 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ga3c.backend import Signature, Tensor
+from ga3c.backend import Column, Signature, Tensor
 from ga3c.experience.book import Book
-from ga3c.experience.ring import Experience
+from ga3c.experience.ring import Experience, RingShape
 
 
 class Transitions(NamedTuple):
     """A batch of B transitions of at most n steps each."""
 
-    rows: Tensor  # [B] int, rows of the ring
+    rows: Tensor  # [B] int, where the source keeps them: rows of the ring, or slots
     weights: Tensor  # [B] float32, weights of the losses; 0 where there was nothing to draw
     observations: Tensor  # [B, ...] stacked
     actions: Tensor  # [B, *shape], the actions taken at these observations
@@ -33,6 +37,79 @@ class Segments(NamedTuple):
     rewards: Tensor  # [B, T] float32, r_{t+1} unclipped
     discounts: Tensor  # [B, T] float32, d_{t+1}
     firsts: Tensor  # [B, T] float32, 1 where x_{t+1} is a reset's frame
+
+
+def transition_columns(ring: RingShape, action: Column, n_step: int) -> dict[str, Column]:
+    """Shapes and dtypes of one transition's fields of `Transitions`, but for row and weight."""
+    observation: Column = (ring.observation_shape, ring.dtype)
+    steps: Column = ((n_step,), "float32")
+    return {
+        "observations": observation,
+        "actions": action,
+        "rewards": steps,
+        "discounts": steps,
+        "valid": steps,
+        "next_observations": observation,
+    }
+
+
+class TransitionReader:
+    """Reads transitions of at most n steps from the ring."""
+
+    def __init__(self, experience: Experience, n_step: int, reward_clip: float = 0.0) -> None:
+        """Args: reward_clip: of the rewards in the errors; 0: none."""
+        self._experience, self._ring = experience, experience.ring
+        self._memory, self._ops = experience.memory, experience.memory.ops
+        self._after = np.arange(1, n_step + 1, dtype=experience.memory.row_dtype)
+        self._reward_clip = reward_clip
+        self.columns = transition_columns(self._ring, experience.columns["action"], n_step)
+        """Shape and dtype of each field that `read` gives."""
+
+    def _following(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The n steps after each of `rows` [B], as far as no reset comes first.
+
+        Returns: their rows [B, n], whether each precedes the first reset [B, n] float32, and the
+        row of the last one that does [B].
+        """
+        ring = self._ring
+        after = ring.after(rows[:, None], self._after)
+        valid = self._ops.cumprod(1.0 - self._experience.gather("first", after), axis=1)
+        count = self._memory.cast(self._ops.sum(valid, axis=1), self._memory.row_dtype)
+        return after, valid, ring.after(rows, count)
+
+    def may_begin(self, rows: Tensor) -> Tensor:
+        """Whether a transition may begin at each of `rows` [k]: no reset comes next. [k] bool."""
+        return self._experience.gather("first", self._ring.after(rows, 1)) == 0
+
+    def read(self, rows: Tensor) -> dict[str, Tensor]:
+        """The transitions that begin at `rows` [B], by the names of `columns`."""
+        experience = self._experience
+        after, valid, last = self._following(rows)
+        return {
+            "observations": experience.observations(rows),
+            "actions": experience.gather("action", rows),
+            "rewards": experience.gather("reward", after),
+            "discounts": experience.gather("discount", after),
+            "valid": valid,
+            "next_observations": experience.observations(last),
+        }
+
+    def errors(self, rows: Tensor) -> Tensor:
+        """The errors of steps [k] by the values that acting had (Horgan et al. 2018, section 3).
+
+        R + D max_a Q(x_m, a) - Q(x_0, a_0), with the return R of the m steps to x_m, at most n,
+        before a reset, and the product D of their discounts. Each Q is of the weights that acted.
+        """
+        ops, gather = self._ops, self._experience.gather
+        after, valid, last = self._following(rows)
+        discounts = ops.where(valid > 0, gather("discount", after), 1.0)
+        carried = ops.cumprod(discounts, axis=1)
+        before = ops.concatenate([ops.ones_like(carried[:, :1]), carried[:, :-1]], axis=1)
+        rewards = gather("reward", after)
+        if self._reward_clip:
+            rewards = ops.clip(rewards, -self._reward_clip, self._reward_clip)
+        returns = ops.sum(valid * before * rewards, axis=1)
+        return returns + carried[:, -1] * gather("value", last) - gather("q", rows)
 
 
 class Source(Protocol):

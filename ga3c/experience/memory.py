@@ -3,6 +3,7 @@
 Code that uses these operations runs in either place: compiled on the device, or in numpy.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -112,6 +113,11 @@ HOST = Memory(
     lambda function, signature: function,
     "int32",
 )
+
+
+def row_bytes(columns: Mapping[str, Column]) -> int:
+    """Size in bytes of a row of these columns."""
+    return sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in columns.values())
 
 
 def free_bytes(memory: Memory) -> int:

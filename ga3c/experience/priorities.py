@@ -40,6 +40,10 @@ class Priorities:
             rows = rows // self._fanout
             level.write(rows, {"sum": self._ops.sum(self._below(below, rows), axis=1)})
 
+    def clear(self, rows: Tensor) -> None:
+        """Set the priorities of `rows` [n] to 0."""
+        self.set(rows, self._cast(self._ops.zeros_like(rows), "float32"))
+
     def draw(self, points: Tensor) -> Tensor:
         """The rows [n] that `points` [n] in [0, 1) fall on, when row i covers p_i / sum_k p_k."""
         ops, top = self._ops, self._levels[-1]

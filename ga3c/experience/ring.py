@@ -16,7 +16,7 @@ import numpy as np
 from agents.actions import Actions
 from agents.environments import Spaces
 from ga3c.backend import Column, Tensor
-from ga3c.experience.memory import Memory
+from ga3c.experience.memory import Memory, row_bytes
 
 MOST_ROWS = 2**31
 
@@ -59,6 +59,12 @@ def step_record(index: Tensor, outcomes: Tensor, frames: Tensor) -> dict[str, Te
     }
 
 
+def filled_rows(rows: np.ndarray, size: int) -> np.ndarray:
+    """`rows`, padded with zeros to `size` rows."""
+    more = size - len(rows)
+    return np.concatenate([rows, np.zeros((more, *rows.shape[1:]), rows.dtype)]) if more else rows
+
+
 @dataclass(frozen=True)
 class RingShape:
     """How large the ring is and what one observation looks like."""
@@ -97,9 +103,7 @@ class RingShape:
 
     def bytes(self, columns: Mapping[str, Column]) -> int:
         """Size in bytes of a ring that has these columns besides its own."""
-        entries = {**self.columns(), **columns}.values()
-        row = sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in entries)
-        return row * self.lanes * self.capacity
+        return row_bytes({**self.columns(), **columns}) * self.lanes * self.capacity
 
     def rows(self, lanes: Any, slots: Any) -> Any:
         """Row numbers in the flat ring of these lanes and slots."""
@@ -126,7 +130,7 @@ class Experience:
         self.ring = ring
         self.memory = memory
         self.columns = {**ring.columns(), **columns}
-        """Shape and dtype of an entry of each column."""
+        """Shape and dtype of every column's entry."""
         self._table = memory.table(self.columns, ring.lanes * ring.capacity)
 
     @property

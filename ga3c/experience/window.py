@@ -28,7 +28,8 @@ class ReplayBook(Book):
     New steps become visible at the next `flush`; then the newest `window` steps of a lane are
     visible. The lane's ring has `reserve` more slots, so that no drawable step is overwritten.
     A step can be drawn when the n steps after it and all frames of its stack are visible.
-    The steps of a lane that no agent plays age at the pace of the busiest lane, and leave.
+    The steps of a lane that no agent plays age at the pace of the busiest lane, and leave, unless
+    `idle_leave` is off.
     Safe for one flush at a time and several predictors, if each lane is with one at a time.
 
     Raises:
@@ -43,9 +44,13 @@ class ReplayBook(Book):
         reserve: int,
         n_step: int,
         stack: int,
+        idle_leave: bool = True,
         on_full: Callable[[], None] = lambda: None,
     ) -> None:
-        """Args: on_full: called when a lane has no room until the next flush."""
+        """Args:
+        idle_leave: whether the steps of a lane that no agent plays leave as other lanes go on.
+        on_full: called when a lane has no room until the next flush.
+        """
         if window < n_step + stack:
             raise ValueError(
                 f"replay of {window} steps for each of {lanes} environments < n_step {n_step} + "
@@ -56,6 +61,7 @@ class ReplayBook(Book):
         self.window = window
         self._reserve = reserve
         self._n_step = n_step
+        self._idle_leave = idle_leave
         self._on_full = on_full
         self._written = np.zeros(lanes, np.int64)  # steps written to the ring
         self._flushed = np.zeros(lanes, np.int64)  # steps made visible
@@ -132,8 +138,10 @@ class ReplayBook(Book):
         """The oldest step of each lane that can be drawn when `heads` [lanes] are visible."""
         # The counts of lanes that are being played differ by less than the reserve.
         idle = np.maximum(heads.max(initial=0) - self._played - self._reserve, 0)
-        out = heads + idle - self.window  # steps that have left the window
-        return np.maximum(np.where(out > 0, out + self._stack - 1, 0), self._firsts)
+        out = heads + idle * self._idle_leave - self.window  # steps that have left the window
+        # New steps of a lane that is played again are kept, however long it was not played.
+        oldest = np.where(out > 0, np.minimum(out + self._stack - 1, heads), 0)
+        return np.maximum(oldest, self._firsts)
 
     def _ends(self, heads: np.ndarray, firsts: np.ndarray) -> np.ndarray:
         """For each lane, the step after the last drawable one."""

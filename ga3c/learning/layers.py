@@ -4,6 +4,7 @@ A measured weight is not learned by gradients. It is a mean over what was traine
 kept with the others in checkpoints and exports.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -100,6 +101,12 @@ def measured_by(network: keras.Model) -> list[Normalized | ValueScale]:
         elif isinstance(layer, Normalized | ValueScale):
             found[id(layer)] = layer
     return list(found.values())
+
+
+def measure(layers: Sequence[Normalized | ValueScale], batch: Any) -> None:
+    """Take a batch into the weights of all these layers."""
+    for layer in layers:
+        layer.measure(batch)
 
 
 def value_unit(network: keras.Model) -> Tensor:

@@ -13,19 +13,11 @@ import numpy as np
 
 from ga3c import backend
 from ga3c.experience.batches import Source
-from ga3c.experience.ring import Arrivals, step_record
-from ga3c.learning import weights
+from ga3c.experience.ring import Arrivals, filled_rows, step_record
+from ga3c.learning import optimizers, weights
 from ga3c.learning.algorithm import Algorithm
 from ga3c.learning.distributions import bounded
-from ga3c.learning.layers import measured_by
-from ga3c.learning.optimizers import (
-    STEP_SIZE,
-    Rates,
-    build_optimizer,
-    clipped,
-    global_norm,
-    prepare,
-)
+from ga3c.learning.layers import measure, measured_by
 from ga3c.settings.learning import NetworkConfig, OptimizerConfig
 
 FINITE = "is_finite"  # a figure of each update: 1, or 0 if the update was skipped
@@ -79,11 +71,11 @@ class Model:
         if self.target:
             self.target.set_weights(self.network.get_weights())
         self._acting = self.target if self.target and acts_on_target else self.network
-        self._optimizer = build_optimizer(optimizer)
-        prepare(self._optimizer, self.network.trainable_variables, optimizer.rms_start)
+        self._optimizer = optimizers.build_optimizer(optimizer)
+        optimizers.prepare(self._optimizer, self.network.trainable_variables, optimizer.rms_start)
         weights.keyed(self._parts)
         self._measured = measured_by(self.network)
-        self._rates = Rates(self._optimizer_config, algorithm, source)
+        self._rates = optimizers.Rates(self._optimizer_config, algorithm, source)
         self._trace()
 
     @property
@@ -105,7 +97,7 @@ class Model:
         if self.experience.on_device:
             count, size = len(frames), backend.filled(len(frames))
             index, outcomes, frames, exploration = (
-                _filled(rows, size) for rows in (index, arrivals.outcomes, frames, exploration)
+                filled_rows(rows, size) for rows in (index, arrivals.outcomes, frames, exploration)
             )
             index[count:, 0] = ring.lanes  # a lane past the ring's end: such rows are not written
             actions = np.asarray(self._act(index, outcomes, frames, exploration, seed))
@@ -229,20 +221,19 @@ class Model:
     def _update(
         self, rates: backend.Tensor, *parts: backend.Tensor
     ) -> tuple[dict[str, backend.Tensor], backend.Tensor]:
-        """Make an update from a batch's parts. Returns its figures and the batch members' errors.
+        """Update by a batch's parts, unless the loss or the gradient's norm is not finite.
 
-        The weights and the optimizer do not change if the loss or gradient norm is not finite.
+        Returns figures, and the errors of the batch's members.
         """
         batch, named = self.source.batch(*parts), self._rates.named(rates)
-        for layer in self._measured:
-            layer.measure(batch)
+        measure(self._measured, batch)
         variables = self.network.trainable_variables
         loss, (figures, errors), gradients = backend.value_and_gradients(
             lambda: self._algorithm.loss(self.network, self.target, batch, named), variables
         )
-        norm = global_norm(gradients)
-        gradients = clipped(gradients, norm, self._optimizer_config.clip_norm)
-        self._optimizer.learning_rate.assign(named[STEP_SIZE])
+        norm = optimizers.global_norm(gradients)
+        gradients = optimizers.clipped(gradients, norm, self._optimizer_config.clip_norm)
+        self._optimizer.learning_rate.assign(named[optimizers.STEP_SIZE])
         is_finite = keras.ops.isfinite(loss) & keras.ops.isfinite(norm)
         backend.when(is_finite, lambda: self._optimizer.apply(gradients, variables))
         own = {"loss": loss, "gradient_norm": norm, FINITE: keras.ops.cast(is_finite, "int32")}
@@ -252,9 +243,3 @@ class Model:
         assert self.target is not None
         for to, weight in zip(self.target.weights, self.network.weights, strict=True):
             to.assign(weight)
-
-
-def _filled(rows: np.ndarray, size: int) -> np.ndarray:
-    """`rows`, padded with zeros to `size` rows."""
-    more = size - len(rows)
-    return np.concatenate([rows, np.zeros((more, *rows.shape[1:]), rows.dtype)]) if more else rows

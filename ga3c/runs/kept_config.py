@@ -69,6 +69,8 @@ NEWER: dict[int, set[str]] = {
         "dpg.critic_units",
         "network.normalize_observations",
         "network.follow_rewards",
+        "replay.eviction",
+        "replay.eviction_exponent",
     },
 }
 BEFORE = {"network.layer_norm": False}

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,10 +14,11 @@ from ga3c.experience.book import Book
 from ga3c.experience.in_order import InOrder
 from ga3c.experience.memory import HOST, Memory
 from ga3c.experience.pacing import Free, InTurn, Pacing
-from ga3c.experience.replay import Replay
+from ga3c.experience.replay import RingReplay
 from ga3c.experience.replay_pacing import FreeReplay, Ratio, ReplayPacing, TargetPeriod
 from ga3c.experience.ring import Experience, RingShape
 from ga3c.experience.segments import SegmentBook
+from ga3c.experience.slots import SlotReplay
 from ga3c.experience.window import ReplayBook
 from ga3c.learning.a3c import A3C
 from ga3c.learning.algorithm import Algorithm
@@ -133,10 +135,11 @@ def build_books(config: TrainConfig, stack: int) -> tuple[Book, Pacing]:
         drawn = build_pacing(config)
         book = ReplayBook(
             lanes=lanes,
-            window=config.replay_window,
+            window=config.replay_window(stack),
             reserve=config.replay_reserve,
             n_step=config.replay.n_step,
             stack=stack,
+            idle_leave=config.replay.eviction == "fifo",
             on_full=drawn.hurry,
         )
         return book, drawn
@@ -152,8 +155,10 @@ def build_source(
 ) -> Source:
     """The ring, and what learning draws from it.
 
-    Raises ValueError if it has too many rows, or lacks a column that first priorities need.
+    Raises ValueError if it has too many rows, lacks a column that first priorities need, or would
+    keep pictures in slots.
     """
+    check_eviction(config, spaces)
     ring = RingShape(book.lanes, book.capacity, spaces.shape, spaces.dtype, spaces.stack)
     experience = Experience(ring, algorithm.columns, memory)
     if isinstance(book, SegmentBook):
@@ -164,7 +169,19 @@ def build_source(
             f"algorithm {config.algorithm} with first_priority acting: must keep the columns q and "
             "value, or no first priority could be computed; choose --first-priority largest"
         )
-    return Replay(experience, book, config.replay, config.run.seed, config.learning.reward_clip)
+    source = SlotReplay if config.replay.eviction == "priority" else RingReplay
+    seed, reward_clip = config.run.seed, config.learning.reward_clip
+    return source(experience, book, config.replay, seed=seed, reward_clip=reward_clip)
+
+
+def check_eviction(config: TrainConfig, spaces: Spaces) -> None:
+    """Raises ValueError if whole transitions of pictures would be kept."""
+    if config.learns_from_replay and config.replay.eviction == "priority" and spaces.is_picture:
+        raise ValueError(
+            "eviction priority with pictures: keeps both observations of each transition whole, "
+            f"which are {2 * spaces.stack} frames instead of one, and is published for vectors "
+            "only; choose --eviction fifo"
+        )
 
 
 def build_model(
@@ -219,6 +236,8 @@ def small_model(config: TrainConfig, spaces: Spaces, memory: Memory = HOST) -> M
         n_step = config.replay.n_step
         window = 2 * (n_step + spaces.stack)
         book = ReplayBook(lanes=1, window=window, reserve=1, n_step=n_step, stack=spaces.stack)
+        few = replace(config.replay, replay_steps=config.replay.replay_min_steps)
+        config = replace(config, replay=few)
     else:
         book = SegmentBook(1, config.service.t_max, 2, spaces.stack)
     return build_model(

@@ -171,7 +171,7 @@ class ReplayFeed:
         if turn is Turn.MEET:
             self._model.copy_target()
         self._pacing.flushed(int(block.heads.sum()))
-        newest = {"replay_steps": float(self._replay.book.drawable)}
+        newest = {"replay_steps": float(self._replay.drawable)}
         cpu_s = time.thread_time() - cpu_s
         return Done("flush", {"steps": len(block.entering)}, newest, cpu_s=cpu_s)
 

@@ -2,48 +2,133 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from agents.environments import Spaces
 from agents.games import resolve
 from ga3c import backend
-from ga3c.experience.memory import HOST, free_bytes
-from ga3c.experience.planning import USABLE, Plan
+from ga3c.backend import Column
+from ga3c.experience.batches import transition_columns
+from ga3c.experience.memory import DEVICE, HOST, free_bytes, row_bytes
 from ga3c.experience.ring import RingShape
 from ga3c.experience.segments import SegmentBook
 from ga3c.learning import networks
 from ga3c.learning.algorithm import Algorithm
+from ga3c.service.assembly import check_eviction
 from ga3c.settings.train import TrainConfig
 
+USABLE = 0.95  # share of the free memory that experience may take
 AGENT_BYTES = 49e6  # an agent process with its libraries (measured 2026-11-22)
 ENVIRONMENT_BYTES = 1.2e6  # an Atari environment in it (measured 2026-11-22)
 WEIGHT_BYTES = 24  # of each weight: itself, its gradient, Adam's two moments, room to make it
 ACTIVATION_BYTES = 16  # of each number of an observation that is trained: cast, scaled, centred
 
 
+class _Need(NamedTuple):
+    """The bytes that experience takes in one place, and the bytes that are free there."""
+
+    place: str
+    step_bytes: float
+    fixed_bytes: float
+    free_bytes: int
+
+    def bytes(self, steps: int) -> float:
+        """The bytes of so many steps."""
+        return steps * self.step_bytes + self.fixed_bytes
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The number of steps that are kept, and the bytes that they take."""
+
+    steps: int
+    step_bytes: float  # for each step, the columns of the ring, or of the slots
+    fixed_bytes: float  # of a short ring beside the slots
+    book_bytes: float  # for each step, in RAM
+    copies: int  # in RAM, in a checkpoint that is being written
+    on_device: bool
+    beside_bytes: float  # what RAM holds of other things: processes, the network
+
+    def check(self, asked: str, most: Callable[[int], str]) -> None:
+        """Raises ValueError if the plan does not fit.
+
+        Args:
+            asked: the settings that ask for this many steps, in words.
+            most: given how many steps fit, describes in words the largest possible setting.
+        """
+        for need in self._needs():
+            left = need.free_bytes * USABLE - need.fixed_bytes
+            fits = max(int(left / need.step_bytes), 0)
+            if self.steps > fits:
+                raise ValueError(
+                    f"{asked} take {need.bytes(self.steps) / 1e9:.2f} GB > "
+                    f"{need.free_bytes / 1e9:.2f} GB that are free in {need.place}: {most(fits)}"
+                )
+
+    def __str__(self) -> str:
+        need = self._needs()[0]
+        return (
+            f"{need.bytes(self.steps) / 1e9:.2f} GB in {need.place} "
+            f"({need.free_bytes / 1e9:.1f} GB free)"
+        )
+
+    def _needs(self) -> list[_Need]:
+        free_ram = max(int(free_bytes(HOST) - self.beside_bytes), 0)
+        on_gpu = self.on_device and backend.has_gpu()
+        in_ram = self.copies + (not on_gpu)  # how often RAM holds the experience
+        step_bytes = in_ram * self.step_bytes + self.book_bytes
+        ram = _Need("RAM", step_bytes, in_ram * self.fixed_bytes, free_ram)
+        if not on_gpu:
+            return [ram]
+        free = free_bytes(DEVICE)
+        gpu = _Need("the GPU's memory", self.step_bytes, self.fixed_bytes, free)
+        return [gpu, *([ram] if step_bytes else [])]
+
+
 def plan(config: TrainConfig, spaces: Spaces, algorithm: Algorithm) -> Plan:
     """How much memory experience will take, beside processes and network.
 
-    Raises ValueError if all of it does not fit.
+    Raises ValueError if all of it does not fit, or if pictures would be kept in slots.
     """
-    service, lanes, stack = config.service, config.max_lanes, spaces.stack
-    columns, in_ram = dict(algorithm.columns), 0.0
-    if config.learns_from_replay:
-        capacity = config.replay_window + config.replay_reserve
-        if config.replay.replay_draws == "prioritised":
-            columns["priority"] = ((), "float32")
-    else:
-        capacity = SegmentBook.slots_of_a_lane(service.t_max, service.pending_segments, stack)
-        in_ram = SegmentBook.BYTES_OF_A_SLOT
-    ring = RingShape(lanes, capacity, spaces.shape, spaces.dtype, stack)
-    step_bytes = ring.bytes(columns) / (lanes * capacity)
-    if config.learns_from_replay and config.replay.save_replay:
-        in_ram = step_bytes  # a checkpoint holds a copy of the ring
+    check_eviction(config, spaces)
+    from_replay, replay = config.learns_from_replay, config.replay
+    ring = _ring(config, spaces)
+    columns = dict(algorithm.columns)
+    priority: dict[str, Column] = {"priority": ((), "float32")}
+    if from_replay and replay.replay_draws == "prioritised":
+        columns |= priority
+    steps, fixed_bytes = ring.lanes * ring.capacity, 0.0
+    step_bytes = ring.bytes(columns) / steps
+    if from_replay and replay.eviction == "priority":
+        fixed_bytes = ring.bytes(algorithm.columns)
+        whole = transition_columns(ring, algorithm.columns["action"], replay.n_step)
+        trees = 1 + (replay.replay_draws == "prioritised")
+        steps, step_bytes = replay.replay_steps, row_bytes(whole) + trees * row_bytes(priority)
     beside = _processes(config)
     if not backend.has_gpu():
         beside += _network(config, ring.observation_shape, spaces.is_picture)
-    planned = Plan(lanes * capacity, step_bytes, in_ram, service.experience == "device", beside)
-    planned.check(*_asked(config, stack))
+    planned = Plan(
+        steps=steps,
+        step_bytes=step_bytes,
+        fixed_bytes=fixed_bytes,
+        book_bytes=0 if from_replay else SegmentBook.BYTES_OF_A_SLOT,
+        copies=int(from_replay and replay.save_replay),
+        on_device=config.service.experience == "device",
+        beside_bytes=beside,
+    )
+    planned.check(*_asked(config, spaces.stack))
     return planned
+
+
+def _ring(config: TrainConfig, spaces: Spaces) -> RingShape:
+    """The ring that the configured experience has."""
+    service, stack = config.service, spaces.stack
+    if config.learns_from_replay:
+        capacity = config.replay_window(stack) + config.replay_reserve
+    else:
+        capacity = SegmentBook.slots_of_a_lane(service.t_max, service.pending_segments, stack)
+    return RingShape(config.max_lanes, capacity, spaces.shape, spaces.dtype, stack)
 
 
 def _processes(config: TrainConfig) -> float:
@@ -94,7 +179,8 @@ def _asked(config: TrainConfig, stack: int) -> tuple[str, Callable[[int], str]]:
     if config.learns_from_replay:
 
         def most_replay(steps: int) -> str:
-            fitting = (steps - lanes * config.replay_reserve) // 1000 * 1000
+            in_ring = config.replay.eviction == "fifo"
+            fitting = (steps - in_ring * lanes * config.replay_reserve) // 1000 * 1000
             return f"at most {max(fitting, 0):,} fit"
 
         return f"replay_steps {config.replay.replay_steps:,}", most_replay

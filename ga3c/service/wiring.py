@@ -64,8 +64,7 @@ def build_service(
     if model is None:
         planned = footprint.plan(config, spaces, algorithm)
         if config.learns_from_replay:
-            steps = config.max_lanes * config.replay_window
-            tell(f"replay of {steps:,} steps, {planned}")
+            tell(f"replay of {config.replay_room:,} steps, {planned}")
     book, pacing = build_books(config, spaces.stack)
     if model is None:
         tell(f"building the network with {backend.FRAMEWORK}")

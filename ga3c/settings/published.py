@@ -63,6 +63,8 @@ DQN = TrainConfig(
         target_period=10_000,
         replay_steps=1_000_000,
         replay_min_steps=50_000,
+        eviction="fifo",
+        eviction_exponent=-0.4,
         replay_draws="uniform",
         first_priority="largest",
         replay_repeats=True,
@@ -222,7 +224,14 @@ APEX_DPG = replace(
     dpg=DPGConfig(
         noise=0.3, action_gradient_clip=1.0, actor_units=(300, 200), critic_units=(400, 300)
     ),
-    replay=replace(APEX.replay, batch_size=256, target_period=100, replay_steps=1_000_000),
+    replay=replace(
+        APEX.replay,
+        batch_size=256,
+        target_period=100,
+        replay_steps=1_000_000,
+        eviction="priority",
+        eviction_exponent=-0.4,
+    ),
     pacing=APEX.pacing,
     network=replace(DQN.network, network="auto", layer_norm=True, initializer="fan-in"),
     optimizer=replace(

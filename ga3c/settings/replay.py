@@ -18,9 +18,16 @@ class ReplayConfig:
     """Updates between two copies of the weights to the target network. --pacing target-period does
     not use this setting: it copies the weights at the end of each period."""
     replay_steps: int = 200_000
-    """Steps that the replay keeps: the newest ones of all environments together."""
+    """Steps that the replay keeps, of all environments together: the newest ones, but see
+    eviction."""
     replay_min_steps: int = 10_000
     """Steps that are played before learning begins."""
+    eviction: Literal["fifo", "priority"] = "fifo"
+    """What leaves a full replay: the oldest steps, or for each new step another one, drawn in
+    proportion to a power, eviction_exponent, of its last error (Ape-X DPG, Horgan et al. 2018).
+    priority is for vectors only: it keeps whole transitions, each with both of its observations."""
+    eviction_exponent: float = -0.4
+    """Exponent of the error with --eviction priority; 0 evicts uniformly."""
     replay_draws: Literal["uniform", "prioritised"] = "uniform"
     """prioritised draws a step in proportion to a power, priority_exponent, of its last error
     (Schaul et al. 2016)."""
@@ -46,6 +53,16 @@ class ReplayConfig:
         for name in (*counts, "replay_steps", "replay_min_steps", "update_size"):
             check_count(self, name)
         not_negative(self, "priority_exponent", "importance_exponent", "importance_exponent_end")
+        if self.eviction_exponent > 0:
+            raise ValueError(
+                f"eviction_exponent {self.eviction_exponent:g}: must be at most 0, or the "
+                "transitions with the largest errors would be evicted first"
+            )
+        if self.eviction == "priority" and self.replay_steps >= 2**31:
+            raise ValueError(
+                f"replay_steps {self.replay_steps} >= {2**31} with eviction priority: its slots "
+                "are numbered with 32 bits; keep fewer steps"
+            )
         if self.replay_min_steps > self.replay_steps:
             raise ValueError(
                 f"replay_min_steps {self.replay_min_steps} > replay_steps {self.replay_steps}: "
@@ -60,7 +77,8 @@ class ReplayConfig:
     @property
     def has_first_priorities(self) -> bool:
         """Whether a step's first priority is its own error, from what acting keeps."""
-        return self.replay_draws == "prioritised" and self.first_priority == "acting"
+        has_priorities = self.replay_draws == "prioritised" or self.eviction == "priority"
+        return has_priorities and self.first_priority == "acting"
 
 
 @dataclass(frozen=True)

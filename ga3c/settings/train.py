@@ -123,9 +123,21 @@ class TrainConfig:
         return self.service.most.agents * self.service.envs_per_agent
 
     @property
-    def replay_window(self) -> int:
-        """Steps of each environment that the replay can draw."""
-        return -(-self.replay.replay_steps // self.max_lanes)
+    def replay_room(self) -> int:
+        """The most steps that the replay can have to draw from."""
+        if self.replay.eviction == "priority":
+            return self.replay.replay_steps
+        return self.max_lanes * -(-self.replay.replay_steps // self.max_lanes)
+
+    def replay_window(self, stack: int) -> int:
+        """Steps of each environment that stay in the ring at a flush.
+
+        They are all that can be drawn. With --eviction priority they are instead those that the
+        transitions of the steps since the last flush are made of.
+        """
+        if self.replay.eviction == "priority":
+            return self.replay_reserve + self.replay.n_step + stack
+        return self.replay_room // self.max_lanes
 
     @property
     def replay_reserve(self) -> int:

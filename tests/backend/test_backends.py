@@ -18,7 +18,6 @@ from benchmarks.tables import check, compiled, places
 from ga3c import backend
 from ga3c.backend import Column
 from ga3c.experience.memory import DEVICE
-from ga3c.experience.replay import Replay
 from ga3c.experience.ring import Experience, RingShape
 from ga3c.learning.model import Model
 from ga3c.service.assembly import small_model
@@ -172,19 +171,22 @@ def test_our_optimizers_make_the_steps_and_keep_the_state_of_kerass(
 
 def table_ops(model: Model) -> list[Any]:
     """All operations of a TensorFlow model's functions that touch a table or another variable."""
-    functions = [model._act, model._learn]
-    if isinstance(model.source, Replay):
-        functions.append(model.source._publish)
-    return [op for function in functions for op in function.graph.get_operations()]
+    functions = [model._act, model._learn, *vars(model.source).values()]
+    graphs = [function.graph for function in functions if hasattr(function, "graph")]
+    return [op for graph in graphs for op in graph.get_operations()]
 
 
 @pytest.mark.skipif(backend.FRAMEWORK == "jax", reason="of TensorFlow's kernels")
-@pytest.mark.parametrize("name", ["a3c small", "dqn dueling"])
+@pytest.mark.parametrize(
+    ("name", "eviction"),
+    [("a3c small", "fifo"), ("dqn dueling", "fifo"), ("dqn mlp", "priority")],
+)
 def test_tensorflow_s_tables_are_used_with_64_bit_rows_and_have_no_int32_variable(
-    name: str,
+    name: str, eviction: Any
 ) -> None:
     config, spaces = cases()[name]
-    config = replace(config, replay=replace(config.replay, replay_draws="prioritised"))
+    replay = replace(config.replay, replay_draws="prioritised", eviction=eviction)
+    config = replace(config, replay=replay)
     ops = table_ops(small_model(config, spaces, DEVICE))
     used = [op for op in ops if op.type in ("ResourceGather", "ResourceScatterUpdate")]
     assert len(used) > 10

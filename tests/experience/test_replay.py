@@ -10,166 +10,13 @@ import pytest
 from cpprb import PrioritizedReplayBuffer
 from scipy.stats import chisquare
 
-from ga3c import backend
-from ga3c.backend import Column
-from ga3c.experience.batches import Transitions
-from ga3c.experience.memory import DEVICE, HOST, Memory
+from ga3c.experience.memory import HOST, Memory
 from ga3c.experience.priorities import Priorities
-from ga3c.experience.replay import Replay
-from ga3c.experience.ring import Experience, RingShape
-from ga3c.experience.window import ReplayBook
-from ga3c.settings.replay import ReplayConfig
+from ga3c.experience.sampling import DRAWS
+from tests.experience.filled import MEMORIES, Filled, everyone, first_error
 from tests.reference import Array
-from tests.reference_replay import NaiveReplay
 
-MEMORIES = pytest.mark.parametrize("memory", [DEVICE, HOST], ids=["device", "host"])
-ACTED: dict[str, Column] = {
-    "action": ((), "int32"),
-    "q": ((), "float32"),
-    "value": ((), "float32"),
-}
-CLIP = 1.0
 NEVER = 1e-4  # a chance that no fixed seed here comes near
-
-
-class Filled:
-    """A ring written as predictors write it, its draws compiled, and the naive twin beside it."""
-
-    def __init__(
-        self,
-        memory: Memory,
-        shape: tuple[int, ...] = (3,),
-        dtype: str = "float32",
-        stack: int = 1,
-        window: int = 20,
-        reserve: int = 12,
-        n_step: int = 3,
-        batch: int = 16,
-        lanes: int = 3,
-        seed: int = 0,
-        **config: Any,
-    ) -> None:
-        self.rng = np.random.default_rng(seed)
-        self.book = ReplayBook(
-            lanes=lanes, window=window, reserve=reserve, n_step=n_step, stack=stack
-        )
-        self.ring = RingShape(lanes, self.book.capacity, shape, dtype, stack)
-        self.experience = Experience(self.ring, ACTED, memory)
-        sizes = {"update_size": 1, "n_step": n_step, "batch_size": batch}
-        settings = ReplayConfig(**{**sizes, **config})
-        self.replay = Replay(self.experience, self.book, settings, seed, reward_clip=CLIP)
-        self.naive = NaiveReplay(lanes, stack, window, n_step, reserve)
-        self.acted: list[list[tuple[float, float]]] = [[] for _ in range(lanes)]  # q and value
-        self._fresh = np.ones(lanes, bool)
-        self._compile(memory, shape, dtype)
-
-    def _compile(self, memory: Memory, shape: tuple[int, ...], dtype: str) -> None:
-        replay, index = self.replay, ((None,), "int32")
-        self._write: Any = self.experience.write
-        self._draw: Any = lambda beta: replay.draw({"importance_exponent": beta})
-        self._learned: Any = lambda rows, errors: replay.learned(of_rows(rows), errors)
-        if memory.on_device:
-            names = ("frame", "age", "reward", "discount", "first", *ACTED)
-            columns = {**self.ring.columns(), **ACTED}
-            parts = [((None, *columns[n][0]), columns[n][1]) for n in names]
-            written = backend.compiled(
-                lambda rows, *values: self.experience.write(rows, dict(zip(names, values))),
-                [index, *parts],
-            )
-            self._write = lambda rows, values: written(rows, *(values[n] for n in names))
-            self._draw = backend.compiled(self._draw, [((), "float32")])
-            errors = ((None,), "float32")
-            self._learned = backend.compiled(self._learned, [index, errors])
-
-    def play(self, lanes: Array, ends: float = 0.1, cuts: float = 0.1) -> None:
-        """One step of each of `lanes` that has room."""
-        waiting = self.book._steps[lanes] + 1 - self.book._flushed[lanes]
-        lanes = lanes[waiting < self.book._reserve]
-        if not len(lanes):
-            return
-        count = len(lanes)
-        firsts = self._fresh[lanes]
-        ended = ~firsts & (self.rng.random(count) < ends)
-        cut = ~firsts & ~ended & (self.rng.random(count) < cuts)
-        slots, ages = self.book.advance(lanes, firsts, 0)
-        frames = (255 * self.rng.random((count, *self.ring.shape))).astype(self.ring.dtype)
-        discounts = np.where(ended, 0.0, 0.9).astype(np.float32)
-        rewards = self.rng.normal(size=count).astype(np.float32)
-        actions = self.rng.integers(4, size=count).astype(np.int32)
-        q, value = self.rng.normal(size=(2, count)).astype(np.float32)
-        values = {
-            "frame": frames.reshape(count, -1),
-            "age": ages,
-            "reward": rewards,
-            "discount": discounts,
-            "first": firsts.astype(np.float32),
-            "action": actions,
-            "q": q,
-            "value": value,
-        }
-        self._write(self.ring.rows(lanes, slots).astype(np.int32), values)
-        self.book.complete(lanes)
-        self._fresh[lanes] = ended | cut
-        for i, lane in enumerate(lanes):
-            outcome = np.array([rewards[i], discounts[i], firsts[i]], np.float32)
-            self.naive.add(int(lane), frames[i], outcome, int(actions[i]))
-            self.acted[lane].append((float(q[i]), float(value[i])))
-
-    def another_agent(self, lane: int) -> None:
-        """The lane's game is lost in its middle: a new one begins."""
-        self._fresh[lane] = True
-
-    def flush(self) -> None:
-        self.replay.flush()
-        self.naive.flush()
-
-    def draw(self, beta: float = 0.0) -> Transitions:
-        return Transitions(*(np.asarray(part) for part in self._draw(np.float32(beta))))
-
-    def learned(self, rows: Array, errors: Array) -> None:
-        self._learned(rows, errors)
-
-    def where(self, row: int) -> tuple[int, int]:
-        """Lane and step of a row: the only step in the window that can be there."""
-        lane, slot = divmod(row, self.ring.capacity)
-        newest = len(self.naive.lanes[lane]) - 1
-        return lane, newest - (newest - slot) % self.ring.capacity
-
-    def check(self, drawn: Transitions) -> None:
-        """Every drawn transition is the naive one of its step, and may be drawn."""
-        allowed = self.naive.drawable()
-        for b, row in enumerate(drawn.rows.tolist()):
-            if not drawn.weights[b]:
-                continue
-            lane, step = self.where(row)
-            assert (lane, step) in allowed
-            expected = self.naive.transition(lane, step)
-            count = len(expected.rewards)
-            shape = self.ring.observation_shape
-            np.testing.assert_array_equal(
-                drawn.observations[b], expected.observation.reshape(shape)
-            )
-            np.testing.assert_array_equal(
-                drawn.next_observations[b], expected.next_observation.reshape(shape)
-            )
-            assert drawn.actions[b] == expected.action
-            assert drawn.valid[b].tolist() == [1.0] * count + [0.0] * (len(drawn.valid[b]) - count)
-            np.testing.assert_array_equal(drawn.rewards[b, :count], np.float32(expected.rewards))
-            np.testing.assert_array_equal(
-                drawn.discounts[b, :count], np.float32(expected.discounts)
-            )
-
-
-def of_rows(rows: Any) -> Transitions:
-    return Transitions(rows, *[None] * 7)
-
-
-def everyone(filled: Filled, rounds: int) -> None:
-    for _ in range(rounds):
-        filled.play(np.arange(filled.ring.lanes, dtype=np.int32))
-        if filled.rng.random() < 0.3:
-            filled.flush()
-    filled.flush()
 
 
 # What is drawn
@@ -292,16 +139,6 @@ def test_the_same_seed_draws_the_same_and_another_does_not(memory: Memory) -> No
 # Priorities
 
 
-def first_error(filled: Filled, lane: int, step: int) -> float:
-    """The error of a step, of the values that acting had at its time, rewards clipped."""
-    transition = filled.naive.transition(lane, step)
-    value = filled.acted[lane][step + len(transition.rewards)][1]
-    steps = zip(reversed(transition.rewards), reversed(transition.discounts), strict=True)
-    for reward, discount in steps:
-        value = min(max(reward, -CLIP), CLIP) + discount * value
-    return value - filled.acted[lane][step][0]
-
-
 @MEMORIES
 @pytest.mark.parametrize("n_step", [1, 3, 5])
 def test_first_priorities_are_the_errors_of_the_values_that_acting_had(
@@ -387,7 +224,7 @@ def test_weights_are_the_inverse_shares_power_over_the_largest() -> None:
     filled.learned(rows, errors)
     for beta in (0.0, 0.4, 1.0):
         drawn = filled.draw(beta)
-        priorities = np.asarray(filled.replay._sampler._priorities.of(drawn.rows))  # type: ignore[union-attr]
+        priorities = np.asarray(filled.replay._sampler.trees[DRAWS].of(drawn.rows))
         expected = (1 / priorities) ** beta
         np.testing.assert_allclose(drawn.weights, expected / expected.max(), rtol=1e-4)
 
@@ -449,6 +286,20 @@ def test_the_steps_of_a_lane_that_nobody_plays_leave_as_others_grow_old(
     assert shares(20, others) == {0, 1}
     assert 2 not in shares(2, left), "its old steps have left for good"
     assert shares(15, left) == {0, 1, 2}
+
+
+@MEMORIES
+def test_the_new_steps_of_a_lane_that_nobody_played_for_long_are_drawn(memory: Memory) -> None:
+    filled = Filled(memory, n_step=1)
+    everyone(filled, 5)
+    left, others = np.array([2], np.int32), np.array([0, 1], np.int32)
+    for lanes, rounds in ((others, 200), (left, 5)):
+        for _ in range(rounds):
+            filled.play(lanes, ends=0.0, cuts=0.0)
+            filled.flush()
+    drawn = filled.draw()
+    filled.check(drawn)
+    assert 2 in {filled.where(row)[0] for row in drawn.rows.tolist()}
 
 
 def test_a_window_that_no_transition_fits_is_refused() -> None:

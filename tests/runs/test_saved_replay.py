@@ -5,6 +5,7 @@ import random
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ LEDGER = "tests.tiny:Ledger-v0"
 READ_S = 20.0
 
 
-def configured(draws: str, pacing: str) -> TrainConfig:
+def configured(draws: Any, pacing: Any, eviction: Any) -> TrainConfig:
     return TrainConfig(
         algorithm="dqn",
         run=RunConfig(seed=3),
@@ -39,10 +40,11 @@ def configured(draws: str, pacing: str) -> TrainConfig:
             replay_steps=3000,
             replay_min_steps=500,
             update_size=50,
-            replay_draws=draws,  # type: ignore[arg-type]
+            replay_draws=draws,
+            eviction=eviction,
             save_replay=True,
         ),
-        pacing=PacingConfig(pacing=pacing, period_steps=200),  # type: ignore[arg-type]
+        pacing=PacingConfig(pacing=pacing, period_steps=200),
         scheduler=SchedulerConfig(scheduler="off"),
     )
 
@@ -63,13 +65,34 @@ def assert_of_one_moment(found: Checkpoint) -> None:
         follows = (np.diff(step) == 1) & (np.diff(episode) == 0)
         begins = (step[1:] == 0) & ((np.diff(episode) == 1) | (np.diff(number) != 0))
         assert (follows | begins).all(), f"lane {lane} has a hole"
+    if "slots/inserted" in found.arrays:
+        assert_slots_are_whole(found.arrays, flushed)
 
 
-@pytest.mark.parametrize("draws", ["uniform", "prioritised"])
+def assert_slots_are_whole(arrays: dict[str, np.ndarray], flushed: np.ndarray) -> None:
+    """As many slots are full as hold a priority, and each has steps of one episode."""
+    inserted, priorities = int(arrays["slots/inserted"][0]), arrays["replay/evictions"]
+    assert 0.5 * flushed.sum() < inserted < flushed.sum()
+    full = min(inserted, 3000)
+    assert (priorities[:full] > 0).all() and not priorities[full:].any()
+    before, after = (
+        arrays[f"slots/{name}"][:full] for name in ("observations", "next_observations")
+    )
+    steps = arrays["slots/valid"][:full].sum(axis=1)
+    np.testing.assert_array_equal(after[:, :2], before[:, :2], "one agent, one episode")
+    np.testing.assert_array_equal(after[:, 2] - before[:, 2], steps)
+
+
+@pytest.mark.parametrize(
+    ("draws", "eviction"),
+    [("uniform", "fifo"), ("prioritised", "fifo"), ("prioritised", "priority")],
+)
 @pytest.mark.parametrize("pacing", ["ratio", "target-period"])
-def test_what_is_read_while_threads_run_is_of_one_moment(draws: str, pacing: str) -> None:
+def test_what_is_read_while_threads_run_is_of_one_moment(
+    draws: str, eviction: str, pacing: str
+) -> None:
     backend.configure(1, 0)
-    config = configured(draws, pacing)
+    config = configured(draws, pacing, eviction)
     service = build_service(config, spaces(config.environment))
     try:
         service.start()
