@@ -162,6 +162,7 @@ OURS["dpg-control"] = TrainConfig(
 OURS["a3c-control"] = replace(
     OURS["a3c-vectors"],
     preset="a3c-control",
+    learning=replace(OURS["a3c-vectors"].learning, discount=0.95),
     network=replace(OURS["a3c-vectors"].network, normalize_observations=True, follow_rewards=True),
     evaluation=_CONTROL,
 )

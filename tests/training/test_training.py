@@ -14,6 +14,11 @@ CORRIDOR = ["--game", "tests.tiny:Corridor-v0", "--envs-per-agent", "16"]
 CATCH = ["--game", "tests.tiny:Catch-v0", "--envs-per-agent", "16", *FAST_ADAM]
 CARTPOLE = ["--game", "CartPole-v1"]
 
+REACH = ["--game", "tests.tiny:Reach-v0", "--envs-per-agent", "8"]
+DPG = ["--algorithm", "dpg", "--max-agents", "2", "--replay-min-steps", "1000", "--noise", "0.2"]
+DPG += ["--update-size", "50", "--replay-steps", "5000", "--learning-rate", "1e-3"]
+NORMAL = ["--algorithm", "a3c", "--learning-rate", "3e-3"]
+
 BRIEF = ["--precision", "bfloat16"]
 DQN = ["--algorithm", "dqn", "--replay-min-steps", "1000", "--update-size", "100"]
 DQN += ["--epsilon-steps", "3000", "--learning-rate", "1e-3"]
@@ -35,6 +40,9 @@ PARR += ["--update-size", "500", "--discount", "0.98"]
         pytest.param([*CATCH, *DQN], -0.8, 0.6, id="dqn on pictures", marks=pytest.mark.slow),
         pytest.param(PARR, 22.0, 100.0, id="in-gpu-replay", marks=pytest.mark.slow),
         pytest.param(CORRIDOR, 0.0, 0.9, id="corridor"),
+        pytest.param([*REACH, *DPG], -5.0, 1.0, id="dpg"),
+        pytest.param([*REACH, *DPG, "--eviction", "priority"], -5.0, 1.0, id="dpg, eviction"),
+        pytest.param([*REACH, *NORMAL], -7.0, -1.0, id="a3c, continuous", marks=pytest.mark.slow),
         pytest.param([*CORRIDOR, "--experience", "host"], 0.0, 0.9, id="corridor from the host"),
         pytest.param(CATCH, -0.8, 0.6, id="pictures", marks=pytest.mark.slow),
         pytest.param([*CATCH, *BRIEF], -0.8, 0.6, id="in bfloat16", marks=pytest.mark.slow),
