@@ -1,11 +1,13 @@
 """`ga3c list`: the names that options take, each with a line about it."""
 
+import contextlib
 from dataclasses import dataclass
 from typing import Literal
 
 import tyro
 from ale_py import registration
 
+from agents import control
 from agents.games import atari_roms
 from ga3c.settings.preset_names import PRESETS
 
@@ -51,7 +53,9 @@ def run(config: Config) -> None:
     if config.kind == "games":
         games = sorted(registration.rom_id_to_name(rom) for rom in atari_roms().values())
         print("\n".join(games))
-        print("any Gymnasium id with discrete actions (CartPole-v1), " + OWN)
+        with contextlib.suppress(control.MissingPackage):
+            print("\n".join(control.tasks()))
+        print("any Gymnasium id (CartPole-v1, Pendulum-v1), " + OWN)
         return
     names = {
         "presets": PRESETS,

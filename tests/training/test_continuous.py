@@ -1,4 +1,4 @@
-"""A run with continuous actions is evaluated, exported, played, gone on with and used from Python."""
+"""A run with continuous actions: evaluated, exported, played, gone on with, used from Python."""
 
 import json
 from pathlib import Path
