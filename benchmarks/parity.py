@@ -26,6 +26,7 @@ from ga3c.settings.train import TrainConfig
 
 VECTORS = Spaces((27,), "float32", Actions(4), 1)
 PICTURES = Spaces((84, 84), "uint8", Actions(6), 4)
+CONTROL = Spaces((27,), "float32", Actions(0, 4), 1)
 BATCH = 6
 T_MAX = 3
 
@@ -44,6 +45,19 @@ def cases() -> dict[str, tuple[TrainConfig, Spaces]]:
         wanted: Any = name
         found[f"a3c {name}"] = replace(a3c, network=replace(a3c.network, network=wanted)), PICTURES
     found["a3c mlp"] = a3c, VECTORS
+    control = PRESETS["a3c-control"]
+    found["a3c control"] = replace(control, service=replace(control.service, t_max=T_MAX)), CONTROL
+    for name in ("dpg-control", "apex-dpg"):
+        kept = replace(
+            PRESETS[name].replay,
+            replay_steps=1000,
+            replay_min_steps=1000,
+            update_size=100,
+            batch_size=BATCH,
+            n_step=T_MAX,
+            eviction="fifo",
+        )
+        found[name] = replace(PRESETS[name], replay=kept), CONTROL
     found["a3c paper"] = (
         replace(PRESETS["paper"], service=replace(PRESETS["paper"].service, t_max=T_MAX)),
         PICTURES,

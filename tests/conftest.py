@@ -1,11 +1,17 @@
 """Fixtures of several test files."""
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.commands import Command, ended
+
+# Tests that run under JAX compile much and compute little.
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+)
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ def as_arguments(values: Mapping[str, Any]) -> list[str]:
         if isinstance(value, bool):
             found.append(f"--{option}" if value else f"--no-{option}")
         elif isinstance(value, (list, tuple)):
-            found += [f"--{option}", *value]
+            found += [f"--{option}", *map(str, value)]
         else:
             found.append(f"--{option}={value}")
     return found
@@ -104,7 +104,7 @@ def to_toml(config: TrainConfig, base: TrainConfig) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _toml(value: bool | int | float | str | Path | tuple[str, ...]) -> str:
+def _toml(value: bool | int | float | str | Path | tuple[Any, ...]) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, bool):

@@ -71,8 +71,15 @@ def _rule(option: Any) -> str:
     if get_origin(option) is Literal:
         return "one of " + ", ".join(map(str, get_args(option)))
     if get_origin(option) is tuple:
-        return "a list of text"
+        kind, count = _entries(option)
+        return "a list of text" if count is None else f"a list of {count} entries: {_RULES[kind]}"
     return _RULES[option]
+
+
+def _entries(option: Any) -> tuple[Any, int | None]:
+    """The type of a tuple's entries, and how many it has; None: any number."""
+    kind, *others = get_args(option)
+    return kind, None if others == [...] else 1 + len(others)
 
 
 def _taken(option: Any, value: Any) -> tuple[bool, Any]:
@@ -80,8 +87,10 @@ def _taken(option: Any, value: Any) -> tuple[bool, Any]:
     if get_origin(option) is Literal:
         return isinstance(value, str) and value in get_args(option), value
     if get_origin(option) is tuple:
-        is_list = isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value)
-        return is_list, tuple(value) if is_list else None
+        kind, count = _entries(option)
+        is_list = isinstance(value, (list, tuple)) and all(_taken(kind, v)[0] for v in value)
+        fits = is_list and count in (None, len(value))
+        return fits, tuple(value) if fits else None
     if option is NoneType:
         return value is None or (isinstance(value, str) and value == NONE), None
     if option is Path:

@@ -299,7 +299,7 @@ def test_spaces_follow_the_configuration():
 @pytest.mark.parametrize(
     "game,reason",
     [
-        ("Pendulum-v1", "not Discrete"),
+        ("tests.tiny:Unbounded-v0", "no finite bounds"),
         ("TestScalar-v0", "of 1 to 4 dimensions"),
     ],
 )

@@ -164,7 +164,7 @@ WRONG: dict[str, tuple[list[str], list[str]]] = {  # arguments, and words that m
     "game that is gone": (["train", "--game", "Hopper-v3"], ["Hopper-v3", "gymnasium-robotics"]),
     "no seconds": (["train", "--seconds", "0"], ["seconds 0"]),
     "negative seed": (["train", "--seed", "-1"], ["seed -1"]),
-    "continuous actions": (["train", "--game", "Pendulum-v1"], ["Pendulum-v1", "Discrete"]),
+    "unbounded actions": (["train", "--game", "tests.tiny:Unbounded-v0"], ["no finite bounds"]),
     "network for pictures": (
         ["train", "--game", "CartPole-v1", "--network", "small"],
         ["small", "vectors"],

@@ -62,6 +62,10 @@ def test_a_list_of_text_is_read_back_and_kept(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.toml"
     wrong.write_text("[environment]\nenv_args = 3\n")
     assert "env_args 3: must be a list of text" in refused("train", "--config", str(wrong))
+    for given in ("3", "[3]", "[3, 4, 5]", '["3", "4"]'):
+        wrong.write_text(f"[dpg]\nactor_units = {given}\n")
+        said = refused("train", "--config", str(wrong))
+        assert "must be a list of 2 entries: a whole number" in said
 
 
 def test_every_setting_has_a_name_of_its_own() -> None:
