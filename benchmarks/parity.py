@@ -84,7 +84,7 @@ def batch_of(model: Model, spaces: Spaces, random: np.random.Generator) -> list[
     for part in blank(model.source, BATCH):
         drawn: np.ndarray
         if part.dtype == np.int32:
-            drawn = random.integers(spaces.actions.count, size=part.shape)
+            drawn = random.integers(max(spaces.actions.count, 1), size=part.shape)
         elif part.dtype == np.uint8:
             drawn = random.integers(256, size=part.shape)
         elif part.shape[1:] == shape:

@@ -124,7 +124,7 @@ def test_a_missing_framework_is_one_clear_line(framework: str) -> None:
 def test_presets_and_parity_s_cases_are_made_on_any_number_of_cores(cores: int) -> None:
     program = f"import os; os.sched_getaffinity = lambda process: set(range({cores})); "
     program += "from ga3c.settings.machine import CORES; from benchmarks.parity import cases; "
-    program += f"assert CORES == {cores} and len(cases()) == 13"
+    program += f"assert CORES == {cores} and len(cases()) == 16"
     done = under("tensorflow", "-c", program)
     assert done.returncode == 0, done.stderr
 
