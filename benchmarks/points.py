@@ -141,7 +141,8 @@ def keep_in(directory: Path, name: str, figures: Figures, config: Any, print_it:
 def _measure(point: Point, game: str, seconds: float) -> Figures:
     command = [sys.executable, "-m", "ga3c", "benchmark", "throughput", "--game", game]
     limits = ["--seconds", str(seconds), "--repeats", "1", "--warm-up-seconds", str(seconds / 2)]
-    command += [*limits, "--part-seconds", "0.5", "--json", *point.arguments]
+    part_s = min(0.5, seconds / 10)
+    command += [*limits, "--part-seconds", str(part_s), "--json", *point.arguments]
     output = said_by(command, POINT_TIMEOUT_S + 2 * seconds)
     figures: Figures = json.loads(output.splitlines()[-1])
     return {name: value for name, value in figures.items() if name not in ("machine", "settings")}

@@ -145,7 +145,8 @@ def _alone(work: Callable[..., Any], config: Config, *given: Any) -> Any:
 
     Raises RuntimeError if the process ends without a result.
     """
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])  # the framework is imported once
     with ProcessPoolExecutor(1, context, initializer=_begin, initargs=(config,)) as pool:
         try:
             return pool.submit(work, config, *given).result()

@@ -6,12 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import Command, ended
+from tests.commands import ROOT, Command, ended
 
-# Tests that run under JAX compile much and compute little.
-os.environ.setdefault(
-    "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-)
+# What runs under JAX here compiles much and computes little, and much of it several times.
+UNDER_JAX = {
+    "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
+    "JAX_COMPILATION_CACHE_DIR": str(ROOT / "build" / "jax"),
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+}
+for name, value in UNDER_JAX.items():
+    os.environ.setdefault(name, value)
 
 
 @pytest.fixture
