@@ -168,7 +168,8 @@ class Run:
         finally:
             counts = service.counts
             rest = Window(self._last, service.snapshot())
-            if self._begun and (rest.count("steps") or self._last is self._first):
+            short = min(1.0, config.run.progress_every_s / 2)  # rates over less mean little
+            if self._begun and (rest.seconds >= short or self._last is self._first):
                 self._show(rest, counts)
             stuck = service.stop(STOP_TIMEOUT_S, interrupts.second)
             kept = self._keeper.keep()
