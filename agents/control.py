@@ -38,8 +38,8 @@ def tasks() -> list[str]:
 
 
 def plain(name: str) -> str:
-    """`name` in lower case, without version, underscores and hyphens, to compare names."""
-    return re.sub(r"-v0$|[_-]", "", name.lower())
+    """`name` in lower case, without underscores and hyphens, to compare names."""
+    return re.sub(r"[_-]", "", name).lower()
 
 
 def register(name: str) -> str | None:
@@ -48,7 +48,7 @@ def register(name: str) -> str | None:
     Raises MissingPackage.
     """
     by_plain = {plain(task): task for task in tasks()}
-    found = by_plain.get(plain(name))
+    found = by_plain.get(plain(name.lower().removesuffix("-v0")))
     if found and found not in gymnasium.registry:
         domain, _, task = found.removeprefix(NAMESPACE).partition("-")
         given = {"domain": domain, "task": task}

@@ -39,14 +39,9 @@ class Game(NamedTuple):
     sticky_actions: float  # the probability that the name implies
 
 
-def _plain(name: str) -> str:
-    """`name` in lower case, without underscores and hyphens, to compare names."""
-    return re.sub(r"[_-]", "", name).lower()
-
-
 def atari_roms() -> dict[str, str]:
     """The ids of all Atari games that one player can play, by their plain name."""
-    return {_plain(rom): rom for rom in roms.get_all_rom_ids() if rom not in _TWO_PLAYERS}
+    return {control.plain(rom): rom for rom in roms.get_all_rom_ids() if rom not in _TWO_PLAYERS}
 
 
 def _resolve_atari(name: str) -> Game | None:
@@ -55,7 +50,7 @@ def _resolve_atari(name: str) -> Game | None:
         return None  # a user's own Breakout-v0, for example
     for pattern in (_ATARI_V5, _ATARI_LEGACY, _ATARI_BARE):
         match = pattern.fullmatch(name)
-        rom = match and atari_roms().get(_plain(match[1]))
+        rom = match and atari_roms().get(control.plain(match[1]))
         if rom:
             return Game(rom, True, _V5_STICKY_ACTIONS if pattern is _ATARI_V5 else 0.0)
     return None

@@ -1,7 +1,7 @@
 """Which run's weights are meant, and the policy that they make."""
 
 import sys
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +65,8 @@ class PlayedConfig(LearnedConfig):
         name, settings = self.protocol, self.settings
         if name is None:
             name = trained.evaluation.evaluate_protocol
-            given = {f.name: getattr(settings, f.name) for f in fields(settings)}
             default = asdict(PROTOCOLS[PAPER])
-            changed = {key: value for key, value in given.items() if value != default[key]}
+            changed = {key: v for key, v in asdict(settings).items() if v != default[key]}
             settings = replace(PROTOCOLS[name], **changed)
         try:
             settings.check_actions(spaces.actions)

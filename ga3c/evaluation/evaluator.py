@@ -39,7 +39,8 @@ class Evaluator:
         """
         self._environment = config.environment
         self._config = config.evaluation
-        self._protocol = PROTOCOLS[self._config.evaluate_protocol]
+        protocol = PROTOCOLS[self._config.evaluate_protocol]
+        self._protocol = replace(protocol, step_cap=self._config.evaluate_step_cap)
         try:
             self._protocol.check_actions(spaces.actions)
         except ValueError as error:
@@ -98,12 +99,17 @@ class Evaluator:
     def _play(self, steps: int) -> dict[str, Any] | None:
         """An entry of evaluations.jsonl; None if the evaluation was stopped."""
         config, episodes = self._config, self._config.evaluate_episodes
-        protocol = replace(self._protocol, step_cap=config.evaluate_step_cap)
         started_s = time.monotonic()
         games = evaluate(
-            self._policy, self._environment, protocol, episodes, episodes, SEED, stop=self._stop
+            self._policy,
+            self._environment,
+            self._protocol,
+            episodes,
+            episodes,
+            SEED,
+            stop=self._stop,
         )
         if len(games) < episodes:
             return None
-        named = protocol.named(config.evaluate_protocol, self._environment, "newest")
+        named = self._protocol.named(config.evaluate_protocol, self._environment, "newest")
         return record(games, steps, named, SEED, episodes, time.monotonic() - started_s)

@@ -128,10 +128,8 @@ class LearnedPolicy:
         """
         policies, _ = self._policy.judge(self._taken(observations))
         random = self._random if seed is None else np.random.default_rng(seed)
-        protocol, draws = (
-            Protocol("greedy" if greedy else "sample"),
-            random.random((len(policies), 2)),
-        )
+        draws = random.random((len(policies), 2))
+        protocol = Protocol("greedy" if greedy else "sample")
         return chosen_actions(protocol, policies, draws, self._policy.spaces)
 
     def probabilities(self, observations: ArrayLike) -> np.ndarray:

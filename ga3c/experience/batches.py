@@ -14,6 +14,9 @@ from ga3c.backend import Column, Signature, Tensor
 from ga3c.experience.book import Book
 from ga3c.experience.ring import Experience, RingShape
 
+ACTING_VALUES: dict[str, Column] = {"q": ((), "float32"), "value": ((), "float32")}
+"""The columns that acting keeps for a transition's first priority: of its action, of the best."""
+
 
 class Transitions(NamedTuple):
     """A batch of B transitions of at most n steps each."""

@@ -59,5 +59,6 @@ class Algorithm(Protocol):
     def exploration(self, lanes: np.ndarray, steps: float) -> np.ndarray:
         """How much each of `lanes` [n] explores after `steps` steps of the whole run: float32 [n].
 
-        For a finite set of actions: epsilon, the share of them drawn uniformly at random.
+        For a finite set of actions: epsilon, the share of them drawn uniformly at random. For
+        continuous ones: the deviation of the noise on them.
         """

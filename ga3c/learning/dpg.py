@@ -14,8 +14,9 @@ from keras import ops
 from agents.actions import Actions
 from ga3c import backend
 from ga3c.backend import Column
+from ga3c.experience.batches import ACTING_VALUES
 from ga3c.learning.distributions import normal
-from ga3c.learning.dqn import Batch, n_step
+from ga3c.learning.dqn import Batch, returns_of
 from ga3c.learning.layers import value_unit
 from ga3c.learning.networks import chosen, dense, scaled_value, torso, vectors
 from ga3c.settings.learning import DPGConfig, NetworkConfig
@@ -41,7 +42,7 @@ class DPG:
         self.config = config
         self.columns: dict[str, Column] = {"action": (actions.shape, "float32")}
         if keeps_values:
-            self.columns |= {"q": ((), "float32"), "value": ((), "float32")}
+            self.columns |= ACTING_VALUES
         self._size = actions.size
         self._reward_clip = reward_clip
         self.noise = actions.size
@@ -126,9 +127,7 @@ class DPG:
         rewards. No gradient flows into the critic.
         """
         assert target is not None
-        limit = self._reward_clip
-        rewards = ops.clip(batch.rewards, -limit, limit) if limit else batch.rewards
-        returns, discounts = n_step(rewards, batch.discounts, batch.valid)
+        returns, discounts = returns_of(batch, self._reward_clip)
         _, next_values = target(batch.next_observations)
         targets = ops.stop_gradient(returns + discounts * next_values)
         actor, critic = network.get_layer("actor"), network.get_layer("critic")

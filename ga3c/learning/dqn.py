@@ -13,6 +13,7 @@ import numpy as np
 from keras import ops
 
 from ga3c.backend import Column
+from ga3c.experience.batches import ACTING_VALUES
 from ga3c.learning import networks
 from ga3c.learning.networks import body, dense, stream, torso
 from ga3c.settings.learning import DQNConfig, NetworkConfig, linear
@@ -50,6 +51,14 @@ def n_step(rewards: Tensor, discounts: Tensor, valid: Tensor) -> tuple[Tensor, T
         returned = returned + valid[:, k] * carried * rewards[:, k]
         carried = carried * (1.0 + valid[:, k] * (discounts[:, k] - 1.0))
     return returned, carried
+
+
+def returns_of(batch: Batch, reward_clip: float) -> tuple[Tensor, Tensor]:
+    """`n_step` of a batch whose rewards are clipped to [-reward_clip, reward_clip], if not 0."""
+    rewards = batch.rewards
+    if reward_clip:
+        rewards = ops.clip(rewards, -reward_clip, reward_clip)
+    return n_step(rewards, batch.discounts, batch.valid)
 
 
 def huber(errors: Tensor, delta: float) -> Tensor:
@@ -97,7 +106,7 @@ class DQN:
         self.config = config
         self.columns: dict[str, Column] = {"action": ((), "int32")}
         if keeps_values:
-            self.columns |= {"q": ((), "float32"), "value": ((), "float32")}
+            self.columns |= ACTING_VALUES
         self._ladder = ladder
         self._num_actions = num_actions
         self._reward_clip = reward_clip
@@ -163,9 +172,7 @@ class DQN:
         a* is the best action by the target's weights (Mnih et al. 2015), or by the newest weights
         in double Q-learning (van Hasselt et al. 2016).
         """
-        limit = self._reward_clip
-        rewards = ops.clip(batch.rewards, -limit, limit) if limit else batch.rewards
-        returns, discounts = n_step(rewards, batch.discounts, batch.valid)
+        returns, discounts = returns_of(batch, self._reward_clip)
         values = target(batch.next_observations)
         chooser = network(batch.next_observations) if self.config.double else values
         return returns + discounts * chosen(values, ops.argmax(chooser, axis=-1))

@@ -1,4 +1,4 @@
-"""Layers that Keras lacks: weights that no observation changes, and measured ones.
+"""Layers that Keras lacks: deviations that do not depend on their input, and measured weights.
 
 A measured weight is not learned by gradients. It is a mean over what was trained so far, and is
 kept with the others in checkpoints and exports.
@@ -28,7 +28,31 @@ class LogDeviations(keras.layers.Layer):
         return ops.concatenate([means, ops.zeros_like(means) + self._logs], axis=-1)
 
 
-class Normalized(keras.layers.Layer):
+class Measured(keras.layers.Layer):
+    """A layer whose weights are means of what was trained so far."""
+
+    def _add(self, name: str, shape: tuple[int | None, ...], first: str) -> Any:
+        """A measured weight. Args: first: its first values, zeros or ones."""
+        given = {"trainable": False, "dtype": "float32"}
+        return self.add_weight(shape=shape, initializer=first, name=name, **given)
+
+    def build(self, shape: tuple[int | None, ...]) -> None:
+        """Make the measured weights."""
+        self._count = self._add("count", (), "zeros")
+
+    def measure(self, batch: Any) -> None:
+        """Take a batch into the means."""
+        raise NotImplementedError
+
+    def _share(self, entries: Tensor) -> Tensor:
+        """Count `entries` [n, ...], and return their share of all that were counted so far."""
+        count = ops.cast(ops.shape(entries)[0], "float32")
+        share = count / (self._count + count)
+        self._count.assign(self._count + count)
+        return share
+
+
+class Normalized(Measured):
     """Observations [n, k] minus their mean, over their deviation, within 10 deviations.
 
     Both are of all observations that were trained so far (Welford 1962, by batches: Chan et al.
@@ -37,12 +61,9 @@ class Normalized(keras.layers.Layer):
 
     def build(self, shape: tuple[int | None, ...]) -> None:
         """Make the measured weights."""
-        given = {"trainable": False, "dtype": "float32"}
-        self._count = self.add_weight(shape=(), initializer="zeros", name="count", **given)
-        self._mean = self.add_weight(shape=(shape[-1],), initializer="zeros", name="mean", **given)
-        self._variance = self.add_weight(
-            shape=(shape[-1],), initializer="ones", name="variance", **given
-        )
+        super().build(shape)
+        self._mean = self._add("mean", shape[-1:], "zeros")
+        self._variance = self._add("variance", shape[-1:], "ones")
 
     def call(self, x: Tensor) -> Tensor:
         """The normalised observations."""
@@ -52,17 +73,14 @@ class Normalized(keras.layers.Layer):
     def measure(self, batch: Any) -> None:
         """Take the observations of a batch into the means."""
         x = ops.reshape(ops.cast(batch.observations, "float32"), (-1, self._mean.shape[0]))
-        count = ops.cast(ops.shape(x)[0], "float32")
-        mean, before = ops.mean(x, axis=0), self._mean.value
-        share = count / (self._count + count)
-        moved = mean - before
+        share, before = self._share(x), self._mean.value
+        moved = ops.mean(x, axis=0) - before
         variance = (1 - share) * self._variance + share * ops.var(x, axis=0)
         self._variance.assign(variance + share * (1 - share) * ops.square(moved))
         self._mean.assign(before + share * moved)
-        self._count.assign(self._count + count)
 
 
-class ValueScale(keras.layers.Layer):
+class ValueScale(Measured):
     """Values [n] times the root mean square of all rewards that were trained so far.
 
     Learning then does not depend on the unit of the rewards.
@@ -70,9 +88,8 @@ class ValueScale(keras.layers.Layer):
 
     def build(self, shape: tuple[int | None, ...]) -> None:
         """Make the measured weights."""
-        given = {"trainable": False, "dtype": "float32"}
-        self._count = self.add_weight(shape=(), initializer="zeros", name="count", **given)
-        self._square = self.add_weight(shape=(), initializer="ones", name="square", **given)
+        super().build(shape)
+        self._square = self._add("square", (), "ones")
 
     @property
     def scale(self) -> Tensor:
@@ -85,25 +102,23 @@ class ValueScale(keras.layers.Layer):
 
     def measure(self, batch: Any) -> None:
         """Take the rewards of a batch into the mean."""
-        squares = ops.square(ops.cast(batch.rewards, "float32"))
-        count = ops.cast(ops.size(squares), "float32")
-        share = count / (self._count + count)
+        squares = ops.square(ops.reshape(ops.cast(batch.rewards, "float32"), (-1,)))
+        share = self._share(squares)
         self._square.assign((1 - share) * self._square + share * ops.mean(squares))
-        self._count.assign(self._count + count)
 
 
-def measured_by(network: keras.Model) -> list[Normalized | ValueScale]:
+def measured_by(network: keras.Model) -> list[Measured]:
     """All measured layers of a network, those of models within it included."""
-    found: dict[int, Any] = {}
+    found: dict[int, Measured] = {}
     for layer in network.layers:
         if isinstance(layer, keras.Model):
             found |= {id(each): each for each in measured_by(layer)}
-        elif isinstance(layer, Normalized | ValueScale):
+        elif isinstance(layer, Measured):
             found[id(layer)] = layer
     return list(found.values())
 
 
-def measure(layers: Sequence[Normalized | ValueScale], batch: Any) -> None:
+def measure(layers: Sequence[Measured], batch: Any) -> None:
     """Take a batch into the weights of all these layers."""
     for layer in layers:
         layer.measure(batch)

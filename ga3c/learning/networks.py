@@ -100,12 +100,7 @@ def body(config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: s
 
     Raises ValueError as `torso` does.
     """
-    if not is_picture:
-        x = vectors(config, observation, prefix)
-    else:
-        x = _scaled(config, observation, is_picture)
-    if is_picture and config.center:
-        x = x - keras.ops.mean(x, axis=(1, 2, 3), keepdims=True)
+    x = _pictures(config, observation) if is_picture else vectors(config, observation, prefix)
     if config.is_own:
         return own_torso(config.network, x, _dtype(config), f"{prefix}torso")
     name = config.network
@@ -130,9 +125,15 @@ def scaled_value(config: NetworkConfig, value: Tensor) -> Tensor:
     """A head's output [n] as the value, in the unit of the rewards."""
     if config.value_scale != 1.0:
         value = value * config.value_scale
-    return (
-        ValueScale(dtype="float32", name="value_scale")(value) if config.follow_rewards else value
-    )
+    if config.follow_rewards:
+        value = ValueScale(dtype="float32", name="value_scale")(value)
+    return value
+
+
+def _pictures(config: NetworkConfig, observation: Tensor) -> Tensor:
+    """Observations [n, h, w, channels] as the first layer takes them, float32."""
+    x = _scaled(config, observation, is_picture=True)
+    return x - keras.ops.mean(x, axis=(1, 2, 3), keepdims=True) if config.center else x
 
 
 def vectors(config: NetworkConfig, observation: Tensor, prefix: str = "") -> Tensor:

@@ -9,7 +9,7 @@ import numpy as np
 from agents.actions import Actions
 from agents.environments import Spaces
 from agents.games import fault
-from ga3c.experience.batches import Source
+from ga3c.experience.batches import ACTING_VALUES, Source
 from ga3c.experience.book import Book
 from ga3c.experience.in_order import InOrder
 from ga3c.experience.memory import HOST, Memory
@@ -164,7 +164,7 @@ def build_source(
     if isinstance(book, SegmentBook):
         return InOrder(experience, book)
     assert isinstance(book, ReplayBook)
-    if config.replay.has_first_priorities and not {"q", "value"} <= set(algorithm.columns):
+    if config.replay.has_first_priorities and not ACTING_VALUES.keys() <= algorithm.columns.keys():
         raise ValueError(
             f"algorithm {config.algorithm} with first_priority acting: must keep the columns q and "
             "value, or no first priority could be computed; choose --first-priority largest"

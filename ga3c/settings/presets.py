@@ -133,32 +133,32 @@ OURS: dict[str, TrainConfig] = {
         optimizer=OptimizerConfig(learning_rate=1e-3, learning_rate_end=1e-3, clip_norm=0.0),
         scheduler=_NO_SCHEDULER,
     ),
+    # Continuous actions. One group of lanes waits for its actions while the cores learn.
+    "dpg-control": TrainConfig(
+        algorithm="dpg",
+        preset="dpg-control",
+        service=ServiceConfig(
+            agents=1, max_agents=1, envs_per_agent=32, groups=1, prediction_batch_min=32
+        ),
+        learning=LearningConfig(reward_clip=0.0),
+        replay=ReplayConfig(
+            n_step=3,
+            batch_size=256,
+            target_period=100,
+            replay_steps=1_000_000,
+            replay_min_steps=5_000,
+            replay_draws="prioritised",
+            first_priority="acting",
+            importance_exponent_end=0.4,
+        ),
+        pacing=PacingConfig(pacing="free"),
+        network=NetworkConfig(normalize_observations=True, follow_rewards=True, value_scale=10.0),
+        optimizer=OptimizerConfig(learning_rate=3e-4, learning_rate_end=3e-4, clip_norm=0.0),
+        scheduler=_NO_SCHEDULER,
+        evaluation=_CONTROL,
+    ),
 }
 
-# Continuous actions. One group of lanes waits for its actions while the cores learn.
-OURS["dpg-control"] = TrainConfig(
-    algorithm="dpg",
-    preset="dpg-control",
-    service=ServiceConfig(
-        agents=1, max_agents=1, envs_per_agent=32, groups=1, prediction_batch_min=32
-    ),
-    learning=LearningConfig(reward_clip=0.0),
-    replay=ReplayConfig(
-        n_step=3,
-        batch_size=256,
-        target_period=100,
-        replay_steps=1_000_000,
-        replay_min_steps=5_000,
-        replay_draws="prioritised",
-        first_priority="acting",
-        importance_exponent_end=0.4,
-    ),
-    pacing=PacingConfig(pacing="free"),
-    network=NetworkConfig(normalize_observations=True, follow_rewards=True, value_scale=10.0),
-    optimizer=OptimizerConfig(learning_rate=3e-4, learning_rate_end=3e-4, clip_norm=0.0),
-    scheduler=_NO_SCHEDULER,
-    evaluation=_CONTROL,
-)
 OURS["a3c-control"] = replace(
     OURS["a3c-vectors"],
     preset="a3c-control",
