@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ga3c.reports import history
-from ga3c.reports.figures import published_rows
+from ga3c.reports.figures import CONTROL, published_rows
 from ga3c.reports.history import History
 
 
@@ -33,6 +33,14 @@ REFERENCES = {  # the file with random and human scores, and the published score
             Source("DQN, 200M frames", "fast_dqn_scores.csv", "dqn_mean"),
             Source("fast-dqn, 200M frames", "fast_dqn_scores.csv", "fast_dqn_mean"),
             Source("Ape-X, 22.8G frames (no-op starts)", "apex_scores.csv", "apex_dqn_noop_starts"),
+        ],
+    ),
+    "control": (
+        CONTROL,
+        [
+            Source(f"{algorithm}, {steps} steps", CONTROL, f"{algorithm}_{steps}".lower())
+            for algorithm in ("DDPG", "TD3", "SAC")
+            for steps in ("100k", "500k", "1M")
         ],
     ),
 }

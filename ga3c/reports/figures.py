@@ -4,6 +4,7 @@ import csv
 from pathlib import Path
 
 PUBLISHED = Path(__file__).parent / "published"
+CONTROL = "control.csv"  # of each algorithm a column for each number of steps: sac_500k
 
 
 def published_rows(name: str) -> list[dict[str, str]]:
@@ -21,3 +22,15 @@ def published_pps() -> dict[str, dict[str, float]]:
         }
         for row in rows
     }
+
+
+def control_scores(game: str) -> dict[str, dict[int, float]]:
+    """Published scores of a control task, by algorithm and steps: {"DDPG": {100_000: 443.0, ..."""
+    scores: dict[str, dict[int, float]] = {}
+    for row in published_rows(CONTROL):
+        for column, score in row.items():
+            if row["game"] == game and column != "game" and score:
+                algorithm, _, steps = column.partition("_")
+                made = int(steps[:-1]) * {"k": 1_000, "m": 1_000_000}[steps[-1]]
+                scores.setdefault(algorithm.upper(), {})[made] = float(score)
+    return scores

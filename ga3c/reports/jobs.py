@@ -33,7 +33,7 @@ SHOW_STATE_S = 60.0  # between two tables of the state of all runs
 class Evaluation(NamedTuple):
     """The evaluation of a finished run."""
 
-    protocol: str
+    protocol: str | None  # None: the run's own
     episodes: int
     arguments: str = ""  # more arguments for ga3c evaluate
 
@@ -65,7 +65,8 @@ class Job(NamedTuple):
             return ["train", "--resume", str(self.path), *limits]
         if self.evaluation and not self._evaluated:
             protocol, episodes, arguments = self.evaluation
-            own = ["--protocol", protocol, "--episodes", str(episodes)]
+            own = ["--protocol", protocol] if protocol else []
+            own += ["--episodes", str(episodes)]
             return ["evaluate", str(self.path), *own, *shlex.split(arguments)]
         return []
 
@@ -86,7 +87,7 @@ class Job(NamedTuple):
         newest = int(checkpoints.kept(self.path / "checkpoints")[-1].name)
         return any(
             entry["steps"] == newest
-            and entry["protocol"]["name"].startswith(self.evaluation.protocol)
+            and entry["protocol"]["name"].startswith(self.evaluation.protocol or "")
             and entry["episodes"] >= self.evaluation.episodes
             for entry in history.read(self.path).evaluations
         )

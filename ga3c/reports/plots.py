@@ -19,6 +19,7 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
 from ga3c.reports import history
+from ga3c.reports.figures import control_scores
 from ga3c.reports.history import History
 from ga3c.runs.finding import find_run
 from ga3c.settings.checks import WrongInput, check_file
@@ -44,6 +45,7 @@ FIGURES: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
 }
 PANELS = ("score", "epsilon", *FIGURES)
 DASHES = ("-", "--", ":")  # of the figures of a plot, where colours tell runs apart
+LINE_INCHES = 0.17  # of a legend
 SCALES = {"steps": (1.0, "environment steps"), "seconds": (1 / 60, "minutes")}
 
 
@@ -111,12 +113,14 @@ def draw(runs: Sequence[History], panels: Sequence[str]) -> Figure:
     drawn = [(panel, part) for panel in panels for part in _parts(panel, runs)]
     looks = looks_of(runs)
     figure, rows = pyplot.subplots(
-        len(drawn), 2, figsize=(11, 3.3 * len(drawn)), squeeze=False, constrained_layout=True
+        len(drawn), 2, figsize=(11, 3.3), squeeze=False, constrained_layout=True
     )
     for (panel, part), row in zip(drawn, rows, strict=True):
         for by, axes in zip(SCALES, row, strict=True):
             PAINTERS[panel](axes, part, by, looks)
             dress(axes, by)
+    named = [max(len(axes.get_legend_handles_labels()[1]) for axes in row) for row in rows]
+    figure.set_figheight(sum(3.0 + LINE_INCHES * max(lines, 2) for lines in named))
     return figure
 
 
@@ -193,6 +197,11 @@ def _score(axes: Axes, runs: Sequence[History], by: str, looks: Looks) -> None:
             axes.plot(places * scale, scores.mean(axis=0), color=colour, label=_shown(words, by))
             low, high = scores.min(axis=0), scores.max(axis=0)
             axes.fill_between(places * scale, low, high, color=colour, alpha=0.15)
+    if by == "steps":
+        published = control_scores(runs[0].game).items()
+        for (name, by_steps), marker in zip(published, "v^s", strict=False):
+            label = f"{name}, published, without noise"
+            axes.plot(*zip(*by_steps.items(), strict=True), marker, color="grey", label=label)
     axes.set_title(runs[0].config.environment.game, fontsize="medium")
     axes.set_ylabel("score, mean of 100 episodes")
 

@@ -11,15 +11,16 @@ from pathlib import Path
 
 from agents.games import check
 from ga3c.reports import comparison, history, page, tables
-from ga3c.reports.figures import published_rows
+from ga3c.reports.figures import CONTROL, published_rows
 from ga3c.reports.jobs import Evaluation, Job, check_arguments, complete
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.run import ProtocolName
 
-LISTS = {  # games of published tables: GA3C's Table 3, fast-dqn's Table 4, and all 57
+LISTS = {  # games of published tables: GA3C's Table 3, fast-dqn's Table 4, all 57; and six tasks
     "ga3c-paper": "ga3c_scores.csv",
     "fast-dqn": "fast_dqn_scores.csv",
     "atari57": "atari57_random_human.csv",
+    "control": CONTROL,
 }
 
 
@@ -30,15 +31,16 @@ class Config:
     out_dir: Path
     """Directory of the runs, the tables and the report; created if it is missing."""
     games: tuple[str, ...] = ("Pong",)
-    """Names of games, or of lists of games: ga3c-paper (9), fast-dqn (49), atari57."""
+    """Names of games, or of lists of games: ga3c-paper (9), fast-dqn (49), atari57,
+    control (6 tasks of the Control Suite)."""
     seeds: int = 3
     """Number of runs of each game, with seeds 0, 1, ..."""
     steps: int | None = 1_000_000
     """Environment steps of each run; None: only --seconds limits a run."""
     seconds: float | None = None
     """Longest training time of each run."""
-    protocol: ProtocolName = "paper"
-    """Protocol of the evaluations: see ga3c evaluate --help."""
+    protocol: ProtocolName | None = None
+    """Protocol of the evaluations: see ga3c evaluate --help. None: each run's own."""
     episodes: int = 30
     """Games in the evaluation of each run."""
     at_once: int = 1

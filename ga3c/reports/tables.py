@@ -7,6 +7,7 @@ the median, the mean and the interquartile mean over all games, with intervals.
 import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 
 import matplotlib
@@ -49,7 +50,7 @@ def run(config: Config) -> None:
 
 
 def cells(table: ScoreTable) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows."""
+    """Headings and rows, without columns that are empty in each row."""
     headings = ["game", "seeds", "games", "steps", "random", "human"]
     headings += [f"published: {source.heading}" for source in table.sources]
     headings += ["ours", "ours, human-normalised"]
@@ -68,7 +69,8 @@ def cells(table: ScoreTable) -> tuple[list[str], list[list[str]]]:
                 normalized,
             ]
         )
-    return headings, rows
+    filled = [any(column) for column in zip(*rows, strict=True)]
+    return list(compress(headings, filled)), [list(compress(row, filled)) for row in rows]
 
 
 def numbers(table: ScoreTable) -> Iterator[dict[str, str | int | float | None]]:

@@ -53,7 +53,7 @@ def test_a_list_of_games_goes_on_where_it_was(
 
 
 def test_lists_are_the_published_tables_games(tmp_path: Path) -> None:
-    counts = {"ga3c-paper": 9, "fast-dqn": 49, "atari57": 57}
+    counts = {"ga3c-paper": 9, "fast-dqn": 49, "atari57": 57, "control": 6}
     for name, count in counts.items():
         jobs = _jobs(Config(tmp_path, games=(name,), seeds=2))
         assert len(jobs) == 2 * count

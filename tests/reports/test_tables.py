@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ga3c.reports import comparison, history, plots, statistics
+from ga3c.reports import comparison, history, plots, statistics, tables
 from ga3c.reports.history import Curve, History
 from ga3c.reports.page import page
 from ga3c.runs import records
@@ -192,6 +192,26 @@ def test_the_table_command_writes_markdown_csv_and_a_picture(
         for name in set(row) - {"protocol", "game"}:
             assert row[name] == "" or math.isfinite(float(row[name])), (name, row[name])
     assert (tmp_path / "table.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_control_task_stands_beside_scores_published_at_the_same_steps() -> None:
+    kept = ROOT / "benchmarks" / "results" / "control-cartpole-swingup"
+    found = [history.read(run) for run in sorted(kept.iterdir())]
+    (table,) = comparison.tables(found)
+    assert table.protocol == "control"
+    (row,) = table.rows
+    assert row.published == (443.0, 794.0, 758.0, 792.0, 846.0, 845.0, 829.0, 880.0, 881.0)
+    headings, _ = tables.cells(table)
+    assert "published: SAC, 500k steps" in headings
+    assert not {"random", "human", "ours, human-normalised"} & set(headings), "nobody knows them"
+    by_steps, by_time = plots.draw(found, ["score"]).axes
+    legend = by_steps.get_legend()
+    assert legend is not None
+    assert "TD3, published, without noise" in [text.get_text() for text in legend.get_texts()]
+    marks = {line.get_label(): line.get_xydata().tolist() for line in by_steps.get_lines()}
+    sac = marks["SAC, published, without noise"]
+    assert sac == [[100_000.0, 829.0], [500_000.0, 880.0], [1_000_000.0, 881.0]]
+    assert not any("published" in str(line.get_label()) for line in by_time.get_lines())
 
 
 @pytest.mark.parametrize("command", ["table", "plot", "report"])
