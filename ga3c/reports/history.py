@@ -14,9 +14,10 @@ import numpy as np
 
 from agents.games import resolve
 from ga3c.runs import records
-from ga3c.runs.finding import evaluations
+from ga3c.runs.finding import evaluations, find_run
 from ga3c.runs.kept_config import load_config
 from ga3c.runs.tally import ROLLING_EPISODES, Episode
+from ga3c.settings.checks import WrongInput
 from ga3c.settings.train import TrainConfig
 
 CURVE = "curve.csv"  # in a kept result: the score curve, instead of all episodes
@@ -113,6 +114,17 @@ def settings(config: TrainConfig) -> dict[str, Any]:
         if name not in LEFT_OUT:
             flat |= part if isinstance(part, dict) else {name: part}
     return {name: value for name, value in flat.items() if name != "game"}
+
+
+def load(runs: Sequence[Path]) -> list[History]:
+    """The histories of runs. Raises WrongInput if one cannot be read."""
+    if not runs:
+        raise WrongInput("no run is given: name directories, or runs in runs/")
+    try:
+        paths = dict.fromkeys(find_run(run) for run in runs)  # runs/* also has `latest`
+        return [read(path) for path in paths]
+    except ValueError as error:
+        raise WrongInput(str(error)) from error
 
 
 def read(path: Path) -> History:

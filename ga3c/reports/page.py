@@ -56,7 +56,7 @@ class Config:
 
 def run(config: Config) -> None:
     """Write the page. Raises WrongInput."""
-    runs = plots.load(config.runs)
+    runs = history.load(config.runs)
     config.out.write_text(page(config.title, runs))
     print(f"wrote {config.out}, {config.out.stat().st_size / 2**20:.1f} MiB, of {len(runs)} runs")
 

@@ -21,7 +21,6 @@ from matplotlib.transforms import ScaledTranslation
 from ga3c.reports import history
 from ga3c.reports.figures import control_scores
 from ga3c.reports.history import History
-from ga3c.runs.finding import find_run
 from ga3c.settings.checks import WrongInput, check_file
 
 ROLES = {"agents": "C0", "predictors": "C1", "trainers": "C2"}  # colours, the same in all plots
@@ -78,20 +77,9 @@ class Config:
             raise ValueError(f"panels {', '.join(unknown)}: must be among {', '.join(PANELS)}")
 
 
-def load(runs: Sequence[Path]) -> list[History]:
-    """The histories of runs. Raises WrongInput if one cannot be read."""
-    if not runs:
-        raise WrongInput("no run is given: name directories, or runs in runs/")
-    try:
-        paths = dict.fromkeys(find_run(run) for run in runs)  # runs/* also has `latest`
-        return [history.read(path) for path in paths]
-    except ValueError as error:
-        raise WrongInput(str(error)) from error
-
-
 def run(config: Config) -> None:
     """Draw. Raises WrongInput."""
-    runs = load(config.runs)
+    runs = history.load(config.runs)
     if not can_draw(runs, config.panels):
         raise WrongInput(
             f"none of the runs has figures for {', '.join(config.panels) or 'no panel'}"

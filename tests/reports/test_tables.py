@@ -108,7 +108,7 @@ def test_protocols_are_never_in_one_table(runs: list[Path]) -> None:
 
 def test_a_run_that_is_given_twice_counts_once(runs: list[Path]) -> None:
     (runs[0].parent / "latest").symlink_to("one")
-    found = plots.load([*runs, runs[0].parent / "latest"])
+    found = history.load([*runs, runs[0].parent / "latest"])
     assert len(found) == 2
 
 
