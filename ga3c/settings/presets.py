@@ -143,7 +143,7 @@ OURS: dict[str, TrainConfig] = {
         learning=LearningConfig(reward_clip=0.0),
         replay=ReplayConfig(
             n_step=3,
-            batch_size=256,
+            batch_size=128,
             target_period=100,
             replay_steps=1_000_000,
             replay_min_steps=5_000,
