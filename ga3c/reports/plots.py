@@ -45,6 +45,7 @@ FIGURES: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
 PANELS = ("score", "epsilon", *FIGURES)
 DASHES = ("-", "--", ":")  # of the figures of a plot, where colours tell runs apart
 LINE_INCHES = 0.17  # of a legend
+MARKERS = {"DDPG": "v", "TD3": "^", "SAC": "s"}  # of published scores
 SCALES = {"steps": (1.0, "environment steps"), "seconds": (1 / 60, "minutes")}
 
 
@@ -186,10 +187,9 @@ def _score(axes: Axes, runs: Sequence[History], by: str, looks: Looks) -> None:
             low, high = scores.min(axis=0), scores.max(axis=0)
             axes.fill_between(places * scale, low, high, color=colour, alpha=0.15)
     if by == "steps":
-        published = control_scores(runs[0].game).items()
-        for (name, by_steps), marker in zip(published, "v^s", strict=False):
+        for name, by_steps in control_scores(runs[0].game).items():
             label = f"{name}, published, without noise"
-            axes.plot(*zip(*by_steps.items(), strict=True), marker, color="grey", label=label)
+            axes.plot(list(by_steps), list(by_steps.values()), MARKERS[name], c="grey", label=label)
     axes.set_title(runs[0].config.environment.game, fontsize="medium")
     axes.set_ylabel("score, mean of 100 episodes")
 
