@@ -8,6 +8,7 @@ PRESETS: dict[str, str] = {
     "a3c-pictures": "default for a3c on pictures",
     "a3c-vectors": "default for a3c on vectors",
     "ppo-pictures": "default for ppo on pictures",
+    "ppo-vectors": "default for ppo on vectors",
     "dqn-pictures": "default for dqn on pictures",
     "dqn-vectors": "default for dqn on vectors",
     "dpg-control": "default for dpg and for continuous actions",

@@ -85,6 +85,34 @@ OURS: dict[str, TrainConfig] = {
         scheduler=_NO_SCHEDULER,
     ),
     "ppo-pictures": ppo_pictures(CORES),
+    # A long segment of every environment, learned from four times in small updates. With segments
+    # of 20 steps LunarLander-v3 was not learned: its policy stayed in the air.
+    "ppo-vectors": TrainConfig(
+        algorithm="ppo",
+        preset="ppo-vectors",
+        service=ServiceConfig(
+            agents=1,
+            envs_per_agent=16,
+            prediction_batch_min=16,
+            t_max=128,
+            training_batch_min=16 * 128,
+            training_batch_max=16 * 128,
+            training_queue=2 * 16 * 128,
+            minibatch=128,
+            passes=4,
+        ),
+        learning=LearningConfig(discount=0.999, reward_clip=0.0),
+        a3c=A3CConfig(normalize_advantages=True, trace_decay=0.98, correction="none"),
+        network=NetworkConfig(
+            layer_norm=False,
+            separate_value=True,
+            value_scale=10.0,
+            normalize_observations=True,
+            follow_rewards=True,
+        ),
+        optimizer=OptimizerConfig(learning_rate=1e-3, learning_rate_end=1e-3, clip_norm=0.0),
+        scheduler=_NO_SCHEDULER,
+    ),
     "dqn-pictures": TrainConfig(
         algorithm="dqn",
         preset="dqn-pictures",
