@@ -24,13 +24,17 @@ def published_pps() -> dict[str, dict[str, float]]:
     }
 
 
-def control_scores(game: str) -> dict[str, dict[int, float]]:
-    """Published scores of a control task, by algorithm and steps: {"DDPG": {100_000: 443.0, ..."""
+def control_scores(game: str, furthest: float) -> dict[str, dict[int, float]]:
+    """Published scores of a control task after up to `furthest` steps, by algorithm and steps.
+
+    Such as {"DDPG": {100_000: 443.0, 500_000: 794.0}, "TD3": ...
+    """
     scores: dict[str, dict[int, float]] = {}
     for row in published_rows(CONTROL):
         for column, score in row.items():
             if row["game"] == game and column != "game" and score:
                 algorithm, _, steps = column.partition("_")
                 made = int(steps[:-1]) * {"k": 1_000, "m": 1_000_000}[steps[-1]]
-                scores.setdefault(algorithm.upper(), {})[made] = float(score)
+                if made <= furthest:
+                    scores.setdefault(algorithm.upper(), {})[made] = float(score)
     return scores

@@ -1,5 +1,6 @@
 """`ga3c plot`: draws the curves of runs; several seeds of a game as their mean and range."""
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -45,6 +46,7 @@ FIGURES: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
 PANELS = ("score", "epsilon", *FIGURES)
 DASHES = ("-", "--", ":")  # of the figures of a plot, where colours tell runs apart
 LINE_INCHES = 0.17  # of a legend
+LEGEND_WIDTH = 64  # characters; a wider one would leave its plot too narrow
 MARKERS = {"DDPG": "v", "TD3": "^", "SAC": "s"}  # of published scores
 SCALES = {"steps": (1.0, "environment steps"), "seconds": (1 / 60, "minutes")}
 
@@ -108,8 +110,9 @@ def draw(runs: Sequence[History], panels: Sequence[str]) -> Figure:
         for by, axes in zip(SCALES, row, strict=True):
             PAINTERS[panel](axes, part, by, looks)
             dress(axes, by)
-    named = [max(len(axes.get_legend_handles_labels()[1]) for axes in row) for row in rows]
-    figure.set_figheight(sum(3.0 + LINE_INCHES * max(lines, 2) for lines in named))
+    labels = [["\n".join(axes.get_legend_handles_labels()[1]) for axes in row] for row in rows]
+    lines = [max(2, *(each.count("\n") + 1 for each in row)) for row in labels]
+    figure.set_figheight(3.0 * len(drawn) + LINE_INCHES * sum(lines))
     return figure
 
 
@@ -181,22 +184,30 @@ def _score(axes: Axes, runs: Sequence[History], by: str, looks: Looks) -> None:
         if several:
             colour = looks[found[0].path].colour if len(groups) > 1 else "black"
             places, scores = history.mean_of([run.curve for run in found], by)
-            words = f"mean and range of {len(found)} seeds, as far as all of them go"
-            words = ": ".join(filter(None, [group.differs, words]))
-            axes.plot(places * scale, scores.mean(axis=0), color=colour, label=_shown(words, by))
+            words = [
+                group.differs,
+                f"mean and range of {len(found)} seeds, as far as all of them go",
+            ]
+            axes.plot(
+                places * scale,
+                scores.mean(axis=0),
+                color=colour,
+                label=_shown(": ".join(filter(None, words)), by),
+            )
             low, high = scores.min(axis=0), scores.max(axis=0)
             axes.fill_between(places * scale, low, high, color=colour, alpha=0.15)
     if by == "steps":
-        for name, by_steps in control_scores(runs[0].game).items():
+        furthest = 2 * max(run.curve.steps[-1] for run in runs)
+        for name, known in control_scores(runs[0].game, furthest).items():
             label = f"{name}, published, without noise"
-            axes.plot(list(by_steps), list(by_steps.values()), MARKERS[name], c="grey", label=label)
+            axes.plot(list(known), list(known.values()), MARKERS[name], c="grey", label=label)
     axes.set_title(runs[0].config.environment.game, fontsize="medium")
     axes.set_ylabel("score, mean of 100 episodes")
 
 
 def _shown(label: str, by: str, is_needed: bool = True) -> str | None:
     """The label for the legend, which only the plot at the left has; None for no entry."""
-    return label if is_needed and by == "steps" else None
+    return textwrap.fill(label, LEGEND_WIDTH) if is_needed and by == "steps" else None
 
 
 def _epsilon(axes: Axes, runs: Sequence[History], by: str, looks: Looks) -> None:
