@@ -103,16 +103,14 @@ def draw(runs: Sequence[History], panels: Sequence[str]) -> Figure:
     row for each game, of epsilon one for each run."""
     drawn = [(panel, part) for panel in panels for part in _parts(panel, runs)]
     looks = looks_of(runs)
-    figure, rows = pyplot.subplots(
-        len(drawn), 2, figsize=(11, 3.3), squeeze=False, constrained_layout=True
-    )
+    figure, rows = pyplot.subplots(len(drawn), 2, squeeze=False, constrained_layout=True)
     for (panel, part), row in zip(drawn, rows, strict=True):
         for by, axes in zip(SCALES, row, strict=True):
             PAINTERS[panel](axes, part, by, looks)
             dress(axes, by)
     labels = [["\n".join(axes.get_legend_handles_labels()[1]) for axes in row] for row in rows]
     lines = [max(2, *(each.count("\n") + 1 for each in row)) for row in labels]
-    figure.set_figheight(3.0 * len(drawn) + LINE_INCHES * sum(lines))
+    figure.set_size_inches(11.0, 3.0 * len(drawn) + LINE_INCHES * sum(lines))
     return figure
 
 
@@ -184,16 +182,9 @@ def _score(axes: Axes, runs: Sequence[History], by: str, looks: Looks) -> None:
         if several:
             colour = looks[found[0].path].colour if len(groups) > 1 else "black"
             places, scores = history.mean_of([run.curve for run in found], by)
-            words = [
-                group.differs,
-                f"mean and range of {len(found)} seeds, as far as all of them go",
-            ]
-            axes.plot(
-                places * scale,
-                scores.mean(axis=0),
-                color=colour,
-                label=_shown(": ".join(filter(None, words)), by),
-            )
+            words = f"mean and range of {len(found)} seeds, as far as all of them go"
+            words = ": ".join(filter(None, [group.differs, words]))
+            axes.plot(places * scale, scores.mean(axis=0), color=colour, label=_shown(words, by))
             low, high = scores.min(axis=0), scores.max(axis=0)
             axes.fill_between(places * scale, low, high, color=colour, alpha=0.15)
     if by == "steps":

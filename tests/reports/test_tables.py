@@ -210,7 +210,11 @@ def test_a_control_task_stands_beside_scores_published_at_the_same_steps() -> No
     assert "TD3, published, without noise" in [text.get_text() for text in legend.get_texts()]
     marks = {line.get_label(): line.get_xydata().tolist() for line in by_steps.get_lines()}
     sac = marks["SAC, published, without noise"]
-    assert sac == [[100_000.0, 829.0], [500_000.0, 880.0], [1_000_000.0, 881.0]]
+    shown = [[100_000.0, 829.0], [500_000.0, 880.0], [1_000_000.0, 881.0]]
+    assert sac == [
+        each for each in shown if each[0] <= 2 * max(run.curve.steps[-1] for run in found)
+    ]
+    assert len(sac) >= 2
     assert not any("published" in str(line.get_label()) for line in by_time.get_lines())
 
 
