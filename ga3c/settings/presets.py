@@ -162,7 +162,7 @@ OURS: dict[str, TrainConfig] = {
         scheduler=_NO_SCHEDULER,
     ),
     # Continuous actions. One group of lanes waits for its actions while the cores learn. Draws are
-    # uniform: prioritised ones learned ball in cup and cartpole from twice the steps or more.
+    # uniform: by priority, ball in cup scored 386 after as many steps as gave 949 (three seeds).
     "dpg-control": TrainConfig(
         algorithm="dpg",
         preset="dpg-control",
