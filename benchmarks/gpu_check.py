@@ -147,10 +147,10 @@ def _parity(config: Config, limit_s: float) -> Result:
 
 
 def _limits(config: Config, limit_s: float) -> Result:
-    seconds = "0.2" if config.quick else "1"
-    return _ga3c(
-        limit_s, "benchmark", "limits", "--repeats", "1", "--part-seconds", seconds, "--json"
-    )
+    options = ["--repeats", "1", "--json", "--part-seconds", "0.2" if config.quick else "1"]
+    if config.quick:
+        options += ["--agent-counts", str(CORES), "--env-counts", "16"]
+    return _ga3c(limit_s, "benchmark", "limits", *options)
 
 
 def _throughput(config: Config, limit_s: float) -> Result:
