@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ga3c.reports import history
-from ga3c.reports.figures import CONTROL, published_rows
+from ga3c.reports.figures import CONTROL, published_scores
 from ga3c.reports.history import History
 
 
@@ -105,8 +105,8 @@ def _table(protocol: dict, groups: dict[str, Evaluated]) -> ScoreTable:
     name = protocol.pop("name")
     settings = ", ".join(f"{setting} {value}" for setting, value in protocol.items())
     references, sources = REFERENCES.get(name, OTHER)
-    reference = {**_published(OTHER[0]), **_published(references)}
-    published = [(source, _published(source.file)) for source in sources]
+    reference = {**published_scores(OTHER[0]), **published_scores(references)}
+    published = [(source, published_scores(source.file)) for source in sources]
     rows = []
     for group, (game, entries) in sorted(groups.items()):
         bounds = reference.get(game, {})
@@ -122,10 +122,3 @@ def _table(protocol: dict, groups: dict[str, Evaluated]) -> ScoreTable:
             )
         )
     return ScoreTable(name, settings, list(sources), rows)
-
-
-def _published(file: str) -> dict[str, dict[str, float]]:
-    return {
-        row["game"]: {k: float(v) for k, v in row.items() if k != "game" and v}
-        for row in published_rows(file)
-    }

@@ -24,17 +24,23 @@ def published_pps() -> dict[str, dict[str, float]]:
     }
 
 
+def published_scores(name: str) -> dict[str, dict[str, float]]:
+    """The numbers that a file of published scores has for each game, by column."""
+    return {
+        row["game"]: {k: float(v) for k, v in row.items() if k != "game" and v}
+        for row in published_rows(name)
+    }
+
+
 def control_scores(game: str, furthest: float) -> dict[str, dict[int, float]]:
     """Published scores of a control task after up to `furthest` steps, by algorithm and steps.
 
     Such as {"DDPG": {100_000: 443.0, 500_000: 794.0}, "TD3": ...
     """
     scores: dict[str, dict[int, float]] = {}
-    for row in published_rows(CONTROL):
-        for column, score in row.items():
-            if row["game"] == game and column != "game" and score:
-                algorithm, _, steps = column.partition("_")
-                made = int(steps[:-1]) * {"k": 1_000, "m": 1_000_000}[steps[-1]]
-                if made <= furthest:
-                    scores.setdefault(algorithm.upper(), {})[made] = float(score)
+    for column, score in published_scores(CONTROL).get(game, {}).items():
+        algorithm, _, steps = column.partition("_")
+        made = int(steps[:-1]) * {"k": 1_000, "m": 1_000_000}[steps[-1]]
+        if made <= furthest:
+            scores.setdefault(algorithm.upper(), {})[made] = score
     return scores

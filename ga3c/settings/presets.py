@@ -69,6 +69,8 @@ def ppo_pictures(cores: int) -> TrainConfig:
 # gradient would otherwise drown the policy's, and it is scaled, so that it is learned before the
 # policy needs it. Each batch's advantages are normalised. Gradients are not clipped by norm, as
 # their size does not matter to Adam.
+_VECTORS = NetworkConfig(layer_norm=False, separate_value=True, value_scale=10.0)
+
 OURS: dict[str, TrainConfig] = {
     "a3c-pictures": TrainConfig(preset="a3c-pictures"),
     "a3c-vectors": TrainConfig(
@@ -80,7 +82,7 @@ OURS: dict[str, TrainConfig] = {
         ),
         learning=LearningConfig(reward_clip=0.0),
         a3c=A3CConfig(normalize_advantages=True),
-        network=NetworkConfig(layer_norm=False, separate_value=True, value_scale=10.0),
+        network=_VECTORS,
         optimizer=OptimizerConfig(learning_rate=1e-3, clip_norm=0.0),
         scheduler=_NO_SCHEDULER,
     ),
@@ -103,13 +105,7 @@ OURS: dict[str, TrainConfig] = {
         ),
         learning=LearningConfig(discount=0.999, reward_clip=0.0),
         a3c=A3CConfig(normalize_advantages=True, trace_decay=0.98, correction="none"),
-        network=NetworkConfig(
-            layer_norm=False,
-            separate_value=True,
-            value_scale=10.0,
-            normalize_observations=True,
-            follow_rewards=True,
-        ),
+        network=replace(_VECTORS, normalize_observations=True, follow_rewards=True),
         optimizer=OptimizerConfig(learning_rate=1e-3, learning_rate_end=1e-3, clip_norm=0.0),
         scheduler=_NO_SCHEDULER,
     ),
@@ -192,7 +188,7 @@ OURS["a3c-control"] = replace(
     OURS["a3c-vectors"],
     preset="a3c-control",
     learning=replace(OURS["a3c-vectors"].learning, discount=0.95),
-    network=replace(OURS["a3c-vectors"].network, normalize_observations=True, follow_rewards=True),
+    network=replace(_VECTORS, normalize_observations=True, follow_rewards=True),
     evaluation=_CONTROL,
 )
 
