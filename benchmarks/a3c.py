@@ -45,7 +45,10 @@ class Config(MeasuringConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.algorithm != "a3c":
-            raise ValueError(f"algorithm {self.algorithm}: must be a3c, to be compared with A3C")
+            raise ValueError(
+                f"algorithm {self.algorithm}: must be a3c, to be compared with A3C; "
+                "--algorithm a3c says so"
+            )
         for name in ("a3c_agents", "a3c_t_max"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} {getattr(self, name)}: must be at least 1")

@@ -22,7 +22,7 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot
 
-from benchmarks.points import Figures, Point, PointsConfig, conclude, measure
+from benchmarks.points import GA3C, Figures, Point, PointsConfig, conclude, measure
 from ga3c.reports.console import show
 from ga3c.reports.figures import published_rows
 from ga3c.settings.machine import CORES
@@ -59,7 +59,7 @@ def run(config: Config) -> None:
 def _points(config: Config) -> Iterator[Point]:
     agents = str(config.agents)
     options = {"agents": agents, "max-agents": agents, "envs-per-agent": "1", "groups": "1"}
-    options |= {"experience": "host", "pixels": "float32", "prediction-batch-min": "1"}
+    options |= {**GA3C, "experience": "host", "pixels": "float32", "prediction-batch-min": "1"}
     yield Point("GA3C's way: float32, resent from RAM", options)
     options = {**options, "pixels": "uint8"}
     yield Point("+ uint8 on the wire", options)

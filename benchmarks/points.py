@@ -49,6 +49,10 @@ class PointsConfig:
         return min(self.seconds, QUICK_S) if self.quick else self.seconds
 
 
+GA3C = {"algorithm": "a3c"}
+"""Options of the points of a study of GA3C, whatever the game's default algorithm."""
+
+
 class Point(NamedTuple):
     """Settings to measure, as options of the command line without dashes.
 

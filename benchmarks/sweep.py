@@ -18,7 +18,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 
-from benchmarks.points import Figures, Point, PointsConfig, conclude, measure
+from benchmarks.points import GA3C, Figures, Point, PointsConfig, conclude, measure
 from ga3c.measuring.parts import prepare
 from ga3c.measuring.serving import figures, measure_in_turn, measure_parts, of_turn, with_room
 from ga3c.reports.console import show
@@ -132,9 +132,9 @@ def _other_points(config: Config) -> list[Point]:
         networks, batches = networks[:2], batches[::4]
     queue = {"training-batch-max": "160", "training-queue": "640"}
     return [
-        *(Point("networks", {"network": network}) for network in networks),
+        *(Point("networks", {"network": network, **GA3C}) for network in networks),
         *(
-            Point("minimum batches", {"training-batch-min": str(batch), **queue})
+            Point("minimum batches", {"training-batch-min": str(batch), **queue, **GA3C})
             for batch in batches
         ),
     ]

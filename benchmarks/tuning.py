@@ -93,7 +93,8 @@ def run(config: Config) -> None:
 def _train(config: Config, game: str, how: str) -> dict[str, Any]:
     """Make a run, unless it is complete already; its rates, final counts and progress lines."""
     directory = config.out_dir / f"{game}-{how}".replace("/", "_")
-    arguments = ["--game", game, "--scheduler", "off" if how == "fixed" else how]
+    arguments = ["--game", game, "--algorithm", "a3c"]
+    arguments += ["--scheduler", "off" if how == "fixed" else how]
     counts = config.fixed if how == "fixed" else START
     arguments += count_options(counts, _most(config))
     arguments += ["--seconds", str(config.seconds)]

@@ -88,11 +88,11 @@ def of_turn(counts: Sequence[Counts], turn: int) -> Sequence[Counts]:
 
 
 def with_room(game: str, most: Sequence[int]) -> TrainConfig:
-    """Settings for `measure_in_turn`: one of each role, and room for the largest counts.
+    """Settings of a3c for `measure_in_turn`: one of each role, and room for the largest counts.
 
     Raises WrongInput if the settings do not allow `most`.
     """
-    words = ["--game", game, *count_options((1, 1, 1), most)]
+    words = ["--game", game, "--algorithm", "a3c", *count_options((1, 1, 1), most)]
     try:
         return parse(words, TrainConfig, "ga3c benchmark")
     except ValueError as error:

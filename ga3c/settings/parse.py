@@ -15,6 +15,10 @@ from ga3c.settings.train import LEARNS_FROM, TrainConfig
 
 C = TypeVar("C")
 Kind = Literal["pictures", "vectors", "control"]
+
+DEFAULT_ALGORITHMS: dict[Kind, str] = {"pictures": "a3c", "vectors": "ppo", "control": "dpg"}
+"""The algorithm for each kind of game where the user names none."""
+
 """Of a task: control has continuous actions, and observations that are vectors."""
 
 
@@ -112,7 +116,7 @@ def preset_of(
         return found
     kind = kind_of(game or EnvironmentConfig().game, env_args)
     if algorithm is None:
-        algorithm = "dpg" if kind == "control" else "a3c"
+        algorithm = DEFAULT_ALGORITHMS[kind]
     if f"{algorithm}-{kind}" in OURS:
         return OURS[f"{algorithm}-{kind}"]
     by_replay = LEARNS_FROM.get(algorithm, learns_from) == "replay"

@@ -27,7 +27,8 @@ FRAMEWORKS = ("tensorflow", "jax")
 OTHER = {"tensorflow": "jax", "jax": "tensorflow"}
 CASES = ["a3c small", "a3c mlp", "a3c paper", "dqn dueling", "dqn parr", "dqn adam"]
 CASES += ["a3c control", "dpg-control", "apex-dpg"]
-CORRIDOR = ["--game", "tests.tiny:Corridor-v0", "--agents", "2", "--envs-per-agent", "8"]
+CORRIDOR = ["--game", "tests.tiny:Corridor-v0", "--algorithm", "a3c"]
+CORRIDOR += ["--agents", "2", "--envs-per-agent", "8"]
 
 
 def under(framework: str, *program: str) -> subprocess.CompletedProcess[str]:

@@ -38,7 +38,7 @@ def measured(*arguments: str) -> dict[str, Any]:
 def test_throughput_accounts_for_every_core_second_and_every_step(tmp_path: Path) -> None:
     out = tmp_path / "throughput.json"
     result = measured(
-        *("throughput", *LIGHT, "--agents", "2", "--envs-per-agent", "8"),
+        *("throughput", *LIGHT, "--algorithm", "a3c", "--agents", "2", "--envs-per-agent", "8"),
         *("--seconds", "2", "--warm-up-seconds", "1", "--out", str(out)),
     )
     assert sum(result["core_seconds_per_s"].values()) == pytest.approx(CORES, rel=0.05)
@@ -64,7 +64,7 @@ def test_limits_are_those_of_the_best_sizes() -> None:
     result = measured(
         *("limits", *LIGHT, "--agent-counts", "1", "2", "--env-counts", "2", "8"),
         *("--prediction-batches", "1", "16", "--training-batches", "20", "80"),
-        *("--t-max", "4"),  # as many as there are floats in an observation
+        *("--t-max", "4", "--algorithm", "a3c"),  # as many as there are floats in an observation
     )
     pairs = [(each["agents"], each["environments"]) for each in result["environment_only"]]
     assert pairs == [(1, 2), (1, 8), (2, 2), (2, 8)]
@@ -192,7 +192,7 @@ def test_tuning_is_compared_with_the_paper_s_and_with_none(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_what_watching_costs_is_that_of_pairs_of_windows() -> None:
-    light = ["--game", "CartPole-v1", "--repeats", "2", "--json"]
+    light = ["--game", "CartPole-v1", "--algorithm", "a3c", "--repeats", "2", "--json"]
     light += ["--agents", "1", "--envs-per-agent", "4"]
     result = measured("watching", *light, "--seconds", "1", "--warm-up-seconds", "0.5")
     assert len(result["costs"]) == 2
@@ -222,8 +222,9 @@ def test_what_a_step_costs_the_model_is_told_by_lanes() -> None:
 
 @pytest.mark.slow
 def test_a3c_is_measured_beside_the_service() -> None:
-    light = ["--game", "CartPole-v1", "--repeats", "1", "--seconds", "1", "--networks", "mlp"]
-    (row,) = measured("a3c", *light, "--envs-per-agent", "8", "--json")["networks"]
+    light = ["--game", "CartPole-v1", "--algorithm", "a3c", "--networks", "mlp"]
+    given = ["--repeats", "1", "--seconds", "1", "--envs-per-agent", "8", "--json"]
+    (row,) = measured("a3c", *light, *given)["networks"]
     assert row["network"] == "mlp"
     assert row["speedup"] == pytest.approx(row["ga3c"]["median"] / row["a3c"]["median"])
 
@@ -265,7 +266,8 @@ from ga3c.settings.train import TrainConfig
 from ga3c.settings.parse import parse
 
 if __name__ == "__main__":  # the agents' processes import this file as well
-    options = ["--game", "tests.tiny:Corridor-v0", "--learning-rate", "3e-3", "--t-max", "5"]
+    options = ["--algorithm", "a3c", "--game", "tests.tiny:Corridor-v0", "--t-max", "5"]
+    options += ["--learning-rate", "3e-3"]
     config = parse(options, TrainConfig, "test")
     baseline = Baseline(config, spaces(config.environment), 2)
     with baseline.playing():
@@ -324,7 +326,8 @@ def test_the_baseline_learns(tmp_path: Path) -> None:
         (["a3c", "--networks", "huge"], ["huge", "small", "large-1"]),
         (["lanes", "--lanes", "0"], ["lanes (0,)", "at least 1"]),
         (["lanes", "--algorithm", "dqn"], ["algorithm dqn", "must be a3c"]),
-        (["a3c", "--game", "CartPole-v1"], ["small", "vectors"]),
+        (["a3c", "--game", "CartPole-v1", "--algorithm", "a3c"], ["small", "vectors"]),
+        (["a3c", "--game", "CartPole-v1"], ["algorithm ppo", "--algorithm a3c"]),
         (["a3c", "--algorithm", "dqn"], ["algorithm dqn", "must be a3c"]),
         (["replay", "--batches", "0"], ["batches (0,)", "at least 1"]),
         (["replay", "--vector-steps", "100"], ["a replay of 100 steps", "at least 1000"]),

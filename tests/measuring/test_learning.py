@@ -18,7 +18,8 @@ LIGHT = "--agents 1 --envs-per-agent 8 --scheduler off"
 def test_recipes_are_learned_side_by_side_and_not_made_again(tmp_path: Path) -> None:
     given = ["benchmark", "learning", "--out-dir", str(tmp_path), "--games", "CartPole-v1"]
     given += ["--seeds", "1", "--steps", "4000", "--json"]
-    given += ["--recipes", f"one={LIGHT}", f"two={LIGHT} --algorithm ppo --passes 2"]
+    given += ["--recipes", f"one={LIGHT} --algorithm a3c"]
+    given += [f"two={LIGHT} --algorithm ppo --passes 2"]
     done = ended(*given)
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout.splitlines()[-1])["results"]

@@ -11,7 +11,7 @@ from ga3c.runs import checkpoints
 from tests.commands import BEGIN_S, STOP_S, Command, assert_nothing_is_left, ended
 
 GAMES = ["tests.tiny:Corridor-v0", "CartPole-v1"]
-LIGHT = "--agents 1 --envs-per-agent 8 --scheduler off --progress-every-s 0.5"
+LIGHT = "--algorithm a3c --agents 1 --envs-per-agent 8 --scheduler off --progress-every-s 0.5"
 
 
 @pytest.mark.slow

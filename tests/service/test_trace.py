@@ -13,7 +13,8 @@ from ga3c.service import trace
 from tests.commands import ended
 
 Event = dict[str, Any]
-RUN = ["train", "--game", "tests.tiny:Corridor-v0", "--agents", "2", "--envs-per-agent", "4"]
+RUN = ["train", "--game", "tests.tiny:Corridor-v0", "--algorithm", "a3c"]
+RUN += ["--agents", "2", "--envs-per-agent", "4"]
 
 
 def rows(events: list[Event]) -> dict[int, str]:

@@ -28,6 +28,7 @@ from tests.tiny import Corridor
 GAME = "tests.tiny:Corridor-v0"
 SMALL: dict[str, Any] = {
     "game": GAME,
+    "algorithm": "a3c",
     "agents": 1,
     "max_agents": 1,
     "envs_per_agent": 4,

@@ -100,6 +100,7 @@ def test_a_run_of_a_file_has_its_settings(command: Callable[..., Command], tmp_p
     service = {"agents": 2, "envs_per_agent": 4, "max_agents": 2}
     learning = {"training_batch_min": 20, "training_batch_max": 80}
     values = {
+        "algorithm": "a3c",
         "environment": {"game": GAME},
         "service": {**service, **learning},
         "run": {"steps": 10_000_000, "progress_every_s": 0.5},

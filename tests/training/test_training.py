@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 60
 FAST_ADAM = ["--optimizer", "adam", "--optimizer-epsilon", "1e-5", "--learning-rate", "2e-3"]
-CORRIDOR = ["--game", "tests.tiny:Corridor-v0", "--envs-per-agent", "16"]
+CORRIDOR = ["--game", "tests.tiny:Corridor-v0", "--algorithm", "a3c", "--envs-per-agent", "16"]
 CATCH = ["--game", "tests.tiny:Catch-v0", "--envs-per-agent", "16", *FAST_ADAM]
 CARTPOLE = ["--game", "CartPole-v1"]
 
