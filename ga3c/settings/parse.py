@@ -15,11 +15,10 @@ from ga3c.settings.train import LEARNS_FROM, TrainConfig
 
 C = TypeVar("C")
 Kind = Literal["pictures", "vectors", "control"]
+"""Of a task: control has continuous actions, and observations that are vectors."""
 
 DEFAULT_ALGORITHMS: dict[Kind, str] = {"pictures": "a3c", "vectors": "ppo", "control": "dpg"}
 """The algorithm for each kind of game where the user names none."""
-
-"""Of a task: control has continuous actions, and observations that are vectors."""
 
 
 @dataclass(frozen=True)
