@@ -1,5 +1,6 @@
 """Settings of the parts that run in parallel: agents, predictors, trainers and their queues."""
 
+import math
 import os
 from dataclasses import dataclass
 from typing import Literal
@@ -132,6 +133,11 @@ class ServiceConfig:
     def update_max(self) -> int:
         """Most samples in one update."""
         return self.training_batch_max if self.minibatch is None else self.minibatch
+
+    @property
+    def updates_per_batch(self) -> int:
+        """Updates that a full batch is learned in: its minibatches, once for each pass."""
+        return self.passes * math.ceil(self.training_batch_max / self.update_max)
 
     @property
     def counts(self) -> Counts:

@@ -107,6 +107,7 @@ class Run:
             steps=config.run.steps,
             optimizer=config.scheduled_optimizer,
             max_refused_updates=config.learning.max_refused_updates,
+            updates_per_batch=config.service.updates_per_batch,
         )
         self._scheduler = build_scheduler(config, service, self._directory.path)
         if config.evaluation.evaluate_every:
@@ -124,10 +125,8 @@ class Run:
         for each in damaged:
             self._say(f"ga3c: damaged, so the one before it is used: {each}", sys.stderr)
         if checkpoint is None:
-            raise RunFailed(
-                f"run {self._directory.path} has no whole checkpoint: it cannot go on; "
-                "a new run would begin anew"
-            )
+            path = self._directory.path
+            raise RunFailed(f"run {path} has no whole checkpoint: it cannot go on; start a new one")
         try:
             self._service.restore(checkpoint)
         except ValueError as error:
@@ -137,9 +136,9 @@ class Run:
                 f"run {self._directory.path}: {reason} already, so nothing is left to do: give a "
                 "larger --steps, --seconds or --score"
             )
-        self._check_refill(int(checkpoint.state["steps"]))
-        checkpoints.set_aside(checkpoint)
         steps = int(checkpoint.state["steps"])
+        self._check_refill(steps)
+        checkpoints.set_aside(checkpoint)
         self._say(f"ga3c: goes on from {steps:,} steps")
         before = load_config(self._directory.path).scheduled_optimizer
         if line := resumed_schedule(before, self._config.scheduled_optimizer, steps):

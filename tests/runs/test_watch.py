@@ -22,6 +22,7 @@ from ga3c.runs.watch import MEASURED_LAG_UPDATES, STILL_S, Watch, resumed_schedu
 from ga3c.service.service import Service
 from ga3c.service.wiring import build_service
 from ga3c.settings.learning import OptimizerConfig
+from ga3c.settings.presets import PRESETS
 from ga3c.settings.run import RunConfig
 from ga3c.settings.scheduler import SchedulerConfig
 from ga3c.settings.service import ServiceConfig
@@ -63,6 +64,7 @@ def watched(config: TrainConfig = SMALL) -> tuple[Watch, Still, Clock]:
         steps=config.run.steps,
         optimizer=config.scheduled_optimizer,
         max_refused_updates=config.learning.max_refused_updates,
+        updates_per_batch=config.service.updates_per_batch,
         clock=clock,
     )
     return watch, service, clock
@@ -251,14 +253,21 @@ def test_a_run_resumed_with_more_steps_says_what_its_schedules_do(tmp_path: Path
 # Policy lag
 
 
+def window(lag: float) -> Window:
+    counts = {"trained_samples": 100.0, "lag_updates": 100.0 * lag}
+    return Window(snapshot(), Snapshot(1.0, counts))
+
+
 def test_a_policy_lag_beyond_what_was_measured_is_said_once() -> None:
     watch, _, _ = watched()
-
-    def window(lag: float) -> Window:
-        counts = {"trained_samples": 100.0, "lag_updates": 100.0 * lag}
-        return Window(snapshot(), Snapshot(1.0, counts))
-
     assert not list(watch.figures(window(MEASURED_LAG_UPDATES)))
     (line,) = watch.figures(window(200.0))
     assert "policy lag is 200 updates" in line
     assert not list(watch.figures(window(300.0)))
+
+
+def test_the_policy_lag_of_many_updates_a_batch_is_judged_by_batches() -> None:
+    watch, _, _ = watched(PRESETS["ppo-vectors"])
+    assert not list(watch.figures(window(128.0)))
+    (line,) = watch.figures(window(129.0))
+    assert "a batch is learned in 64" in line

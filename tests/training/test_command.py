@@ -328,7 +328,7 @@ def test_a_killed_agent_is_replaced_and_the_run_says_so(command: Callable[..., C
 def test_agents_that_never_make_a_step_end_the_run_with_their_traceback(
     command: Callable[..., Command],
 ) -> None:
-    run = command("train", "--game", "tests.tiny:Fallen-v0", *LIGHT)
+    run = command("train", "--game", "tests.tiny:Fallen-v0", "--algorithm", "a3c", *LIGHT)
     assert run.wait(BEGIN_S) == 1
     assert "the corridor has fallen in" in run.err
     assert "RuntimeError" in run.err
