@@ -24,7 +24,7 @@ from matplotlib.axes import Axes
 from benchmarks.points import keep_in, said_by
 from ga3c.measuring.parts import prepare
 from ga3c.measuring.reporting import check_window, spread, with_range
-from ga3c.measuring.serving import count_options, measure_in_turn, of_turn, with_room
+from ga3c.measuring.serving import ga3c_options, measure_in_turn, of_turn, with_room
 from ga3c.reports.console import show
 from ga3c.reports.plots import legend_below
 from ga3c.service.scheduler import replay
@@ -93,10 +93,9 @@ def run(config: Config) -> None:
 def _train(config: Config, game: str, how: str) -> dict[str, Any]:
     """Make a run, unless it is complete already; its rates, final counts and progress lines."""
     directory = config.out_dir / f"{game}-{how}".replace("/", "_")
-    arguments = ["--game", game, "--algorithm", "a3c"]
-    arguments += ["--scheduler", "off" if how == "fixed" else how]
     counts = config.fixed if how == "fixed" else START
-    arguments += count_options(counts, _most(config))
+    arguments = ga3c_options(game, counts, _most(config))
+    arguments += ["--scheduler", "off" if how == "fixed" else how]
     arguments += ["--seconds", str(config.seconds)]
     arguments += ["--progress-every-s", str(min(5.0, config.seconds / 8))]
     identity = [*arguments, *origin()]

@@ -74,9 +74,9 @@ def measure_service(
         return [_window(service, window_s) for _ in range(windows)]
 
 
-def count_options(counts: Sequence[int], most: Sequence[int]) -> list[str]:
-    """Command-line options that start with `counts` and leave room for `most`."""
-    words = []
+def ga3c_options(game: str, counts: Sequence[int], most: Sequence[int]) -> list[str]:
+    """Command-line options of a3c that start with `counts` and leave room for `most`."""
+    words = ["--game", game, "--algorithm", "a3c"]
     for name, count, largest in zip(Counts._fields, counts, most, strict=True):
         words += [f"--{name}", str(count), f"--max-{name}", str(largest)]
     return words
@@ -92,9 +92,8 @@ def with_room(game: str, most: Sequence[int]) -> TrainConfig:
 
     Raises WrongInput if the settings do not allow `most`.
     """
-    words = ["--game", game, "--algorithm", "a3c", *count_options((1, 1, 1), most)]
     try:
-        return parse(words, TrainConfig, "ga3c benchmark")
+        return parse(ga3c_options(game, (1, 1, 1), most), TrainConfig, "ga3c benchmark")
     except ValueError as error:
         raise WrongInput(str(error)) from error
 

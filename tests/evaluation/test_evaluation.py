@@ -197,16 +197,8 @@ def test_a_run_evaluates_itself_and_keeps_its_best_weights(tmp_path: Path) -> No
 
 
 def test_an_evaluation_that_fails_ends_no_run_and_the_next_one_is_made(tmp_path: Path) -> None:
-    given = [
-        "train",
-        "--game",
-        "tests.unruly:Unevaluated-v0",
-        "--algorithm",
-        "a3c",
-        *LIGHT,
-        "--steps",
-        "9000",
-    ]
+    given = ["train", "--game", "tests.unruly:Unevaluated-v0", "--algorithm", "a3c", *LIGHT]
+    given += ["--steps", "9000"]
     given += ["--evaluate-every", "1000", "--evaluate-episodes", "2", "--name", "mine"]
     done = ended(*given, "--runs-dir", str(tmp_path))
     assert done.returncode == 0, done.stderr
@@ -224,16 +216,8 @@ def test_the_evaluation_due_at_the_last_step_comes_after_one_that_still_runs(
     tmp_path: Path,
 ) -> None:
     """The first evaluation lasts longer than the run."""
-    given = [
-        "train",
-        "--game",
-        "tests.unruly:Slow-v0",
-        "--algorithm",
-        "a3c",
-        *LIGHT,
-        "--steps",
-        "4000",
-    ]
+    given = ["train", "--game", "tests.unruly:Slow-v0", "--algorithm", "a3c", *LIGHT]
+    given += ["--steps", "4000"]
     given += ["--evaluate-every", "1000", "--evaluate-episodes", "1", "--name", "mine"]
     done = ended(*given, "--evaluate-step-cap", "40", "--runs-dir", str(tmp_path))
     assert done.returncode == 0, done.stderr

@@ -121,16 +121,8 @@ def test_every_checkpoint_of_a_killed_run_is_of_one_moment_and_goes_on(
     draw = random.Random(2)
     given = ["--game", LEDGER, "--algorithm", "dqn", "--save-replay", "--update-size", "50"]
     given += ["--agents", "2", "--envs-per-agent", "8", "--prediction-batch-min", "4"]
-    given += [
-        "--steps-per-update",
-        "4",
-        "--replay-steps",
-        "3000",
-        "--replay-min-steps",
-        "500",
-        "--name",
-        "mine",
-    ]
+    given += ["--replay-steps", "3000", "--replay-min-steps", "500", "--name", "mine"]
+    given += ["--steps-per-update", "4"]
     given += ["--checkpoint-every-steps", "200", "--progress-every-s", "0.2"]
     run = tmp_path / "runs" / "mine"
     arguments, least = ["train", *given], 0
