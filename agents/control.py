@@ -1,7 +1,8 @@
 """The tasks of DeepMind's Control Suite as Gymnasium environments: `dm_control/humanoid-stand`.
 
-An observation is all of a task's sensors in one vector of float32. An episode that ends at its time
-limit is truncated, as its discount of 1 says.
+An observation is all of a task's sensors in one vector of float32. An angle that counts the turns
+of its joint is given within one turn, unless the suite's own is asked for. An episode that ends at
+its time limit is truncated, as its discount of 1 says.
 """
 
 import importlib.util
@@ -16,6 +17,9 @@ from gymnasium.spaces import Box
 NAMESPACE = "dm_control/"
 PICTURE = 480  # height and width of a rendered picture, in pixels
 WITHOUT_PICTURES = ("MUJOCO_GL", "disable")  # MuJoCo would look for a display or a GPU
+# Entries of a domain's observation that grow with each turn of a joint that spins. The shoulder of
+# a reacher comes to tens of radians while it learns; normalised, a radian is then almost nothing.
+SPINNING = {"reacher": [0]}
 
 
 class MissingPackage(ValueError):
@@ -59,8 +63,12 @@ def register(name: str) -> str | None:
 class Task(gymnasium.Env[np.ndarray, np.ndarray]):
     """One task of the suite."""
 
-    def __init__(self, domain: str, task: str, render_mode: str | None = None) -> None:
+    def __init__(
+        self, domain: str, task: str, render_mode: str | None = None, wrap_angles: bool = True
+    ) -> None:
+        """Args: wrap_angles: give the angle of a joint that spins from -pi to pi."""
         self._environment = _suite().load(domain, task)
+        self._wrapped = SPINNING.get(domain, []) if wrap_angles else []
         self.render_mode = render_mode
         rate = 1.0 / self._environment.control_timestep()
         self.metadata = {"render_modes": ["rgb_array"], "render_fps": rate}
@@ -96,4 +104,6 @@ class Task(gymnasium.Env[np.ndarray, np.ndarray]):
 
     def _seen(self, answer: Any) -> np.ndarray:
         parts = [np.ravel(sensor) for sensor in answer.observation.values()]
-        return np.concatenate(parts).astype(np.float32)
+        seen = np.concatenate(parts)
+        seen[self._wrapped] = np.remainder(seen[self._wrapped] + np.pi, 2 * np.pi) - np.pi
+        return seen.astype(np.float32)

@@ -161,7 +161,7 @@ OURS: dict[str, TrainConfig] = {
         scheduler=_NO_SCHEDULER,
     ),
     # Continuous actions. One group of lanes waits for its actions while the cores learn. Each step
-    # is replayed ten times: at five, as freely paced on two quiet cores, reacher swung below 850.
+    # is replayed ten times, whatever the machine, so that steps say how far a run has learned.
     "dpg-control": TrainConfig(
         algorithm="dpg",
         preset="dpg-control",

@@ -107,6 +107,28 @@ def test_a_task_is_the_suites_step_by_step_and_is_cut_at_its_time_limit() -> Non
     environments.close()
 
 
+@pytest.mark.parametrize("wrapped", [True, False])
+def test_a_reachers_shoulder_is_given_within_one_turn_unless_asked_otherwise(wrapped: bool) -> None:
+    args = () if wrapped else ("wrap_angles=False",)
+    environments = Environments(EnvironmentConfig("dm_control/reacher-easy", args), 1)
+    twin = suite.load("reacher", "easy")
+    twin.task.random.seed(seed_of(3))
+    action = np.array([[1.0, 0.0]], np.float32)  # turns the shoulder on and on
+    answer, step = twin.reset(), environments.reset(3)
+    farthest = 0.0
+    for _ in range(300):
+        shoulder, *others = np.concatenate([np.ravel(each) for each in answer.observation.values()])
+        seen, *seen_others = step.frames[0]
+        np.testing.assert_allclose(seen_others, others, rtol=1e-6)
+        turns = (shoulder - seen) / (2 * np.pi)
+        assert turns == pytest.approx(round(turns) if wrapped else 0, abs=1e-6)
+        assert abs(seen) < 3.15 or not wrapped
+        farthest = max(farthest, abs(shoulder))
+        answer, step = twin.step(action[0]), environments.step(action)
+    assert farthest > 2 * np.pi  # as the suite gives it
+    environments.close()
+
+
 def test_equal_seeds_give_equal_episodes_and_others_differ() -> None:
     environments = Environments(EnvironmentConfig(TASK), 2)
     frames = [environments.reset(seed).frames for seed in (1, 1, 2)]
