@@ -21,11 +21,9 @@ import zmq
 
 from agents import messages
 from agents.environments import EnvironmentConfig, Environments
+from agents.link import LINGER_MS, Link
 from agents.messages import Header, Hello, Kind
 from agents.registrations import take_over
-
-POLL_MS = 1000
-LINGER_MS = 500
 
 
 @dataclass(frozen=True)
@@ -55,19 +53,7 @@ class Task:
         return Task(**{**values, "environment": EnvironmentConfig(**values["environment"])})
 
 
-def connect(context: zmq.Context, endpoint: str, identity: str, token: str) -> zmq.Socket:
-    """A DEALER socket to the service. The calling thread owns it."""
-    socket = context.socket(zmq.DEALER)
-    socket.setsockopt(zmq.IDENTITY, identity.encode())
-    socket.setsockopt(zmq.PLAIN_USERNAME, b"agent")
-    socket.setsockopt(zmq.PLAIN_PASSWORD, token.encode())
-    socket.setsockopt(zmq.IMMEDIATE, 1)
-    socket.setsockopt(zmq.LINGER, LINGER_MS)
-    socket.connect(endpoint)
-    return socket
-
-
-def play(socket: zmq.Socket, task: Task, groups: list[Environments], new: bool) -> None:
+def play(link: Link, task: Task, groups: list[Environments], new: bool) -> None:
     """Play until the service asks the agent to retire, and confirm that.
 
     Args: new: whether the environments are new; only then they are reset with the task's seed.
@@ -81,7 +67,7 @@ def play(socket: zmq.Socket, task: Task, groups: list[Environments], new: bool) 
         task.groups,
         task.envs_per_group,
     )
-    socket.send_multipart(messages.encode_hello(hello))
+    link.greet(hello)
     seeds = np.random.SeedSequence(task.seed).generate_state(task.groups)
     played: Any = ()
     if task.played and task.played_steps:
@@ -100,19 +86,14 @@ def play(socket: zmq.Socket, task: Task, groups: list[Environments], new: bool) 
             sequences[group],
             stepped_s=time.monotonic() - began,
         )
-        socket.send_multipart(messages.encode_step(header, step))
+        link.send(header, step)
     while True:
         wait_started = time.monotonic()
-        while not socket.poll(POLL_MS):
-            pass
-        parts = socket.recv_multipart()
+        answer, parts = link.receive()
         step_started = time.monotonic()
-        answer = messages.decode_header(parts[0])
         if answer.kind == Kind.RETIRE:
             break
         group = answer.group
-        if group >= task.groups or answer.sequence != sequences[group]:
-            continue
         actions = messages.decode_actions(parts, spaces.actions)
         step = groups[group].step(actions)
         sequences[group] += 1
@@ -124,8 +105,8 @@ def play(socket: zmq.Socket, task: Task, groups: list[Environments], new: bool) 
             waited_s=step_started - wait_started,
             stepped_s=time.monotonic() - step_started,
         )
-        socket.send_multipart(messages.encode_step(header, step), copy=False)
-    socket.send_multipart(messages.encode_retire())
+        link.send(header, step)
+    link.rest()
 
 
 def _listen(lines: "queue.SimpleQueue[bytes]") -> None:
@@ -149,7 +130,7 @@ def main() -> int:
     groups: list[Environments] = []
     while True:
         task = Task.from_json(lines.get().decode())
-        with connect(context, task.endpoint, task.identity, task.token) as socket:
+        with Link(context, task.endpoint, task.identity, task.token) as link:
             try:
                 new = not groups
                 if new and task.registration:
@@ -164,13 +145,12 @@ def main() -> int:
                             stagger_steps=task.stagger_steps,
                         )
                     )
-                play(socket, task, groups, new)
+                play(link, task, groups, new)
             except Exception:
                 text = traceback.format_exc()
                 with contextlib.suppress(OSError):  # standard error may be closed
                     print(text, file=sys.stderr)
-                with contextlib.suppress(zmq.Again):  # no service listens; standard error has it
-                    socket.send_multipart(messages.encode_failure(text), zmq.DONTWAIT)
+                link.fail(text)
                 break
     context.destroy(linger=LINGER_MS)
     return 1

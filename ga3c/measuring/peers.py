@@ -12,8 +12,8 @@ import zmq
 
 from agents import messages
 from agents.environments import EnvironmentConfig, Environments, Spaces
+from agents.link import connect
 from agents.messages import Header, Hello, Kind, Step
-from agents.worker import connect
 
 START_TIMEOUT_S = 60.0
 WARM_UP_CALLS = 3

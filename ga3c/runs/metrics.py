@@ -55,7 +55,8 @@ class Metrics:
     `rewards` (summed, not clipped), `prediction_batches`, `updates`, `trained_samples`,
     `lag_updates` (summed over samples), `refused_updates` (left out because their loss or gradient
     was not finite), `*_busy_s` and `*_waiting_s` for each role, `*_cpu_s` (CPU time of the threads
-    that call the model, inside it), `rejected:<reason>` (messages) and `agent_deaths`.
+    that call the model, inside it), `rejected:<reason>` (messages), `repeated_steps` (sent
+    again after a reconnection) and `agent_deaths`.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

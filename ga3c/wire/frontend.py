@@ -30,10 +30,10 @@ class Frontend:
 
     Only a peer that knows the token can connect: libzmq closes every other connection before it
     accepts a message. An agent's messages are accepted only after `peers.expect` has given lanes to
-    its identity, and its steps must be in order, one at a time for each group. Any other message is
-    dropped and counted by reason. When an agent is replaced, its successor's steps wait here until
-    the last request for the same lanes is answered, so that two predictors never have the same
-    lane.
+    its identity, and its steps must be in order, one at a time for each group. A step that is sent
+    again is not taken again. Any other message is dropped and counted by reason. A successor's
+    steps wait here until the last request for the same lanes is answered, so that two predictors
+    never have the same lane.
     """
 
     def __init__(
@@ -179,8 +179,7 @@ class Frontend:
         if header.kind == Kind.HELLO:
             self.peers.welcome(identity, messages.decode_hello(parts[1:]))
             return
-        peer = self.peers.welcomed(identity)
-        if peer is None:
+        if (peer := self.peers.welcomed(identity)) is None:
             raise MessageError("no hello", identity)
         if header.kind == Kind.FAILURE:
             self.peers.failed(identity, messages.decode_failure(parts[1:]))
@@ -190,17 +189,16 @@ class Frontend:
             raise MessageError("kind", header.kind.name)
 
     def _step(self, identity: str, peer: Peer, header: messages.Header, parts: list[bytes]) -> None:
-        hello = self._hello
-        if header.group >= hello.groups or header.envs != hello.envs_per_group:
-            raise MessageError("counts", f"group {header.group}, {header.envs} environments")
-        if header.sequence != peer.sequences[header.group]:
-            raise MessageError("sequence", f"{header.sequence}")
+        if not peer.is_next(header):
+            self._repeat(identity, peer, header.group)
+            return
         lanes = peer.lanes[header.group]
         waiting = self._unanswered.get(int(lanes[0])), self._parked.get(int(lanes[0]))
         if any(request is not None and request.identity == identity for request in waiting):
             raise MessageError("sequence", "a step before the answer to the last one")
-        step = messages.decode_step(parts, hello.shape, self._dtype)
+        step = messages.decode_step(parts, self._hello.shape, self._dtype)
         peer.sequences[header.group] += 1
+        peer.answers.pop(header.group, None)
         self.peers.heard(identity)
         self._metrics.add(
             agents_waiting_s=header.waited_s, agents_busy_s=header.stepped_s, messages=1
@@ -213,6 +211,13 @@ class Frontend:
             self._parked[int(lanes[0])] = request
         else:
             self._queue(request)
+
+    def _repeat(self, identity: str, peer: Peer, group: int) -> None:
+        """After a reconnection the agent sends its last step again; it may miss the answer."""
+        self._metrics.add(repeated_steps=1)
+        self.peers.heard(identity)
+        if group in peer.answers:
+            self._send(identity, peer.answers[group])
 
     def _queue(self, request: Request) -> None:
         """Queue a request. This never blocks: the queue has room for one request of each lane."""
@@ -227,14 +232,12 @@ class Frontend:
                 continue
             request = entry.request
             self._unanswered.pop(int(request.lanes[0]), None)
-            if self.peers.welcomed(request.identity):
+            if peer := self.peers.welcomed(request.identity):
                 self.peers.heard(request.identity)
-                self._send(
-                    request.identity,
-                    messages.encode_actions(request.group, request.sequence, entry.actions),
-                )
-            parked = self._parked.pop(int(request.lanes[0]), None)
-            if parked is not None:
+                answer = messages.encode_actions(request.group, request.sequence, entry.actions)
+                peer.answers[request.group] = answer
+                self._send(request.identity, answer)
+            if parked := self._parked.pop(int(request.lanes[0]), None):
                 self._queue(parked)
 
     def _send_retire(self, identity: str) -> None:

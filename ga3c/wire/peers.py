@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from agents.messages import Hello, MessageError
+from agents.messages import Header, Hello, MessageError
 
 
 def new_identity(name: str) -> str:
@@ -26,13 +26,27 @@ class Peer:
 
     lanes: np.ndarray  # [groups, n] int32
     sequences: list[int] = field(default_factory=list)  # next expected number of each group
+    answers: dict[int, list[bytes]] = field(default_factory=dict)  # to each group's last step
+
+    def is_next(self, header: Header) -> bool:
+        """Whether this is its group's next step; False if it is the last one, sent again.
+
+        Raises MessageError if it is neither.
+        """
+        if header.group >= len(self.lanes) or header.envs != self.lanes.shape[1]:
+            raise MessageError("counts", f"group {header.group}, {header.envs} environments")
+        ahead = header.sequence - self.sequences[header.group]
+        if ahead not in (-1, 0):
+            raise MessageError("sequence", f"{header.sequence}")
+        return ahead == 0
 
 
 class Peers:
     """The agents of a run, by identity. Safe from every thread.
 
     The main thread says which agents to expect, to retire and to forget. The frontend's thread
-    records what it receives. Only the frontend's thread uses the sequences of a peer.
+    records what it receives. Only the frontend's thread uses the sequences and
+    answers of a peer.
     """
 
     def __init__(self, hello: Hello) -> None:
@@ -74,7 +88,10 @@ class Peers:
             return self._failures.pop(identity, "")
 
     def welcome(self, identity: str, hello: Hello) -> None:
-        """Admit an agent that has said hello. Raises MessageError if it is not acceptable."""
+        """Admit an agent that has said hello, for the first time or after a reconnection.
+
+        Raises MessageError if it is not acceptable.
+        """
         with self._lock:
             peer = self._expected.get(identity)
             if peer is None or hello.token != self._hello.token:
@@ -82,8 +99,6 @@ class Peers:
             if hello != self._hello:
                 given, wanted = (replace(each, token="") for each in (hello, self._hello))
                 raise MessageError("hello fields", f"{given}, not {wanted}")
-            if identity in self._welcomed:
-                raise MessageError("second hello", identity)
             self._welcomed[identity] = peer
 
     def welcomed(self, identity: str) -> Peer | None:

@@ -13,6 +13,8 @@ from ga3c.wire.authenticator import Authenticator
 
 MAX_SOCKET_PATH = 107
 LEAST_PART_LIMIT_BYTES = 1 << 20  # libzmq disconnects the sender of a larger part
+# A peer that is not heard for so long is disconnected, so that it can connect again.
+HEARTBEATS = ((zmq.HEARTBEAT_IVL, 2000), (zmq.HEARTBEAT_TIMEOUT, 6000))
 SPARE_MESSAGES = 64  # libzmq's queue for a peer holds this many more than one for each group
 
 
@@ -46,6 +48,8 @@ def bound_router(context: zmq.Context, endpoint: str, hello: Hello) -> zmq.Socke
         (zmq.RCVHWM, hello.groups + SPARE_MESSAGES),
         (zmq.SNDHWM, 0),  # unlimited: there is at most one answer for each request
     ):
+        socket.setsockopt(option, value)
+    for option, value in HEARTBEATS if endpoint.startswith("tcp:") else ():
         socket.setsockopt(option, value)
     socket.bind(endpoint)
     return socket

@@ -475,7 +475,8 @@ import json, sys, numpy as np, zmq
 from agents import messages
 from agents.actions import Actions
 from agents.messages import Header, Hello, Kind, Step
-from agents.worker import Task, connect
+from agents.link import connect
+from agents.worker import Task
 task = Task.from_json(sys.stdin.readline())
 socket = connect(zmq.Context(), task.endpoint, task.identity, task.token)
 hello = Hello(task.token, {shape}, "float32", Actions(2), task.groups, task.envs_per_group)

@@ -9,7 +9,7 @@ import psutil
 import pytest
 import zmq
 
-from agents.worker import connect
+from agents.link import connect
 from ga3c.wire.peers import name_of, new_identity
 from tests.damage import ENVS, HELLO, NUM_ACTIONS
 from tests.wire.test_frontend import (

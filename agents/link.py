@@ -1,0 +1,117 @@
+"""An agent's connection to the service, which may be lost and made again.
+
+What was under way when a connection is lost is gone. After a reconnection the agent therefore
+repeats its hello and every step to which no answer has come. The service takes each step once,
+and repeats its answer if it had given one: so each step is played and learned from exactly once.
+"""
+
+import contextlib
+from typing import NamedTuple, Self
+
+import zmq
+from zmq.utils.monitor import recv_monitor_message
+
+from agents import messages
+from agents.headers import Header, Kind
+from agents.messages import Hello, Step
+
+POLL_MS = 1000
+LINGER_MS = 500
+Parts = list[bytes | memoryview]
+# A dead connection by tcp is found by heartbeats. The service gives up the old one (TTL) before the
+# agent makes a new one (TIMEOUT), because it hears only one connection of the same identity.
+HEARTBEATS = (
+    (zmq.HEARTBEAT_IVL, 2000),
+    (zmq.HEARTBEAT_TTL, 6000),
+    (zmq.HEARTBEAT_TIMEOUT, 8000),
+    (zmq.HANDSHAKE_IVL, 5000),
+    (zmq.RECONNECT_IVL, 200),
+    (zmq.RECONNECT_IVL_MAX, 5000),
+)
+
+
+def connect(context: zmq.Context, endpoint: str, identity: str, token: str) -> zmq.Socket:
+    """A DEALER socket to the service, whose connection is not made yet."""
+    socket = context.socket(zmq.DEALER)
+    socket.setsockopt(zmq.IDENTITY, identity.encode())
+    socket.setsockopt(zmq.PLAIN_USERNAME, b"agent")
+    socket.setsockopt(zmq.PLAIN_PASSWORD, token.encode())
+    socket.setsockopt(zmq.IMMEDIATE, 1)
+    socket.setsockopt(zmq.LINGER, LINGER_MS)
+    for option, value in HEARTBEATS if endpoint.startswith("tcp:") else ():
+        socket.setsockopt(option, value)
+    socket.connect(endpoint)
+    return socket
+
+
+class _Sent(NamedTuple):
+    """A group's last step, which awaits its answer."""
+
+    sequence: int
+    parts: Parts
+
+
+class Link:
+    """The connection of one agent. Owned by one thread."""
+
+    def __init__(self, context: zmq.Context, endpoint: str, identity: str, token: str) -> None:
+        self._socket = connect(context, endpoint, identity, token)
+        self._events = self._socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+        self._poller = zmq.Poller()
+        self._poller.register(self._socket, zmq.POLLIN)
+        self._poller.register(self._events, zmq.POLLIN)
+        self._is_first = True  # whether no connection was made yet
+        self._hello: Parts = []
+        self._sent: dict[int, _Sent] = {}  # by group
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.disable_monitor()
+        self._socket.close()
+
+    def greet(self, hello: Hello) -> None:
+        """Say hello. Waits for a connection, as everything that is sent does."""
+        self._hello = [*messages.encode_hello(hello)]
+        self._socket.send_multipart(self._hello)
+
+    def send(self, header: Header, step: Step) -> None:
+        """Send a step of a group. Its arrays must not change until its answer has come."""
+        parts = messages.encode_step(header, step)
+        self._sent[header.group] = _Sent(header.sequence, parts)
+        self._socket.send_multipart(parts, copy=False)
+
+    def receive(self) -> tuple[Header, list[bytes]]:
+        """Wait for the actions that answer a group's last step, or for the order to rest."""
+        while True:
+            ready = dict(self._poller.poll(POLL_MS))
+            if self._events in ready:
+                recv_monitor_message(self._events)
+                self._connected()
+            elif self._socket in ready:
+                parts = self._socket.recv_multipart()
+                header = messages.decode_header(parts[0])
+                if header.kind == Kind.RETIRE:
+                    return header, parts
+                sent = self._sent.get(header.group)
+                if sent is not None and sent.sequence == header.sequence:
+                    del self._sent[header.group]
+                    return header, parts
+
+    def _connected(self) -> None:
+        """Send again what the last connection may not have carried."""
+        if not self._is_first:
+            self._socket.send_multipart(self._hello)
+            for sent in self._sent.values():
+                self._socket.send_multipart(sent.parts)
+        self._is_first = False
+
+    def rest(self) -> None:
+        """Confirm the order to rest."""
+        self._socket.send_multipart(messages.encode_retire())
+
+    def fail(self, words: str) -> None:
+        """Send the traceback that ends the agent, if a service listens."""
+        with contextlib.suppress(zmq.Again):
+            self._socket.send_multipart(messages.encode_failure(words), zmq.DONTWAIT)

@@ -1,0 +1,149 @@
+"""A real agent behind a way that is cut: no step is lost, played twice or taken twice."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from agents.environments import EnvironmentConfig, spaces
+from agents.launchers import LocalLauncher
+from agents.worker import Task
+from ga3c.runs.metrics import Metrics
+from ga3c.wire.frontend import Frontend
+from ga3c.wire.queues import BatchQueue
+from ga3c.wire.requests import Reply, Request
+from tests.relay import Relay
+
+ROOT = Path(__file__).resolve().parents[2]
+LIMIT_S = 60.0  # for what must happen: long, since nothing waits for it in vain
+TOKEN = "a token"
+GROUPS, ENVS = 2, 3
+LEDGER = EnvironmentConfig(game="tests.tiny:Ledger-v0")
+
+
+class Rig:
+    """An agent that reaches its frontend by a relay, and a predictor that answers as it is told."""
+
+    def __init__(self, launcher: LocalLauncher) -> None:
+        self.launcher = launcher
+        self.requests: BatchQueue[Request] = BatchQueue(100, 1, ENVS, 0.0)
+        self.metrics = Metrics()
+        self.frontend = Frontend(
+            "tcp://127.0.0.1:*", TOKEN, spaces(LEDGER), GROUPS, ENVS, self.requests, self.metrics
+        )
+        self.frontend.start()
+        self.relay = Relay(self.frontend.endpoint)
+        self._random = np.random.default_rng(0)
+        self.taken: list[list[Request]] = [[] for _ in range(GROUPS)]
+        self.actions: list[list[np.ndarray]] = [[] for _ in range(GROUPS)]
+
+    def start(self) -> None:
+        lanes = np.arange(GROUPS * ENVS, dtype=np.int32).reshape(GROUPS, ENVS)
+        self.frontend.peers.expect("agent", lanes)
+        self.launcher.start(Task("agent", self.relay.endpoint, TOKEN, GROUPS, ENVS, 1, LEDGER))
+
+    def take(self) -> Request:
+        requests = self.requests.get(LIMIT_S)
+        assert requests, "the agent does not play on"
+        (request,) = requests
+        self.taken[request.group].append(request)
+        return request
+
+    def answer(self, request: Request) -> None:
+        actions = self._random.integers(0, 3, ENVS).astype(np.int32)
+        self.actions[request.group].append(actions)
+        self.frontend.reply([Reply(request, actions)])
+
+    def play(self, steps: int) -> None:
+        for _ in range(steps):
+            self.answer(self.take())
+
+    @property
+    def repeated(self) -> float:
+        return self.metrics.snapshot()["repeated_steps"]
+
+    def check(self) -> None:
+        """Each action was played once, in order, and each step of the ledger was taken once."""
+        counts = self.metrics.snapshot().counts
+        assert not [name for name in counts if name.startswith("rejected")], counts
+        for taken, actions in zip(self.taken, self.actions, strict=True):
+            assert [request.sequence for request in taken] == list(range(len(taken)))
+            lines = np.stack([request.step.frames for request in taken])  # [t, n, 4]
+            firsts = np.stack([request.step.outcomes["first"] for request in taken])
+            for t in range(1, len(taken)):
+                goes_on = firsts[t] == 0
+                np.testing.assert_array_equal(
+                    lines[t, goes_on, 2], lines[t - 1, goes_on, 2] + 1, "a step of the episode"
+                )
+                np.testing.assert_array_equal(lines[t, goes_on, 3], actions[t - 1][goes_on])
+                np.testing.assert_array_equal(
+                    lines[t, ~goes_on, 1], lines[t - 1, ~goes_on, 1] + 1, "an episode"
+                )
+
+
+@pytest.fixture
+def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    launcher = LocalLauncher()
+    rig = Rig(launcher)
+    with rig.relay:
+        yield rig
+        launcher.stop(LIMIT_S)
+    assert rig.frontend.stop(LIMIT_S)
+
+
+def test_connections_that_are_cut_at_any_moment_cost_no_step(rig: Rig) -> None:
+    rig.start()
+    random = np.random.default_rng(1)
+    for _ in range(6):
+        rig.play(int(random.integers(20, 200)))
+        rig.relay.cut()
+        time.sleep(random.uniform(0.0, 0.3))
+        rig.relay.mend()
+    rig.play(200)
+    assert rig.relay.cuts >= 6
+    assert rig.repeated > 0
+    rig.check()
+
+
+def test_an_answer_that_is_lost_is_repeated(rig: Rig) -> None:
+    rig.start()
+    rig.play(20)
+    requests = [rig.take() for _ in range(GROUPS)]
+    rig.relay.cut()
+    for request in requests:
+        rig.answer(request)
+    time.sleep(0.2)  # the frontend has given them to a connection that is no more
+    assert rig.requests.size == 0
+    rig.relay.mend()
+    rig.play(100)
+    assert rig.repeated >= GROUPS
+    rig.check()
+
+
+def test_an_agent_comes_back_when_a_way_that_has_gone_silent_is_mended(rig: Rig) -> None:
+    """Neither side is told: both find out by heartbeats."""
+    rig.start()
+    rig.play(50)
+    rig.relay.freeze()
+    time.sleep(10.0)  # longer than both sides wait
+    rig.relay.mend()
+    rig.play(100)
+    assert rig.repeated > 0
+    rig.check()
+
+
+def test_a_retired_agent_rests_though_the_order_was_lost(rig: Rig) -> None:
+    rig.start()
+    rig.play(20)
+    rig.relay.cut()
+    rig.frontend.retire("agent")
+    time.sleep(0.2)
+    rig.relay.mend()
+    deadline_s = time.monotonic() + LIMIT_S
+    while rig.frontend.peers.knows("agent"):
+        assert time.monotonic() < deadline_s, "it has not confirmed that it rests"
+        time.sleep(0.01)
+    rig.check()
