@@ -19,6 +19,7 @@ _ATARI_LEGACY = re.compile(r"(\w+?)(NoFrameskip)?-v[04]", re.IGNORECASE)
 _ATARI_BARE = re.compile(r"([\w-]+)")
 JAX_IDS = ("phys2d/", "tabular/")  # Gymnasium's environments that need these packages
 NEEDED_BY_JAX_IDS = ("jax", "flax")
+EXTRAS = {"Box2D": "box2d", "MuJoCo": "control"}  # of ga3c, by the package that Gymnasium misses
 _TWO_PLAYERS = {"combat", "joust", "maze_craze", "warlords"}  # excluded: there is no second player
 _V5_STICKY_ACTIONS = 0.25
 
@@ -82,6 +83,10 @@ def resolve(name: str) -> Game:
 def fault(error: BaseException) -> str:
     """One line that says what an environment's own code raised, and where."""
     text = " ".join(str(error).split())
+    if isinstance(error, gymnasium.error.DependencyNotInstalled):
+        for package, extra in EXTRAS.items():
+            if text.lower().startswith(f"{package.lower()} is not installed"):
+                return f"{package} is missing: pip install 'ga3c[{extra}]'"
     if isinstance(error, (gymnasium.error.Error, ImportError)):
         return text  # the message names what is missing
     if isinstance(error, SyntaxError):

@@ -103,7 +103,7 @@ def _search_working_directory() -> None:
 def _train(arguments: list[str]) -> int:
     from ga3c.command.files import as_arguments, to_toml
     from ga3c.settings.parse import TrainArguments, given_value, preset_of
-    from ga3c.training.starting import known_run, prepared, settings_in
+    from ga3c.training.starting import known_run, prepared, settings_in, with_new_end
 
     file = given_value(arguments, "--config")
     try:
@@ -114,7 +114,7 @@ def _train(arguments: list[str]) -> int:
         known = known_run(Path(resumed), Path(runs_dir)) if resumed else None
     except ValueError as error:
         raise WrongUse(str(error)) from error
-    base = known.config if known else None
+    base = with_new_end(known.config, arguments) if known else None
     try:
         asked: TrainArguments = parsed(arguments, TrainArguments, "ga3c train", base)
     except WrongUse as error:

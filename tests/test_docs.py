@@ -144,4 +144,4 @@ def test_every_command_on_a_page_is_one_that_ga3c_takes(
         try:
             parsed(arguments, kind, f"ga3c {command}")
         except WrongUse as error:
-            assert given in mentioned and "Missing from" in str(error), (given, error)
+            assert given in mentioned and "is missing" in str(error), (given, error)

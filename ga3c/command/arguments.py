@@ -53,7 +53,7 @@ def near(name: str, known: Iterable[str], most: int = 2, longer: bool = False) -
 
     Args: most: how many at most; longer: those that contain `name` come first.
     """
-    known = list(known)
+    known = [each for each in known if each != name]  # else it would have been understood
     containing = [each for each in known if name in each] if longer else []
     similar = difflib.get_close_matches(name, known, n=most)
     found = list(dict.fromkeys([*containing, *similar]))[:most]

@@ -68,7 +68,14 @@ def _plain(text: str, kind: type[Any], command: str) -> str:
         return unknown(strange[1].split(", "), effective(kind), all_options(kind, command))
     chosen = re.match(r"invalid choice '(.*)' for argument '(.*)'\. Expected one of \((.*)\)", text)
     if chosen:
-        return f"{chosen[2]} {chosen[1]}: must be one of {chosen[3].replace(chr(39), '')}"
+        names = chosen[3].replace("'", "").split(", ")
+        if "None" in names:  # tyro then gives them in another order each time
+            names = sorted(set(names) - {"None"})
+        return f"{chosen[2]} {chosen[1]}: must be one of {', '.join(names)}"
+    required = re.match(r"Missing from (.*?): (--\S+|\{.*?\})", text)
+    if required:
+        what = required[2].strip("{}").replace(",", ", ")
+        return f"{required[1]}: {what if required[2][0] == '-' else f'one of {what}'} is missing"
     missing = re.match(r"Missing value for argument '(.*?)'", text)
     if missing:
         return f"{missing[1]}: its value is missing"

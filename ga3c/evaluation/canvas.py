@@ -48,7 +48,9 @@ class Canvas:
             size: ImageFont.truetype(str(fonts / "DejaVuSans.ttf"), size)
             for size in (11, 13, 16, 34)
         }
-        self._title = title
+        room = PANEL - 2 * MARGIN
+        sizes = [size for size in (16, 13, 11) if self._fonts[size].getlength(title) <= room]
+        self._title, self._title_size = title, max(sizes, default=11)
         self._actions = actions[:MOST_ACTIONS]
         self._values: deque[float] = deque(maxlen=SHOWN_VALUES)
         self._lowest: deque[float] = deque(maxlen=SHOWN_VALUES)  # of action values
@@ -69,7 +71,7 @@ class Canvas:
 
     def _panel(self, draw: ImageDraw.ImageDraw, left: int, moment: Moment) -> None:
         right = left + PANEL - 2 * MARGIN
-        self._text(draw, (left, 14), self._title, 16)
+        self._text(draw, (left, 14), self._title, self._title_size)
         self._text(draw, (left, 38), f"{moment.score:,.0f}", 34)
         self._text(draw, (right, 58), f"step {moment.length:,}", 13, GREY, "ra")
         shown = f"last {SHOWN_VALUES} steps"

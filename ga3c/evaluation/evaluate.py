@@ -38,6 +38,11 @@ class Config(PlayedConfig):
             check_count(self, name)
 
 
+def _short(score: float) -> str:
+    """A score without digits that say nothing: 12,345, 0.97."""
+    return f"{round(score, 2):,.10g}"
+
+
 def run(config: Config) -> None:
     """Evaluate, print and keep the scores. Raises WrongInput or RuntimeError."""
     trained, path, checkpoint = load(config)
@@ -82,7 +87,7 @@ def run(config: Config) -> None:
     cut = f", {entry['games_cut']} of them cut by --step-cap" if entry["games_cut"] else ""
     print(
         f"score {entry['mean']:,.2f} (median {entry['median']:,.2f}, "
-        f"{min(entry['scores']):,.0f} to {max(entry['scores']):,.0f}) over {len(games)} games"
+        f"{_short(min(entry['scores']))} to {_short(max(entry['scores']))}) over {len(games)} games"
         f"{cut}{kept}"
     )
     if config.json:

@@ -90,7 +90,7 @@ def run(config: Config) -> None:
     figure = draw(runs, config.panels)
     figure.savefig(config.out, dpi=110)
     pyplot.close(figure)
-    print(f"drew {len(runs)} runs in {config.out}")
+    print(f"drew {len(runs)} run{'s' * (len(runs) != 1)} in {config.out}")
 
 
 def can_draw(runs: Sequence[History], panels: Sequence[str]) -> bool:

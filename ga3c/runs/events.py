@@ -42,6 +42,7 @@ TAGS = {
     "replay_ratio": "stats/replay_ratio",
     "steps_per_update": "stats/steps_per_update",
     "epsilon": "stats/epsilon",
+    "noise": "stats/noise",
     "episodes": "stats/episodes",
     "agents": "sched/agents",
     "predictors": "sched/predictors",

@@ -133,7 +133,9 @@ def resumed_schedule(old: OptimizerConfig, new: OptimizerConfig, steps: int) -> 
         for schedule in (old, new)
         if (horizon := schedule.schedule_steps)
     ]
+    before, after = (f"{rate:.2g}" for rate in rates)
+    instead = f" instead of {before}" if before != after else ""
     return (
         f"schedules now end at {new.schedule_steps:,} steps, before at {old.schedule_steps:,}: the "
-        f"learning rate continues at {rates[1]:.2g} instead of {rates[0]:.2g}"
+        f"learning rate continues at {after}{instead}"
     )

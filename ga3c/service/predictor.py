@@ -119,11 +119,12 @@ class Predictor:
     ) -> tuple[np.ndarray, list[Segment], float]:
         """Actions int32 [n], the segments that they complete, and the model's CPU seconds."""
         exploration = self._model.exploration(lanes, self._pacing.steps)
-        if exploration.any() and exploration.min() == exploration.max():  # not a ladder
-            self._metrics.set(epsilon=float(exploration[0]))
         arrivals, cpu_s = self._arrivals(batch, lanes, exploration), time.thread_time()
         actions = self._model.act(arrivals)
         cpu_s = time.thread_time() - cpu_s
+        if exploration.any() and exploration.min() == exploration.max():  # not a ladder
+            name = "noise" if actions.dtype.kind == "f" else "epsilon"
+            self._metrics.set(**{name: float(exploration[0])})
         self._note_episodes(batch, exploration)
         if self._actions:
             self._actions.append(actions)

@@ -49,7 +49,7 @@ def legend(values: Values) -> str:
     """What the fields of `line` are."""
     queues = "training samples, lag in updates"
     if values.get("replay_steps") is not None:
-        queues = "steps in the replay, trained samples per step, epsilon"
+        queues = "steps in the replay, trained samples per step, epsilon or noise"
     return (
         "[time, episodes, last score] [RScore: mean of the last 100, steps] [PPS: predictions/s, "
         f"TPS: trained samples/s] [queued predictions, {queues}] "
@@ -100,7 +100,7 @@ def _queue_rows(values: Values) -> list[tuple[str, str]]:
         ("replay, steps to draw from", f"{replay:,.0f}"),
         ("trained samples per step", f"{values['replay_ratio']:.2f}"),
         ("steps per update", f"{values['steps_per_update']:,.1f}"),
-        ("epsilon", _epsilon(values)),
+        _exploration(values),
         ("queued predictions", f"{queued}"),
     ]
 
@@ -112,12 +112,16 @@ def _queued(values: Values) -> str:
         queued = f"PQ {values['prediction_queue']} TQ {values['training_queue']}"
         return f"[{queued} Lag {values['policy_lag']:.1f}]"
     queued = f"PQ {values['prediction_queue']} Replay {replay:,.0f}"
-    return f"[{queued} Ratio {values['replay_ratio']:.2f} Epsilon {_epsilon(values)}]"
+    name, explored = _exploration(values)
+    return f"[{queued} Ratio {values['replay_ratio']:.2f} {name.capitalize()} {explored}]"
 
 
-def _epsilon(values: Values) -> str:
+def _exploration(values: Values) -> tuple[str, str]:
+    """What exploration is called, and its value for all environments, if they have the same."""
+    if (noise := values.get("noise")) is not None:
+        return "noise", f"{noise:.2f}"
     epsilon = values.get("epsilon")
-    return "by environment" if epsilon is None else f"{epsilon:.2f}"
+    return "epsilon", "by environment" if epsilon is None else f"{epsilon:.2f}"
 
 
 def clock(seconds: float | None) -> str:

@@ -133,8 +133,8 @@ class Run:
             raise WrongInput(f"{checkpoint.path} does not fit the settings: {error}") from error
         if reason := finished(self._config, self._service):
             raise WrongInput(
-                f"run {self._directory.path}: {reason} already, so nothing is left to do: give a "
-                "larger --steps, --seconds or --score"
+                f"run {self._directory.path}: {reason} already, so nothing is left to do: give "
+                "larger --steps, which replace the other ends, or a larger --seconds or --score"
             )
         steps = int(checkpoint.state["steps"])
         self._check_refill(steps)

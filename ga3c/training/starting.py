@@ -1,7 +1,8 @@
 """How a run begins: first all checks that need no tensor framework, then the run itself."""
 
 import json
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +13,7 @@ from ga3c.runs.finding import check_resumed, find_run, new_run_path
 from ga3c.runs.kept_config import CONFIG, read_config
 from ga3c.runs.tracking import check_tracker
 from ga3c.settings.checks import WrongInput
+from ga3c.settings.parse import given_value
 from ga3c.settings.train import TrainConfig
 from ga3c.training.interrupts import Interrupts
 
@@ -44,6 +46,16 @@ def known_run(run: Path, runs_dir: Path) -> Known:
     for note in kept.notes:
         streams.complain(note)
     return Known(path, kept.config)
+
+
+def with_new_end(config: TrainConfig, arguments: Sequence[str]) -> TrainConfig:
+    """A run's settings, to be resumed with `arguments`: --steps replaces the run's other ends.
+
+    It would else end at once where --seconds or --score had ended it before.
+    """
+    if given_value([*arguments], "--steps") is None:
+        return config
+    return replace(config, run=replace(config.run, seconds=None, score=None))
 
 
 def prepared(config: TrainConfig, known: Known | None) -> Start:

@@ -20,7 +20,7 @@ from agents.environments import (
     UnfitSpaces,
     spaces,
 )
-from agents.games import UnfitRom, UnknownGame, check, resolve
+from agents.games import UnfitRom, UnknownGame, check, fault, resolve
 from agents.messages import Step
 
 
@@ -144,6 +144,21 @@ def test_a_fault_in_somebodys_module_is_told_as_theirs(text, words, tmp_path, mo
         resolve("their_fault:A-v0")
     assert "\n" not in str(error.value)
     assert "their_fault" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (
+            "Box2D is not installed, you can install it by run `pip install swig` followed by ...",
+            "Box2D is missing: pip install 'ga3c[box2d]'",
+        ),
+        ("MuJoCo is not installed, run ...", "MuJoCo is missing: pip install 'ga3c[control]'"),
+        ("No module named 'mujoco_py'", "No module named 'mujoco_py'"),
+    ],
+)
+def test_a_package_that_gymnasium_misses_is_told_as_our_extra(words, line):
+    assert fault(gymnasium.error.DependencyNotInstalled(words)) == line
 
 
 def test_missing_module_is_named():

@@ -32,7 +32,10 @@ from tests.commands import ended, refused
         (["train", "--learning-rate", "low"], "--learning-rate low: must be a number"),
         (["train", "--seconds"], "--seconds: its value is missing"),
         (["list", "seeds"], "kind seeds: must be one of games, presets, networks, "),
-        (["play", "--protocol", "x"], "--protocol x: must be one of"),
+        (["play", "--protocol", "x"], "--protocol x: must be one of apex, control, machado, "),
+        (["list"], "ga3c list: one of games, presets, networks, algorithms, protocols is missing"),
+        (["scores"], "ga3c scores: --out-dir is missing"),
+        (["plot", "--runs", "1"], "unknown option --runs: ga3c plot --help lists all options"),
         (["evaluate", "--episodes", "0"], "episodes 0: must be at least 1"),
     ],
 )

@@ -6,6 +6,7 @@ import os
 import random
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from ga3c.runs.directory import RunDirectory
 from ga3c.runs.finding import check_resumed, find_run, is_running
 from ga3c.runs.kept_config import load_config
 from ga3c.settings.parse import parse
+from ga3c.settings.run import RunConfig
 from ga3c.settings.train import TrainConfig
+from ga3c.training.starting import with_new_end
 from tests.commands import (
     BEGIN_S,
     CORRIDOR,
@@ -202,6 +205,24 @@ def test_a_finished_run_is_extended_with_the_same_counters(tmp_path: Path) -> No
     assert again.returncode == 2
     assert "nothing is left to do" in again.stderr.splitlines()[-1]
     assert json.loads((run / "result.json").read_text()) == result
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ends"),
+    [
+        (["--steps", "200"], (None, None)),
+        (["--steps=200", "--agents", "1"], (None, None)),
+        (["--seconds", "90"], (40.0, 18.0)),
+        ([], (40.0, 18.0)),
+    ],
+)
+def test_new_steps_of_a_resumed_run_replace_its_other_ends(
+    arguments: list[str], ends: tuple[float | None, float | None]
+) -> None:
+    before = TrainConfig(run=RunConfig(steps=100, seconds=40.0, score=18.0))
+    after = with_new_end(before, arguments)
+    assert (after.run.seconds, after.run.score) == ends
+    assert replace(after, run=before.run) == before
 
 
 @pytest.mark.slow

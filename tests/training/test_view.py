@@ -120,6 +120,9 @@ def test_a_replays_line_tells_its_steps_and_epsilon_instead_of_lag(tmp_path: Pat
     values = figures(window, metrics, tally, config.service.counts, 3, 0)
     assert "[PQ 3 Replay 12,345 Ratio 1.28 Epsilon 0.25]" in line(values)
     assert values["steps_per_update"] == 25.0
+    metrics.set(noise=0.3)
+    values = figures(window, metrics, tally, config.service.counts, 3, 0)
+    assert "Ratio 1.28 Noise 0.30]" in line(values), "of continuous actions"
     metrics = Metrics(lambda: 5.0)
     assert "Lag 0.0]" in line(figures(window, metrics, tally, config.service.counts, 3, 0))
 
