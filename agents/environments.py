@@ -76,6 +76,7 @@ class Environments:
         self._first_number = first_number
         self._game = check(config.game)
         self._name = config.game
+        self._vector: Any = None
         if self._game.is_atari and config.env_args:
             raise ValueError(f"{self._name} takes no env_args: it is an Atari game")
         try:
@@ -142,7 +143,20 @@ class Environments:
         return frames, rewards, terminated & ~cut, truncated & ~cut, {"lives": lives}
 
     def _failure(self, error: BaseException) -> FailedEnvironment:
-        return FailedEnvironment(f"{self._name}: {fault(error)}")
+        return FailedEnvironment(f"{self._name}: {self._misfit() or fault(error)}")
+
+    def _misfit(self) -> str:
+        """What is wrong with an observation of another shape than its space says, of which a vector
+        only says that it cannot copy it."""
+        for environment in getattr(self._vector, "envs", ()):
+            try:
+                observation, _ = environment.reset()
+            except Exception:  # the error that came first is told
+                return ""
+            shape = environment.observation_space.shape
+            if np.shape(observation) != shape:
+                return f"observation of shape {np.shape(observation)}: must be {shape}, its space's"
+        return ""
 
     def _outcome(
         self,

@@ -161,6 +161,27 @@ def test_a_package_that_gymnasium_misses_is_told_as_our_extra(words, line):
     assert fault(gymnasium.error.DependencyNotInstalled(words)) == line
 
 
+class Misshapen(gymnasium.Env):
+    """Its observations have one number more than their space."""
+
+    observation_space, action_space = Box(-1.0, 1.0, (4,), np.float32), Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(5, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(5, np.float32), 0.0, False, False, {}
+
+
+def test_an_observation_of_another_shape_than_its_space_is_told_with_both():
+    gymnasium.register("Misshapen-v0", Misshapen, disable_env_checker=True)
+    environments = Environments(EnvironmentConfig("Misshapen-v0"), 2)
+    rule = r"^Misshapen-v0: observation of shape \(5,\): must be \(4,\), its space's$"
+    with pytest.raises(FailedEnvironment, match=rule):
+        environments.reset(0)
+    del gymnasium.registry["Misshapen-v0"]
+
+
 def test_missing_module_is_named():
     with pytest.raises(UnknownGame, match="No module named 'nowhere'"):
         resolve("nowhere:Game-v0")
