@@ -78,8 +78,9 @@ class RunConfig:
     trace: Path | None = None
     """File for a trace of the newest events, for ui.perfetto.dev: what each part did, and when."""
     resume: Path | None = None
-    """Continue this run from its newest checkpoint: its directory, or its name in --runs-dir. The
-    run keeps its settings; every other argument changes one of them, such as a larger --steps."""
+    """Continue this run from its newest checkpoint: its directory, its name in --runs-dir, or its
+    number in `ga3c runs`. The run keeps its settings; every other argument changes one of them. A
+    larger --steps also takes the place of its --seconds and --score."""
     runs_dir: Path = Path("runs")
     """Directory in which each run gets its own directory."""
     name: str | None = None
