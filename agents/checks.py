@@ -1,5 +1,9 @@
 """Checks of what environments return: arrays of the declared shapes, and finite numbers."""
 
+import inspect
+from typing import Any
+
+import gymnasium
 import numpy as np
 
 
@@ -37,3 +41,46 @@ def check_finite(game: str, name: str, values: np.ndarray, first_number: int) ->
             f"{game}: {name} of environment {first_number + where[0]} is {values[where]}{at}: "
             "must be finite in float32, or nothing could be learned from it"
         )
+
+
+def check_interface(game: str, environment: gymnasium.Env) -> None:
+    """Begin a game and take one step. A vector of such environments would hide what is wrong.
+
+    Raises InvalidStep if `reset` or `step` do not have Gymnasium's form, and what they raise.
+    """
+    try:
+        inspect.signature(environment.unwrapped.reset).bind(seed=0, options=None)
+    except TypeError as error:
+        rule = "must be reset(self, *, seed=None, options=None)"
+        raise InvalidStep(f"{game}: reset takes no seed or no options: {rule}") from error
+    begun = environment.reset(seed=0)
+    if not (isinstance(begun, tuple) and len(begun) == 2):
+        raise InvalidStep(f"{game}: reset returned {_form(begun)}: must be (observation, info)")
+    _check_observation(game, environment, begun[0])
+    environment.action_space.seed(0)
+    action = environment.action_space.sample()
+    try:
+        stepped = environment.step(action)
+    except ValueError:  # a wrapper may be unable to unpack what the environment returned
+        _check_step(game, environment.unwrapped.step(action))
+        raise
+    _check_step(game, stepped)
+    _check_observation(game, environment, stepped[0])
+
+
+def _check_step(game: str, stepped: Any) -> None:
+    if not (isinstance(stepped, tuple) and len(stepped) == 5):
+        rule = "must be (observation, reward, terminated, truncated, info)"
+        raise InvalidStep(f"{game}: step returned {_form(stepped)}: {rule}")
+
+
+def _form(answer: Any) -> str:
+    return f"{len(answer)} values" if isinstance(answer, tuple) else f"a {type(answer).__name__}"
+
+
+def _check_observation(game: str, environment: gymnasium.Env, observation: Any) -> None:
+    space, values = environment.observation_space, np.asarray(observation)
+    if values.shape != space.shape:
+        rule = f"must be {space.shape}, its space's"
+        raise InvalidStep(f"{game}: observation of shape {values.shape}: {rule}")
+    check_kind(game, "observation", values, str(space.dtype))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from agents.checks import check_finite, check_kind, check_shape
+from agents.checks import InvalidStep, check_finite, check_interface, check_kind, check_shape
 from agents.config import EnvironmentConfig
 from agents.cuts import FirstGames
 from agents.games import check, fault
@@ -32,16 +32,17 @@ class FailedEnvironment(RuntimeError):
 
 
 def spaces(config: EnvironmentConfig) -> Spaces:
-    """The observations and actions of the configured environment, found by making one.
+    """The observations and actions of the configured environment, found by trying one.
 
-    Raises ValueError if the game is unknown, does not fit this system, or cannot be made, for
-    example because a package is missing.
+    Raises ValueError if the game is unknown, does not fit this system, cannot be made, for example
+    because a package is missing, or fails in its first step.
     """
     with warnings.catch_warnings(record=True) as caught:
         try:
             environments = Environments(config, 1)
+            environments.try_out()
             environments.close()
-        except FailedEnvironment as error:
+        except (FailedEnvironment, InvalidStep) as error:
             raise UnfitSpaces(str(error)) from error
     for each in caught:  # warnings are shown only if no error was raised
         warnings.showwarning(each.message, each.category, each.filename, each.lineno)
@@ -142,21 +143,25 @@ class Environments:
         frames[cut], lives[cut] = begun[cut], begun_info["lives"][cut]
         return frames, rewards, terminated & ~cut, truncated & ~cut, {"lives": lives}
 
-    def _failure(self, error: BaseException) -> FailedEnvironment:
-        return FailedEnvironment(f"{self._name}: {self._misfit() or fault(error)}")
+    def try_out(self) -> None:
+        """Take a first step, so that a fault of the environment's author is told before a run.
 
-    def _misfit(self) -> str:
-        """What is wrong with an observation of another shape than its space says, of which a vector
-        only says that it cannot copy it."""
-        for environment in getattr(self._vector, "envs", ()):
-            try:
-                observation, _ = environment.reset()
-            except Exception:  # the error that came first is told
-                return ""
-            shape = environment.observation_space.shape
-            if np.shape(observation) != shape:
-                return f"observation of shape {np.shape(observation)}: must be {shape}, its space's"
-        return ""
+        Nothing is tried of an Atari game. Raises FailedEnvironment or InvalidStep.
+        """
+        if self._game.is_atari:
+            return
+        try:
+            for environment in getattr(self._vector, "envs", ()):  # an id may be a vector only
+                check_interface(self._game.name, environment)
+        except InvalidStep:
+            raise
+        except (Exception, SystemExit) as error:
+            raise self._failure(error) from error
+        self.reset(0)
+        self.step(self.spaces.actions.random(np.random.default_rng(0), self.num_envs))
+
+    def _failure(self, error: BaseException) -> FailedEnvironment:
+        return FailedEnvironment(f"{self._name}: {fault(error)}")
 
     def _outcome(
         self,

@@ -6,6 +6,7 @@ and repeats its answer if it had given one: so each step is played and learned f
 """
 
 import contextlib
+from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 import zmq
@@ -18,16 +19,29 @@ from agents.messages import Hello, Step
 POLL_MS = 1000
 LINGER_MS = 500
 Parts = list[bytes | memoryview]
-# A dead connection by tcp is found by heartbeats. The service gives up the old one (TTL) before the
-# agent makes a new one (TIMEOUT), because it hears only one connection of the same identity.
-HEARTBEATS = (
-    (zmq.HEARTBEAT_IVL, 2000),
-    (zmq.HEARTBEAT_TTL, 6000),
-    (zmq.HEARTBEAT_TIMEOUT, 8000),
+# A dead connection by tcp is found by heartbeats. The service gives up the old one before the agent
+# makes a new one, because it hears only one connection of the same identity.
+HEARTBEAT_MS = 2000
+SERVICE_PATIENCE_MS = 6000
+AGENT_OPTIONS = (
+    (zmq.HEARTBEAT_IVL, HEARTBEAT_MS),
+    (zmq.HEARTBEAT_TTL, SERVICE_PATIENCE_MS),
+    (zmq.HEARTBEAT_TIMEOUT, SERVICE_PATIENCE_MS + HEARTBEAT_MS),
     (zmq.HANDSHAKE_IVL, 5000),
     (zmq.RECONNECT_IVL, 200),
     (zmq.RECONNECT_IVL_MAX, 5000),
 )
+SERVICE_OPTIONS = (
+    (zmq.HEARTBEAT_IVL, HEARTBEAT_MS),
+    (zmq.HEARTBEAT_TIMEOUT, SERVICE_PATIENCE_MS),
+)
+
+
+def watch_connections(socket: zmq.Socket, endpoint: str, options: Sequence[tuple]) -> None:
+    """Set the options that find dead connections, before the socket is bound or connected."""
+    if endpoint.startswith("tcp:"):
+        for option, value in options:
+            socket.setsockopt(option, value)
 
 
 def connect(context: zmq.Context, endpoint: str, identity: str, token: str) -> zmq.Socket:
@@ -38,8 +52,7 @@ def connect(context: zmq.Context, endpoint: str, identity: str, token: str) -> z
     socket.setsockopt(zmq.PLAIN_PASSWORD, token.encode())
     socket.setsockopt(zmq.IMMEDIATE, 1)
     socket.setsockopt(zmq.LINGER, LINGER_MS)
-    for option, value in HEARTBEATS if endpoint.startswith("tcp:") else ():
-        socket.setsockopt(option, value)
+    watch_connections(socket, endpoint, AGENT_OPTIONS)
     socket.connect(endpoint)
     return socket
 

@@ -73,7 +73,6 @@ def play(link: Link, task: Task, groups: list[Environments], new: bool) -> None:
     if task.played and task.played_steps:
         shape = (task.played_steps, task.envs_per_group, *spaces.actions.shape)
         played = np.memmap(task.played, spaces.actions.kept_dtype, "r", shape=shape)
-    sequences = [len(played)] * task.groups
     for group, (environments, seed) in enumerate(zip(groups, seeds, strict=True)):
         began = time.monotonic()
         step = environments.reset(int(seed) if new else None)
@@ -83,7 +82,7 @@ def play(link: Link, task: Task, groups: list[Environments], new: bool) -> None:
             Kind.STEP,
             group,
             task.envs_per_group,
-            sequences[group],
+            len(played),
             stepped_s=time.monotonic() - began,
         )
         link.send(header, step)
@@ -96,12 +95,11 @@ def play(link: Link, task: Task, groups: list[Environments], new: bool) -> None:
         group = answer.group
         actions = messages.decode_actions(parts, spaces.actions)
         step = groups[group].step(actions)
-        sequences[group] += 1
         header = Header(
             Kind.STEP,
             group,
             task.envs_per_group,
-            sequences[group],
+            answer.sequence + 1,
             waited_s=step_started - wait_started,
             stepped_s=time.monotonic() - step_started,
         )

@@ -103,7 +103,7 @@ def _search_working_directory() -> None:
 def _train(arguments: list[str]) -> int:
     from ga3c.command.files import as_arguments, to_toml
     from ga3c.settings.parse import TrainArguments, given_value, preset_of
-    from ga3c.training.starting import known_run, prepared, settings_in, with_new_end
+    from ga3c.training.starting import known_run, prepared, settings_in
 
     file = given_value(arguments, "--config")
     try:
@@ -111,10 +111,11 @@ def _train(arguments: list[str]) -> int:
         arguments = [*as_arguments(of_file), *arguments]
         resumed = given_value(arguments, "--resume")
         runs_dir = given_value(arguments, "--runs-dir") or "runs"
-        known = known_run(Path(resumed), Path(runs_dir)) if resumed else None
+        new_steps = given_value(arguments, "--steps") is not None
+        known = known_run(Path(resumed), Path(runs_dir), new_steps) if resumed else None
     except ValueError as error:
         raise WrongUse(str(error)) from error
-    base = with_new_end(known.config, arguments) if known else None
+    base = known.config if known else None
     try:
         asked: TrainArguments = parsed(arguments, TrainArguments, "ga3c train", base)
     except WrongUse as error:

@@ -143,11 +143,12 @@ def _wanted(
             )
         wanted = changed(config, given)
         resume = wanted.run.resume
-        return wanted, known_run(resume, wanted.run.runs_dir) if resume else None
+        return wanted, known_run(resume, wanted.run.runs_dir, False) if resume else None
     if given.get("preset") == DEFAULT:
         del given["preset"]
     if resume := given.get("resume"):
-        known = known_run(resume, given.get("runs_dir", Path("runs")))
+        new_steps = given.get("steps") is not None
+        known = known_run(resume, given.get("runs_dir", Path("runs")), new_steps)
         return changed(known.config, given), known
     names = ("preset", "algorithm", "game", "learns_from")
     base = preset_of(*map(given.get, names), env_args=tuple(given.get("env_args", ())))

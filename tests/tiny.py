@@ -119,10 +119,17 @@ def ledger_end(number: int, episode: int, step: int) -> tuple[bool, bool]:
 
 
 class Fallen(Corridor):
-    """Its first step raises: no agent ever makes one."""
+    """The second step of a game raises: it passes the trial before a run, and no agent plays on."""
+
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> Any:
+        self._is_first = True
+        return super().reset(seed=seed)
 
     def step(self, action: np.int64) -> Any:
-        raise RuntimeError("the corridor has fallen in")
+        if not self._is_first:
+            raise RuntimeError("the corridor has fallen in")
+        self._is_first = False
+        return super().step(action)
 
 
 class Broken(Corridor):

@@ -47,8 +47,11 @@ def find_run(run: Path, runs_dir: Path = Path("runs")) -> Path:
         if (path / CONFIG).is_file():
             return path.resolve()
     known = runs_in(runs_dir)
-    if str(run).isdecimal() and 1 <= int(str(run)) <= len(known):
-        return known[int(str(run)) - 1].resolve()
+    if str(run).isdecimal():
+        if 1 <= int(str(run)) <= len(known):
+            return known[int(str(run)) - 1].resolve()
+        numbers = f"runs 1 to {len(known)}" if known else "no runs"
+        raise ValueError(f"run {run}: {runs_dir} has {numbers}; ga3c runs lists them")
     names = [str(path.relative_to(runs_dir)) for path in known[:5]]
     existing = f"{runs_dir} has {', '.join(names)}" if names else f"{runs_dir} has none"
     raise ValueError(f"run {run}: no directory with a {CONFIG}; {existing}")
@@ -94,11 +97,15 @@ def check_resumed(config: TrainConfig, before: TrainConfig) -> None:
             f"game {game}: the run is of {game_before}, and what it has learned would be lost: "
             "start a new run"
         )
-    if config.preset != before.preset:
-        raise ValueError(
-            f"preset {config.preset}: a resumed run keeps its settings: name the settings that are "
-            "to change"
-        )
+    for name, rule in (
+        ("preset", "name the settings that are to change"),
+        ("algorithm", "another one could not use its weights: start a new run"),
+    ):
+        value, old_value = getattr(config, name), getattr(before, name)
+        if value != old_value:
+            raise ValueError(f"{name} {value}: a resumed run keeps its {name} {old_value}; {rule}")
+    if config.run.name != before.run.name:
+        raise ValueError(f"name {config.run.name}: a resumed run keeps its name; leave it out")
     played = (new, replace(config.environment, game=game_before), config.run.seed)
     if config.service.lockstep and played != (old, before.environment, before.run.seed):
         raise ValueError(

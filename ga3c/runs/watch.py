@@ -73,19 +73,23 @@ class Watch:
         measured = max(MEASURED_LAG_UPDATES, MEASURED_LAG_BATCHES * self._updates_per_batch)
         if lag > measured and not self._lag_said:
             self._lag_said = True
-            if measured > MEASURED_LAG_UPDATES:
-                known = (
-                    f"a batch is learned in {self._updates_per_batch}, and the largest lag with "
-                )
-                known += "which ppo was measured is 1.7 batches, on CartPole"
-            else:
-                known = f"the default settings have 19, and at {MEASURED_LAG_UPDATES} a3c took a "
-                known += "quarter more steps to learn Pong"
             yield (
-                f"policy lag is {lag:.0f} updates: {known}; fewer environments (--envs-per-agent, "
-                "--agents) or larger batches (--training-batch-max) lower it, and "
-                "--max-policy-lag makes the scheduler lower it"
+                f"policy lag is {lag:.0f} updates: {self._known_of_lag()}; fewer environments "
+                "(--envs-per-agent, --agents) or larger batches (--training-batch-max) lower it, "
+                "and --max-policy-lag makes the scheduler lower it"
             )
+
+    def _known_of_lag(self) -> str:
+        """What is known of learning with the largest lag that was measured."""
+        if MEASURED_LAG_BATCHES * self._updates_per_batch > MEASURED_LAG_UPDATES:
+            return (
+                f"a batch is learned in {self._updates_per_batch}, and the largest lag with which "
+                "ppo was measured is 1.7 batches, on CartPole"
+            )
+        return (
+            f"the default settings have 19, and at {MEASURED_LAG_UPDATES} a3c took a quarter more "
+            "steps to learn Pong"
+        )
 
     def _refused_updates(self, now: Snapshot) -> Iterator[str]:
         refused = now["refused_updates"]

@@ -1,7 +1,6 @@
 """How a run begins: first all checks that need no tensor framework, then the run itself."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,7 +12,6 @@ from ga3c.runs.finding import check_resumed, find_run, new_run_path
 from ga3c.runs.kept_config import CONFIG, read_config
 from ga3c.runs.tracking import check_tracker
 from ga3c.settings.checks import WrongInput
-from ga3c.settings.parse import given_value
 from ga3c.settings.train import TrainConfig
 from ga3c.training.interrupts import Interrupts
 
@@ -25,7 +23,7 @@ class Known(NamedTuple):
     """A run that is to be resumed."""
 
     path: Path  # its directory
-    config: TrainConfig  # the settings that it was last run with
+    config: TrainConfig
 
 
 class Start(NamedTuple):
@@ -36,8 +34,13 @@ class Start(NamedTuple):
     path: Path  # its directory
 
 
-def known_run(run: Path, runs_dir: Path) -> Known:
-    """The run to resume. Args: run: its directory, or its name in `runs_dir`.
+def known_run(run: Path, runs_dir: Path, new_steps: bool) -> Known:
+    """The run to resume, with the settings that it was last run with.
+
+    Args:
+        run: its directory, or its name in `runs_dir`.
+        new_steps: whether it is given new `steps`. They replace its other ends, `seconds` and
+            `score`: where one of these has ended it, it would else end again at once.
 
     Raises ValueError if there is no such run or its settings cannot be read.
     """
@@ -45,17 +48,10 @@ def known_run(run: Path, runs_dir: Path) -> Known:
     kept = read_config(path)
     for note in kept.notes:
         streams.complain(note)
-    return Known(path, kept.config)
-
-
-def with_new_end(config: TrainConfig, arguments: Sequence[str]) -> TrainConfig:
-    """A run's settings, to be resumed with `arguments`: --steps replaces the run's other ends.
-
-    It would else end at once where --seconds or --score had ended it before.
-    """
-    if given_value([*arguments], "--steps") is None:
-        return config
-    return replace(config, run=replace(config.run, seconds=None, score=None))
+    config = kept.config
+    if new_steps:
+        config = replace(config, run=replace(config.run, seconds=None, score=None))
+    return Known(path, config)
 
 
 def prepared(config: TrainConfig, known: Known | None) -> Start:

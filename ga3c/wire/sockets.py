@@ -8,13 +8,12 @@ from pathlib import Path
 import numpy as np
 import zmq
 
+from agents.link import SERVICE_OPTIONS, watch_connections
 from agents.messages import OUTCOME, Hello
 from ga3c.wire.authenticator import Authenticator
 
 MAX_SOCKET_PATH = 107
 LEAST_PART_LIMIT_BYTES = 1 << 20  # libzmq disconnects the sender of a larger part
-# A peer that is not heard for so long is disconnected, so that it can connect again.
-HEARTBEATS = ((zmq.HEARTBEAT_IVL, 2000), (zmq.HEARTBEAT_TIMEOUT, 6000))
 SPARE_MESSAGES = 64  # libzmq's queue for a peer holds this many more than one for each group
 
 
@@ -49,8 +48,7 @@ def bound_router(context: zmq.Context, endpoint: str, hello: Hello) -> zmq.Socke
         (zmq.SNDHWM, 0),  # unlimited: there is at most one answer for each request
     ):
         socket.setsockopt(option, value)
-    for option, value in HEARTBEATS if endpoint.startswith("tcp:") else ():
-        socket.setsockopt(option, value)
+    watch_connections(socket, endpoint, SERVICE_OPTIONS)
     socket.bind(endpoint)
     return socket
 

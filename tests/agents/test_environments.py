@@ -48,6 +48,14 @@ class Picture(Counter):
 
     observation_space = Box(0, 255, (8, 6, 3), np.uint8)
 
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros((8, 6, 3), np.uint8), {}
+
+    def step(self, action):
+        _, *rest = super().step(action)
+        return np.full((8, 6, 3), self.steps, np.uint8), *rest
+
 
 class Scalar(Counter):
     """One number without any dimension."""
@@ -161,25 +169,62 @@ def test_a_package_that_gymnasium_misses_is_told_as_our_extra(words, line):
     assert fault(gymnasium.error.DependencyNotInstalled(words)) == line
 
 
-class Misshapen(gymnasium.Env):
-    """Its observations have one number more than their space."""
+class Strange(gymnasium.Env):
+    """Right, but for what `fault` names."""
 
-    observation_space, action_space = Box(-1.0, 1.0, (4,), np.float32), Discrete(2)
+    observation_space, action_space = Box(0, 1, (4,), np.float32), Discrete(2)
+
+    def __init__(self, fault: str) -> None:
+        self.fault = fault
+        if fault == "seedless":
+            self.reset = lambda: (self.observation, {})  # type: ignore[method-assign]
+        if fault == "kind":
+            self.observation_space = Box(0, 1, (4,), np.uint8)
+
+    @property
+    def observation(self):
+        return np.zeros(5 if self.fault == "shape" else 4, np.float32)
 
     def reset(self, *, seed=None, options=None):
-        return np.zeros(5, np.float32), {}
+        if self.fault == "reset":
+            raise KeyError("level 9")
+        return self.observation if self.fault == "bare" else (self.observation, {})
 
     def step(self, action):
-        return np.zeros(5, np.float32), 0.0, False, False, {}
+        if self.fault == "step":
+            raise ValueError("no such wall")
+        reward = float("nan") if self.fault == "reward" else 0.0
+        ends = (False,) if self.fault == "four" else (False, False)
+        return self.observation, reward, *ends, {}
 
 
-def test_an_observation_of_another_shape_than_its_space_is_told_with_both():
-    gymnasium.register("Misshapen-v0", Misshapen, disable_env_checker=True)
-    environments = Environments(EnvironmentConfig("Misshapen-v0"), 2)
-    rule = r"^Misshapen-v0: observation of shape \(5,\): must be \(4,\), its space's$"
-    with pytest.raises(FailedEnvironment, match=rule):
-        environments.reset(0)
-    del gymnasium.registry["Misshapen-v0"]
+for _limit in (None, 9):  # with a limit, Gymnasium's wrapper unpacks what `step` returns
+    gymnasium.register(
+        f"TestStrange{_limit or ''}-v0", Strange, max_episode_steps=_limit, disable_env_checker=True
+    )
+
+
+@pytest.mark.parametrize("name", ["TestStrange-v0", "TestStrange9-v0"])
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("shape", r"observation of shape \(5,\): must be \(4,\), its space's"),
+        ("kind", "observation of float32: must be uint8, as its space says, or values would .*"),
+        ("seedless", "reset takes no seed or no options: must be reset.self, .*, seed=None, .*"),
+        ("bare", r"reset returned a ndarray: must be \(observation, info\)"),
+        ("four", r"step returned 4 values: must be \(observation, reward, terminated, .*"),
+        ("reward", "reward of environment 0 is nan: must be finite in float32, .*"),
+        ("reset", r"KeyError: 'level 9' \(.*test_environments.py, line \d+\)"),
+        ("step", r"ValueError: no such wall \(.*test_environments.py, line \d+\)"),
+    ],
+)
+def test_an_authors_fault_is_told_in_one_line_before_a_run(name, fault, words):
+    with pytest.raises(UnfitSpaces, match=f"^{name}: {words}$"):
+        spaces(EnvironmentConfig(name, env_args=(f"fault={fault}",)))
+
+
+def test_an_environment_without_a_fault_is_taken():
+    assert spaces(EnvironmentConfig("TestStrange9-v0", env_args=("fault=no",))).shape == (4,)
 
 
 def test_missing_module_is_named():

@@ -13,15 +13,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ga3c
 from agents.environments import EnvironmentConfig
+from ga3c.__main__ import main
 from ga3c.runs import checkpoints
 from ga3c.runs.directory import RunDirectory
 from ga3c.runs.finding import check_resumed, find_run, is_running
-from ga3c.runs.kept_config import load_config
+from ga3c.runs.kept_config import load_config, to_json
 from ga3c.settings.parse import parse
 from ga3c.settings.run import RunConfig
 from ga3c.settings.train import TrainConfig
-from ga3c.training.starting import with_new_end
+from ga3c.training.starting import known_run
 from tests.commands import (
     BEGIN_S,
     CORRIDOR,
@@ -207,22 +209,37 @@ def test_a_finished_run_is_extended_with_the_same_counters(tmp_path: Path) -> No
     assert json.loads((run / "result.json").read_text()) == result
 
 
-@pytest.mark.parametrize(
-    ("arguments", "ends"),
-    [
-        (["--steps", "200"], (None, None)),
-        (["--steps=200", "--agents", "1"], (None, None)),
-        (["--seconds", "90"], (40.0, 18.0)),
-        ([], (40.0, 18.0)),
-    ],
-)
+@pytest.mark.parametrize(("new_steps", "ends"), [(True, (None, None)), (False, (40.0, 18.0))])
 def test_new_steps_of_a_resumed_run_replace_its_other_ends(
-    arguments: list[str], ends: tuple[float | None, float | None]
+    new_steps: bool, ends: tuple[float | None, float | None], tmp_path: Path
 ) -> None:
     before = TrainConfig(run=RunConfig(steps=100, seconds=40.0, score=18.0))
-    after = with_new_end(before, arguments)
+    (tmp_path / "config.json").write_text(json.dumps(to_json(before), default=str))
+    path, after = known_run(tmp_path, tmp_path, new_steps)
+    assert path == tmp_path
     assert (after.run.seconds, after.run.score) == ends
     assert replace(after, run=before.run) == before
+
+
+def test_both_ways_to_resume_know_that_steps_are_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = TrainConfig(run=RunConfig(steps=100, seconds=40.0))
+    (tmp_path / "config.json").write_text(json.dumps(to_json(before), default=str))
+    for steps, has_seconds in ((["--steps", "200"], False), (["--steps=200"], False), ([], True)):
+        assert main(["train", "--resume", str(tmp_path), *steps, "--print-config"]) == 0
+        assert ("seconds = 40.0" in capsys.readouterr().out) == has_seconds
+    for given, seconds in (({"steps": 200}, None), ({}, 40.0)):
+        seen = list[TrainConfig]()
+
+        def stop(config: TrainConfig, known: object, seen: list[TrainConfig] = seen) -> None:
+            seen.append(config)
+            raise ValueError("seen")
+
+        monkeypatch.setattr("ga3c.api.prepared", stop)
+        with pytest.raises(ValueError, match="seen"):
+            ga3c.train(resume=str(tmp_path), **given)
+        assert seen[0].run.seconds == seconds
 
 
 @pytest.mark.slow
@@ -301,6 +318,9 @@ def test_a_run_is_not_resumed_as_another(tmp_path: Path) -> None:
         (["--resume", str(run), "--game", "CartPole-v1"], "start a new run"),
         (["--resume", str(run), *IN_TURN], "lockstep: the run was not"),
         (["--resume", str(run), "--preset", "paper"], "preset paper"),
+        (["--resume", str(run), "--algorithm", "ppo"], "a resumed run keeps its algorithm a3c"),
+        (["--resume", str(run), "--name", "b"], "name b: a resumed run keeps its name"),
+        (["--resume", "7"], "run 7: runs has no runs"),
         (["--resume", str(run), *IN_TURN, "--seed", "9"], "the seed and the environment"),
         (["--resume", str(run), "--optimizer", "rmsprop"], "does not fit the settings"),
     ):

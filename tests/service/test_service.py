@@ -427,7 +427,7 @@ def test_a_frozen_agent_is_replaced(when: str) -> None:
         tend_until(service, all_play(service))
 
 
-def test_agents_that_never_make_a_step_fail_the_run_with_their_traceback() -> None:
+def test_agents_that_fail_at_once_fail_the_run_with_their_traceback() -> None:
     with (
         running(made(configured("tests.tiny:Fallen-v0", agents=2))) as service,
         pytest.raises(RunFailed, match=r"(?s)Traceback.*the corridor has fallen in"),

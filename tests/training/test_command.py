@@ -325,7 +325,7 @@ def test_a_killed_agent_is_replaced_and_the_run_says_so(command: Callable[..., C
     assert len(run.err.splitlines()) == 1
 
 
-def test_agents_that_never_make_a_step_end_the_run_with_their_traceback(
+def test_agents_that_fail_at_once_end_the_run_with_their_traceback(
     command: Callable[..., Command],
 ) -> None:
     run = command("train", "--game", "tests.tiny:Fallen-v0", "--algorithm", "a3c", *LIGHT)
