@@ -16,8 +16,9 @@ import numpy as np
 
 from agents.environments import Spaces
 from benchmarks.replica import START_TIMEOUT_S, Shared, first_parameters, play
+from ga3c.measuring.options import OF_RUNS, MeasuringConfig
 from ga3c.measuring.parts import prepare, running
-from ga3c.measuring.reporting import OF_RUNS, MeasuringConfig, Spread, keep, spread
+from ga3c.measuring.reporting import Spread, keep, spread
 from ga3c.measuring.serving import measure_service
 from ga3c.reports.console import show
 from ga3c.reports.figures import published_pps

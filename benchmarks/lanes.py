@@ -17,7 +17,8 @@ from benchmarks.replayed import SIZE
 from ga3c import backend
 from ga3c.experience.ring import Arrivals
 from ga3c.learning.model import Learned, Model
-from ga3c.measuring.reporting import OF_RUNS, MeasuringConfig, Spread, keep, names, spread
+from ga3c.measuring.options import OF_RUNS, MeasuringConfig, names
+from ga3c.measuring.reporting import Spread, keep, spread
 from ga3c.measuring.serving import measure_service
 from ga3c.reports.console import show
 from ga3c.settings.train import TrainConfig

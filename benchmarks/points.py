@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ga3c.measuring.reporting import check_window, plain
+from ga3c.measuring.options import check_window
+from ga3c.measuring.reporting import plain
 from ga3c.reports.processes import end
 from ga3c.runs import records
 from ga3c.settings.machine import machine, origin

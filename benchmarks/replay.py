@@ -32,7 +32,8 @@ from ga3c.experience.batches import Transitions
 from ga3c.experience.memory import DEVICE, HOST, free_bytes
 from ga3c.experience.priorities import Priorities
 from ga3c.experience.ring import RingShape
-from ga3c.measuring.reporting import BenchmarkConfig, keep, spread
+from ga3c.measuring.options import BenchmarkConfig
+from ga3c.measuring.reporting import keep, spread
 from ga3c.settings.checks import WrongInput, check_threads
 
 FLOATS = Spaces((27,), "float32", Actions(9), 1)

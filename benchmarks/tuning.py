@@ -22,8 +22,9 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 
 from benchmarks.points import keep_in, said_by
+from ga3c.measuring.options import check_window
 from ga3c.measuring.parts import prepare
-from ga3c.measuring.reporting import check_window, spread, with_range
+from ga3c.measuring.reporting import spread, with_range
 from ga3c.measuring.serving import ga3c_options, measure_in_turn, of_turn, with_room
 from ga3c.reports.console import show
 from ga3c.reports.plots import legend_below

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from agents.environments import Spaces
+from ga3c.measuring.options import BenchmarkConfig, MeasuringConfig, names
 from ga3c.measuring.parts import prepare
-from ga3c.measuring.reporting import BenchmarkConfig, MeasuringConfig, keep, names, spread
+from ga3c.measuring.reporting import keep, spread
 from ga3c.reports.console import show
 from ga3c.runs.directory import RunDirectory
 from ga3c.runs.metrics import Window

@@ -168,14 +168,17 @@ def _benchmark(arguments: list[str]) -> int:
         print(USAGE)
         return 0
     name = arguments[0] if arguments else ""
-    package = "ga3c.measuring" if name in MEASURED else "benchmarks"
     names = (*MEASURED, *_studies())
     if name not in names:
         given = repr(name) if name else "without a name"
         others = "" if len(names) > len(MEASURED) else "; the others are in a checkout of ga3c only"
         raise WrongUse(f"benchmark {given}: must be {' or '.join(names)}{others}")
+    command, package = f"benchmark {name}", "ga3c.measuring" if name in MEASURED else "benchmarks"
+    if name not in MEASURED:
+        import ga3c.backend  # noqa: F401  the studies load the framework; this silences it
+
     module = f"{package}.{name.replace('-', '_')}"
-    return _work(module, f"benchmark {name}", True, arguments[1:])
+    return _work(module, command, name in MEASURED, arguments[1:])
 
 
 def _studies() -> tuple[str, ...]:
@@ -192,25 +195,35 @@ def _studies() -> tuple[str, ...]:
     return NAMES
 
 
-def _work(module_name: str, command: str, thinks: bool, arguments: list[str]) -> int:
-    """Run a module's `run` with its `Config`. Args: thinks: whether it needs the framework."""
+def _work(module: str, command: str, thinks: bool, arguments: list[str]) -> int:
+    """Run a module's `run` with its `Config`.
+
+    Args:
+        thinks: whether it needs the tensor framework. As this takes seconds to load, the command's
+            options are then parsed before: they stand in `options.py` beside the module.
+    """
+    package, _, name = module.rpartition(".")
+    if thinks:
+        of_package = importlib.import_module(f"{package}.options")
+        options = getattr(of_package, f"{name.capitalize()}Config")
+    else:
+        options = importlib.import_module(module).Config
+    try:
+        base = options.defaults(arguments) if hasattr(options, "defaults") else None
+    except ValueError as error:
+        raise WrongUse(str(error)) from error
+    config = parsed(arguments, options, f"ga3c {command}", base)
     if thinks:
         import ga3c.backend  # noqa: F401  imported first: it silences the framework
 
-    module = importlib.import_module(module_name)
-    kind = module.Config
-    try:
-        base = kind.defaults(arguments) if hasattr(kind, "defaults") else None
-    except ValueError as error:
-        raise WrongUse(str(error)) from error
-    config = parsed(arguments, kind, f"ga3c {command}", base)
+    run = importlib.import_module(module).run
     if command in PRINTED:
         streams.end_quietly_unread()
     else:
         streams.go_on_without()
     for number in (signal.SIGINT, signal.SIGTERM):  # from here on there are processes to stop
         signal.signal(number, signal.default_int_handler)
-    return done(lambda: module.run(config))
+    return done(lambda: run(config))
 
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {

@@ -1,6 +1,6 @@
 """Environments for tests that do what they should not. Ids are `tests.unruly:NAME`."""
 
-import sys
+import threading
 import time
 from typing import Any
 
@@ -11,8 +11,8 @@ from tests.tiny import Corridor
 
 
 def _is_evaluated() -> bool:
-    """Whether this process has a network: agents, which play for the training, have none."""
-    return "keras" in sys.modules
+    """Whether this is an evaluation beside training, which alone has a thread of its own."""
+    return threading.current_thread() is not threading.main_thread()
 
 
 class Endless(Corridor):
@@ -22,12 +22,17 @@ class Endless(Corridor):
         return self._see(), 0.5, False, False, {}
 
 
-class Nameless(Corridor):
-    """Its rewards are no numbers."""
+class Nameless(Endless):
+    """From the third step on its rewards are no numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._steps = 0
 
     def step(self, action: np.int64) -> Any:
-        seen, _, *ends = super().step(action)
-        return seen, np.nan, *ends
+        self._steps += 1
+        seen, reward, *ends = super().step(action)
+        return seen, reward if self._steps < 3 else np.nan, *ends
 
 
 class Unevaluated(Corridor):

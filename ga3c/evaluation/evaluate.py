@@ -8,34 +8,17 @@ import json
 import os
 import statistics
 import time
-from dataclasses import dataclass
 
 from ga3c import backend
-from ga3c.evaluation.chosen import BEST, PlayedConfig, load, policy_of
+from ga3c.evaluation.chosen import BEST, load, policy_of
 from ga3c.evaluation.games import Game, evaluate, record
+from ga3c.evaluation.options import EvaluateConfig as Config
 from ga3c.runs import records
 from ga3c.runs.finding import EVALUATIONS
-from ga3c.settings.checks import WrongInput, check_count
+from ga3c.settings.checks import WrongInput
 from ga3c.settings.machine import CORES, machine
 
 PROGRESS_S = 5.0
-
-
-@dataclass(frozen=True)
-class Config(PlayedConfig):
-    """Play whole games with the policy of a run, and keep the scores with their protocol."""
-
-    episodes: int = 30
-    """Number of games, each with its own seed."""
-    at_once: int = 30
-    """Number of games played at the same time."""
-    json: bool = False
-    """Print the result as one JSON object in the last line."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("episodes", "at_once"):
-            check_count(self, name)
 
 
 def _short(score: float) -> str:

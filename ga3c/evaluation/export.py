@@ -4,11 +4,9 @@ An export takes observations as the network sees them, and returns action probab
 It is compared with the live network on frames of the game before it is kept.
 """
 
-import os
 import shutil
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,8 @@ import numpy as np
 
 from agents.environments import EnvironmentConfig, Environments
 from ga3c import backend
-from ga3c.evaluation.chosen import LearnedConfig, load, policy_of
+from ga3c.evaluation.chosen import load, policy_of
+from ga3c.evaluation.options import ExportConfig as Config
 from ga3c.evaluation.policy import Policy, Stacks
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.machine import CORES
@@ -25,20 +24,6 @@ from ga3c.settings.machine import CORES
 FRAMES = 64  # observations on which export and network are compared
 LARGEST_DIFFERENCE = 1e-4  # absolute; relative for values above 1
 Judge = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
-
-
-@dataclass(frozen=True)
-class Config(LearnedConfig):
-    """Write the policy of a run as a SavedModel or an ONNX file, compared with the network."""
-
-    out: Path = Path("exported")
-    """A directory for the SavedModel, or a file that ends in .onnx."""
-
-    def __post_init__(self) -> None:
-        if self.out.exists():
-            raise ValueError(f"out {self.out}: exists already; choose another, or remove it")
-        if not os.access(self.out.absolute().parent, os.W_OK):
-            raise ValueError(f"out {self.out}: must be in a writable directory")
 
 
 def run(config: Config) -> None:

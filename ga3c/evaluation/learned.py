@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike
 
 from agents.environments import EnvironmentConfig, Environments
 from agents.messages import Step
-from ga3c.evaluation.chosen import LearnedConfig, load, policy_of
+from ga3c.evaluation.chosen import load, policy_of
 from ga3c.evaluation.games import chosen_actions
+from ga3c.evaluation.options import LearnedConfig
 from ga3c.evaluation.policy import Policy, Stacks
 from ga3c.evaluation.protocols import Protocol
 from ga3c.settings.checks import check_seed

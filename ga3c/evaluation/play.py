@@ -1,43 +1,22 @@
 """`ga3c play`: a video of one game, with score, value and action probabilities beside it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from agents.environments import EnvironmentConfig, Environments
 from agents.pictures import NoPictures, Pictures
 from ga3c import backend
 from ga3c.evaluation.canvas import Canvas, Moment, video
-from ga3c.evaluation.chosen import PlayedConfig, load, policy_of
+from ga3c.evaluation.chosen import load, policy_of
 from ga3c.evaluation.games import ActionDraws, chosen_actions
+from ga3c.evaluation.options import PlayConfig as Config
 from ga3c.evaluation.policy import Policy, Stacks
 from ga3c.evaluation.protocols import Protocol
 from ga3c.evaluation.window import Window
-from ga3c.settings.checks import WrongInput, check_file
+from ga3c.settings.checks import WrongInput
 from ga3c.settings.machine import CORES
 
 END_S = 1.0  # for which the last picture stays
-
-
-@dataclass(frozen=True)
-class Config(PlayedConfig):
-    """Render a game played by the policy of a run, as mp4 or gif."""
-
-    out: Path | None = None
-    """File to write, .mp4 or .gif; None: video/STEPS-PROTOCOL-SEED.mp4 in the run's
-    directory, or GAME-PROTOCOL-SEED.mp4 here with --pretrained."""
-    window: bool = False
-    """Show the game in a window while it is played, and write no file."""
-    max_seconds: float = 120.0
-    """Maximum length of the video, in seconds of play."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.out is not None and self.out.suffix not in (".mp4", ".gif"):
-            raise ValueError(f"out {self.out}: must end in .mp4 or .gif")
-        check_file("out", self.out)
-        if self.max_seconds <= 0:
-            raise ValueError(f"max_seconds {self.max_seconds}: must be above 0")
 
 
 def moments(

@@ -6,12 +6,13 @@ part leaves its time to the others, and idle time could be divided as the busy t
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from agents.environments import Spaces
+from ga3c.measuring.options import DoctorConfig as Config
 from ga3c.measuring.parts import prepare
-from ga3c.measuring.reporting import BenchmarkConfig, MeasuringConfig, keep
+from ga3c.measuring.reporting import keep
 from ga3c.measuring.serving import PREDICTION_BATCH, figures, measure_parts, measure_service
 from ga3c.reports.console import show
 from ga3c.settings.machine import CORES
@@ -31,15 +32,6 @@ CAUSES = {
     "other_processes": "other programs on this machine",
     "idle": "cores that wait",
 }
-
-
-@dataclass(frozen=True)
-class Config(MeasuringConfig):
-    """Say what limits this game with these settings, and try what should help most."""
-
-    benchmark: BenchmarkConfig = field(
-        default_factory=lambda: BenchmarkConfig(repeats=1, part_seconds=0.7)
-    )
 
 
 class Remedy(NamedTuple):

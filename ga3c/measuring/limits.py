@@ -4,40 +4,13 @@ The limit is `parts.limit` of the best of the measured sizes.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
+from ga3c.measuring.options import LimitsConfig as Config
 from ga3c.measuring.parts import environment_only, limit, prepare, samples_a_step, wire_only
-from ga3c.measuring.reporting import OF_RUNS, MeasuringConfig, Spread, keep, names, spread
+from ga3c.measuring.reporting import Spread, keep, spread
 from ga3c.reports.console import show
 from ga3c.settings.machine import CORES
-from ga3c.settings.service import ServiceConfig
-
-Sizes = tuple[int, ...]
-OF_PARTS = {"t_max", "passes", "intra_op_threads", "backend"}  # what a part depends on
-OF_PARTS |= {"training_batch_min", "training_batch_max", "training_queue", "minibatch"}  # or t_max
-
-
-@dataclass(frozen=True)
-class Config(MeasuringConfig):
-    """Measure environments, wire, predictions and training, each alone, for several sizes."""
-
-    ignored: ClassVar[frozenset[str]] = OF_RUNS | {"seconds"} | names(ServiceConfig) - OF_PARTS
-    agent_counts: Sizes = tuple(sorted({1, CORES}))
-    """Numbers of agent processes that step environments, or send messages, at the same time."""
-    env_counts: Sizes = (4, 16, 64)
-    """Numbers of environments that an agent steps together, or sends in one message."""
-    prediction_batches: Sizes = (1, 8, 32, 64, 128)
-    """Sizes of prediction batches, in observations."""
-    training_batches: Sizes = (20, 40, 80, 160, 320)
-    """Sizes of training batches, in samples; whole segments of t_max are used."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("agent_counts", "env_counts", "prediction_batches", "training_batches"):
-            sizes = getattr(self, name)
-            if not sizes or min(sizes) < 1:
-                raise ValueError(f"{name} {sizes}: must be numbers of at least 1")
 
 
 def run(config: Config) -> None:

@@ -3,77 +3,12 @@
 import json
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
-from ga3c.settings.checks import check_file
+from ga3c.measuring.options import BenchmarkConfig
 from ga3c.settings.machine import machine
-from ga3c.settings.run import CheckpointConfig, EvaluationConfig, RunConfig
-from ga3c.settings.scheduler import SchedulerConfig
-from ga3c.settings.train import TrainConfig
-
-SHORTEST_WINDOW_S = 1.0
-SHORTEST_PART_S = 0.1
-
-
-def names(*kinds: Any) -> frozenset[str]:
-    """The names of the settings in these sections."""
-    return frozenset(each.name for kind in kinds for each in fields(kind))
-
-
-OF_RUNS = names(RunConfig, SchedulerConfig, CheckpointConfig, EvaluationConfig)
-OF_RUNS = OF_RUNS - {"seconds", "seed", "json"} | {"save_replay"}
-"""Settings of a training run that have no effect on a measurement."""
-
-
-def check_window(name: str, seconds: float, windows: int = 1) -> None:
-    """Raises ValueError if the service could not be measured in `seconds`, or `windows` of them."""
-    if seconds < windows * SHORTEST_WINDOW_S:
-        raise ValueError(
-            f"{name} {seconds:g}: must be at least {windows * SHORTEST_WINDOW_S:g}, as the service "
-            "is looked at every 0.1 s and the kernel counts CPU time in steps of 0.01 s: the rates "
-            "of a shorter window would mean nothing"
-        )
-
-
-@dataclass(frozen=True)
-class BenchmarkConfig:
-    """How a benchmark measures, and where it writes its result."""
-
-    repeats: int = 3
-    """How often everything is measured; the median and the range are printed."""
-    part_seconds: float = 2.0
-    """Seconds for which each part is measured alone."""
-    out: Path | None = None
-    """File for the result as JSON, with machine, versions and settings."""
-
-    def __post_init__(self) -> None:
-        if self.repeats < 1:
-            raise ValueError(f"repeats {self.repeats}: must be at least 1, or nothing is measured")
-        if self.part_seconds < SHORTEST_PART_S:
-            raise ValueError(
-                f"part_seconds {self.part_seconds:g}: must be at least {SHORTEST_PART_S:g}, or "
-                "only a call or two of each part would be timed, which says little of its rate"
-            )
-        check_file("out", self.out)
-
-
-@dataclass(frozen=True)
-class MeasuringConfig(TrainConfig):
-    """Settings of a benchmark that measures the service, in windows of --seconds."""
-
-    benchmark: BenchmarkConfig = field(default_factory=BenchmarkConfig)
-
-    ignored: ClassVar[frozenset[str]] = OF_RUNS
-    """Settings without an effect on the benchmark. The command refuses them."""
-    fixed: ClassVar[dict[str, Any]] = {"scheduler": SchedulerConfig(scheduler="off")}
-    """Sections that the benchmark sets itself: counts that change cannot be measured."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.run.seconds is not None:
-            check_window("seconds", self.run.seconds)
 
 
 class Spread(NamedTuple):

@@ -5,24 +5,16 @@ changes over minutes; the limit (`parts.limit`) is of the means. Predictions and
 measured without the ring, the queues and the wire, so the time of these counts against the service.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
+from ga3c.measuring.options import ThroughputConfig as Config
 from ga3c.measuring.parts import prepare
-from ga3c.measuring.reporting import MeasuringConfig, Spread, keep
+from ga3c.measuring.reporting import Spread, keep
 from ga3c.measuring.serving import figures, measure_parts, measure_service
 from ga3c.reports.console import show
 from ga3c.settings.machine import CORES
 
 DEFAULT_WINDOW_S = 20.0
-
-
-@dataclass(frozen=True)
-class Config(MeasuringConfig):
-    """Measure the whole service for `repeats` windows of --seconds each (20 if not given)."""
-
-    warm_up_seconds: float = 10.0
-    """Seconds between the moment when all agents play and the first window."""
 
 
 def run(config: Config) -> None:

@@ -2,6 +2,8 @@
 
 import importlib
 import re
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +14,7 @@ from ga3c.__main__ import MEASURED
 from ga3c.command.arguments import options
 from ga3c.command.help import COMMON, ignored, rare, setting
 from ga3c.command.line import parsed
-from ga3c.measuring.reporting import BenchmarkConfig
+from ga3c.measuring.options import BenchmarkConfig
 from ga3c.settings.parse import TrainArguments
 from ga3c.settings.run import RunConfig
 from ga3c.settings.train import TrainConfig
@@ -129,3 +131,18 @@ def test_options_without_effect_are_not_suggested() -> None:
     said = refused("benchmark", "limits", "--step", "5")
     assert "--steps " not in said
     assert "ga3c benchmark limits --help-all lists all options" in said
+
+
+def test_help_and_wrong_arguments_do_not_wait_for_the_framework() -> None:
+    wrong = [["--seed", "-1"], ["--help"], ["--no-such-option"]]
+    thinking = ["evaluate", "play", "export", "doctor", "benchmark limits", "benchmark throughput"]
+    program = (
+        "import contextlib, io, sys\n"
+        "from ga3c.__main__ import main\n"
+        "with contextlib.redirect_stdout(io.StringIO()):\n"
+        f"    codes = {{main([*command.split(), *given]) for command in {thinking} "
+        f"for given in {wrong}}}\n"
+        "print(codes, {'keras', 'tensorflow', 'jax'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "{0, 2} set()\n", done.stderr

@@ -249,7 +249,7 @@ def test_train_steps_are_compared_by_the_place_of_the_replay(tmp_path: Path) -> 
 @pytest.mark.slow
 def test_fast_dqns_ideas_are_measured_on_and_off(tmp_path: Path) -> None:
     arguments = ["fast-dqn", "--out-dir", str(tmp_path), "--seconds", "2", "--samplers", "1"]
-    result = measured(*arguments, "--period-steps", "100", "--json")
+    result = measured(*arguments, "--period-steps", "20", "--json")
     assert [point["part"] for point in result["points"]] == ["standard", "concurrent"]
     for point in result["points"]:
         assert point["figures"]["prediction_batch"] == 1

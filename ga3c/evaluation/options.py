@@ -1,0 +1,124 @@
+"""What the user says of a policy: which run's it is, and how games are played with it.
+
+These are the options of the commands evaluate, play and export. They are parsed before the tensor
+framework is loaded, so nothing here loads it.
+"""
+
+import os
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from agents.environments import Spaces
+from ga3c.evaluation.protocols import PROTOCOLS, Protocol
+from ga3c.settings.checks import WrongInput, check_count, check_file, check_seed
+from ga3c.settings.parse import given_value
+from ga3c.settings.run import ProtocolName
+from ga3c.settings.train import TrainConfig
+
+PAPER: ProtocolName = "paper"
+
+
+@dataclass(frozen=True)
+class LearnedConfig:
+    """Which run's weights are meant."""
+
+    run: tyro.conf.Positional[Path | None] = None
+    """The run: its directory, or its name in runs/; without one, the newest of --game."""
+    game: str = "Pong"
+    """Whose newest run it is, where none is given."""
+    pretrained: str | None = None
+    """Instead of a run: the policy that comes with ga3c for this game."""
+    checkpoint: str = "newest"
+    """newest, best (by --evaluate-every) or a checkpoint's number of steps."""
+
+
+@dataclass(frozen=True)
+class PlayedConfig(LearnedConfig):
+    """How games are played with them."""
+
+    protocol: ProtocolName | None = None
+    """paper is GA3C's, nature Mnih et al. 2015, machado Machado et al. 2018, apex Horgan et al.
+    2018, control is for continuous actions, without noise; None: the run's --evaluate-protocol.
+    Its single settings, which --help-all lists, change it."""
+    seed: int = 0
+    """Seed of games and of actions."""
+    settings: Protocol = PROTOCOLS[PAPER]
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+
+    @classmethod
+    def defaults(cls, arguments: list[str]) -> "PlayedConfig":
+        """What --protocol, if it is given, makes of all other defaults."""
+        given = given_value(arguments, "--protocol")
+        known: Any = given if given in PROTOCOLS else None
+        return cls(protocol=known, settings=PROTOCOLS[known or PAPER])
+
+    def played_by(self, trained: TrainConfig, spaces: Spaces) -> tuple[str, Protocol]:
+        """The protocol's name and settings. Raises WrongInput if it does not fit the actions."""
+        name, settings = self.protocol, self.settings
+        if name is None:
+            name = trained.evaluation.evaluate_protocol
+            default = asdict(PROTOCOLS[PAPER])
+            changed = {key: v for key, v in asdict(settings).items() if v != default[key]}
+            settings = replace(PROTOCOLS[name], **changed)
+        try:
+            settings.check_actions(spaces.actions)
+        except ValueError as error:
+            raise WrongInput(str(error)) from error
+        return name, settings
+
+
+@dataclass(frozen=True)
+class EvaluateConfig(PlayedConfig):
+    """Play whole games with the policy of a run, and keep the scores with their protocol."""
+
+    episodes: int = 30
+    """Number of games, each with its own seed."""
+    at_once: int = 30
+    """Number of games played at the same time."""
+    json: bool = False
+    """Print the result as one JSON object in the last line."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("episodes", "at_once"):
+            check_count(self, name)
+
+
+@dataclass(frozen=True)
+class PlayConfig(PlayedConfig):
+    """Render a game played by the policy of a run, as mp4 or gif."""
+
+    out: Path | None = None
+    """File to write, .mp4 or .gif; None: video/STEPS-PROTOCOL-SEED.mp4 in the run's
+    directory, or GAME-PROTOCOL-SEED.mp4 here with --pretrained."""
+    window: bool = False
+    """Show the game in a window while it is played, and write no file."""
+    max_seconds: float = 120.0
+    """Maximum length of the video, in seconds of play."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.out is not None and self.out.suffix not in (".mp4", ".gif"):
+            raise ValueError(f"out {self.out}: must end in .mp4 or .gif")
+        check_file("out", self.out)
+        if self.max_seconds <= 0:
+            raise ValueError(f"max_seconds {self.max_seconds}: must be above 0")
+
+
+@dataclass(frozen=True)
+class ExportConfig(LearnedConfig):
+    """Write the policy of a run as a SavedModel or an ONNX file, compared with the network."""
+
+    out: Path = Path("exported")
+    """A directory for the SavedModel, or a file that ends in .onnx."""
+
+    def __post_init__(self) -> None:
+        if self.out.exists():
+            raise ValueError(f"out {self.out}: exists already; choose another, or remove it")
+        if not os.access(self.out.absolute().parent, os.W_OK):
+            raise ValueError(f"out {self.out}: must be in a writable directory")
