@@ -102,13 +102,14 @@ def _search_working_directory() -> None:
 
 def _train(arguments: list[str]) -> int:
     from ga3c.command.files import as_arguments, to_toml
-    from ga3c.settings.parse import TrainArguments, given_value, preset_of
+    from ga3c.command.help import check_effect
+    from ga3c.settings.parse import TrainArguments, given_value, preset_like
     from ga3c.training.starting import known_run, prepared, settings_in
 
     file = given_value(arguments, "--config")
     try:
         of_file = settings_in(Path(file)) if file else {}
-        arguments = [*as_arguments(of_file), *arguments]
+        given, arguments = arguments, [*as_arguments(of_file), *arguments]
         resumed = given_value(arguments, "--resume")
         runs_dir = given_value(arguments, "--runs-dir") or "runs"
         new_steps = given_value(arguments, "--steps") is not None
@@ -122,16 +123,11 @@ def _train(arguments: list[str]) -> int:
         raise WrongUse(_with_file(str(error), file, of_file)) from error
     config = asked.settings
     if asked.print_config:
-        preset = preset_of(
-            config.preset,
-            config.algorithm,
-            config.environment.game,
-            config.learns_from,
-            env_args=config.environment.env_args,
-        )
-        print(to_toml(config, base or preset), end="")
+        print(to_toml(config, base or preset_like(config)), end="")
         return 0
     try:  # check before loading the tensor framework, which takes seconds
+        of_other = config.of_other_algorithms
+        check_effect(given, of_other, f"algorithm {config.algorithm}", "ga3c train --help-all")
         start = prepared(config, known)
     except ValueError as error:
         raise WrongUse(_with_file(str(error), file, of_file)) from error

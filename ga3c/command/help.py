@@ -67,14 +67,18 @@ def setting(option: str) -> str:
     return option.removeprefix("--").removeprefix("no-").replace("-", "_")
 
 
-def check_effect(arguments: list[str], kind: type[Any], command: str) -> None:
-    """Raises ValueError if an option has no effect, as what its user meant would not be done."""
+def check_effect(
+    arguments: list[str], without_effect: frozenset[str], what: str, command: str
+) -> None:
+    """Raises ValueError if an option has no effect, as what its user meant would not be done.
+
+    Args: without_effect: the settings that have none on `what`.
+    """
     for argument in arguments:
         option = argument.partition("=")[0]
-        if option.startswith("--") and setting(option.replace("_", "-")) in ignored(kind):
+        if option.startswith("--") and setting(option.replace("_", "-")) in without_effect:
             raise ValueError(
-                f"{option} has no effect on {command}: leave it out; {all_options(kind, command)} "
-                "lists all options that have one"
+                f"{option} has no effect on {what}: leave it out; {command} lists all options"
             )
 
 

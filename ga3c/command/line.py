@@ -44,7 +44,8 @@ def parsed(arguments: list[str], kind: type[Any], command: str, base: Any = None
     try:
         if HELP & set(arguments):
             levels.show(arguments, kind, command, base)
-        levels.check_effect(arguments, kind, command)
+        lists_all = levels.all_options(kind, command)
+        levels.check_effect(arguments, levels.ignored(kind), command, lists_all)
         arguments = with_whole_numbers(arguments, kind)
         with contextlib.redirect_stderr(said):
             config = parse(arguments, kind, command, base)

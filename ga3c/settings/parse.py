@@ -123,6 +123,14 @@ def preset_of(
     return replace(OURS[f"{like}-{kind}"], algorithm=algorithm, learns_from=learns_from)
 
 
+def preset_like(config: TrainConfig) -> TrainConfig:
+    """The settings that a run with these settings began with. Raises ValueError as `preset_of`."""
+    played, is_own = config.environment, config.algorithm not in LEARNS_FROM
+    name = None if is_own else config.preset  # which is of the algorithm that it is most like
+    given = (name, config.algorithm, played.game, config.learns_from)
+    return preset_of(*given, env_args=played.env_args)
+
+
 def kind_of(game: str, env_args: tuple[str, ...] = ()) -> Kind:
     """What the presets for `game` are called after.
 

@@ -1,16 +1,12 @@
 """Every setting of a run. They are checked once, here; each part of the system is given its own."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import tyro
 
 from agents.environments import EnvironmentConfig
-from ga3c.settings.checks import (
-    check_finite,
-    check_slack,
-    is_own,
-)
+from ga3c.settings.checks import check_finite, check_slack, is_own
 from ga3c.settings.learning import (
     A3CConfig,
     DPGConfig,
@@ -36,6 +32,8 @@ LEARNS_FROM: dict[str, LearnsFrom] = {
 }
 """For each of our algorithms: whether it learns from segments, each once and in the order they were
 played, or from transitions drawn from a replay."""
+OWN_SECTIONS = {"a3c": {"a3c"}, "ppo": {"a3c", "ppo"}, "dqn": {"dqn"}, "dpg": {"dpg"}}
+"""The sections of settings, among those that are of single algorithms, that each of ours reads."""
 if TYPE_CHECKING:
     PresetName = str
 else:
@@ -105,6 +103,15 @@ class TrainConfig:
     def learns_from_replay(self) -> bool:
         """Whether learning draws transitions from a replay, and not each segment once in order."""
         return LEARNS_FROM.get(self.algorithm, self.learns_from) == "replay"
+
+    @property
+    def of_other_algorithms(self) -> frozenset[str]:
+        """Settings without effect here. Nobody knows what an algorithm of the user's own reads."""
+        every = set[str]().union(*OWN_SECTIONS.values())
+        sections = every - OWN_SECTIONS.get(self.algorithm, every)
+        if not self.learns_from_replay:
+            sections |= {"replay", "pacing"}
+        return frozenset(each.name for name in sections for each in fields(getattr(self, name)))
 
     @property
     def update_samples(self) -> int:

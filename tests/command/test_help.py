@@ -4,7 +4,7 @@ import importlib
 import re
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -15,7 +15,8 @@ from ga3c.command.arguments import options
 from ga3c.command.help import COMMON, ignored, rare, setting
 from ga3c.command.line import parsed
 from ga3c.measuring.options import BenchmarkConfig
-from ga3c.settings.parse import TrainArguments
+from ga3c.settings.parse import TrainArguments, preset_like
+from ga3c.settings.presets import PRESETS
 from ga3c.settings.run import RunConfig
 from ga3c.settings.train import TrainConfig
 from tests.commands import refused
@@ -105,7 +106,7 @@ def test_the_settings_of_the_first_level_exist() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "option", "command"),
+    ("arguments", "option", "what"),
     [
         (["benchmark", "limits", "--score", "18"], "--score", "ga3c benchmark limits"),
         (["benchmark", "limits", "--seconds=9"], "--seconds", "ga3c benchmark limits"),
@@ -117,14 +118,26 @@ def test_the_settings_of_the_first_level_exist() -> None:
         (["benchmark", "lanes", "--no-max-pool"], "--no-max-pool", "ga3c benchmark lanes"),
         (["benchmark", "watching", "--resume", "1"], "--resume", "ga3c benchmark watching"),
         (["doctor", "--evaluate_every", "5"], "--evaluate_every", "ga3c doctor"),
+        (["train", "--clip-ratio", "0.1"], "--clip-ratio", "algorithm a3c"),
+        (["train", "--batch-size=64"], "--batch-size", "algorithm a3c"),
+        (["train", "--algorithm", "ppo", "--no-double"], "--no-double", "algorithm ppo"),
+        (["train", "--preset", "apex", "--trace-decay", "1"], "--trace-decay", "algorithm dqn"),
+        (["train", "--game", "Pendulum-v1", "--dueling"], "--dueling", "algorithm dpg"),
     ],
 )
-def test_an_option_without_effect_is_refused(
-    arguments: list[str], option: str, command: str
-) -> None:
+def test_an_option_without_effect_is_refused(arguments: list[str], option: str, what: str) -> None:
     said = refused(*arguments)
-    assert f"{option} has no effect on {command}" in said
-    assert "--help-all lists all options that have one" in said
+    assert f"{option} has no effect on {what}" in said
+    assert "--help-all lists all options" in said
+
+
+def test_settings_of_other_algorithms_are_known() -> None:
+    ppo = PRESETS["ppo-pictures"].of_other_algorithms
+    assert {"double", "noise", "replay_steps", "pacing"} <= ppo
+    assert not {"clip_ratio", "entropy_weight", "t_max", "learning_rate"} & ppo
+    own = replace(PRESETS["dqn-pictures"], algorithm="mine:Own", learns_from="replay")
+    assert own.of_other_algorithms == frozenset()
+    assert preset_like(own) == own
 
 
 def test_options_without_effect_are_not_suggested() -> None:
