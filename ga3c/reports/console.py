@@ -2,23 +2,34 @@
 
 from collections.abc import Sequence
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
 UNLIMITED = 10_000  # columns where no terminal limits them
 
 
-def show(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def show(
+    title: str,
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    spare: Sequence[str] = (),
+) -> None:
     """Print a table. All columns but the first are aligned to the right.
 
-    Nothing is left out: a terminal that is too narrow folds the cells.
+    A terminal that is too narrow folds the cells, after the columns `spare` have been left out, one
+    after another, as long as that is needed.
     """
-    table = Table(title=title, title_justify="left")
-    for index, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if index else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*row)
     console = Console()
     if not console.is_terminal:
         console = Console(width=UNLIMITED)
+    columns = list(zip(headings, *rows, strict=True))
+    for heading in spare:
+        if sum(max(map(cell_len, cells)) + 3 for cells in columns) + 1 > console.width:
+            columns = [cells for cells in columns if cells[0] != heading]
+    table = Table(title=title, title_justify="left")
+    for index, (heading, *_) in enumerate(columns):
+        table.add_column(heading, justify="right" if index else "left", overflow="fold")
+    for row in zip(*(cells[1:] for cells in columns), strict=True):
+        table.add_row(*row)
     console.print(table)

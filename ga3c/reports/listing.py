@@ -13,7 +13,7 @@ from ga3c.runs.kept_config import load_config
 
 @dataclass(frozen=True)
 class Config:
-    """List the runs: game, steps, score, state."""
+    """List the runs: game, algorithm, steps, score, state. A narrow terminal shows less of it."""
 
     runs_dir: Path = Path("runs")
     """The folder of the run directories."""
@@ -28,6 +28,7 @@ def summary(path: Path, name: str) -> dict[str, Any]:
     return {
         "run": name,
         "game": config.environment.game,
+        "algorithm": config.algorithm,
         "seed": config.run.seed,
         "steps": newest.get("steps", 0),
         "score": newest.get("score_mean_100"),
@@ -66,6 +67,7 @@ def _print(lines: list[dict[str, Any]]) -> None:
             line["run"],
             str(line["number"]),
             line["game"],
+            line["algorithm"],
             str(line["seed"]),
             f"{line['steps']:,}",
             "-" if line["score"] is None else f"{line['score']:,.1f}",
@@ -74,5 +76,6 @@ def _print(lines: list[dict[str, Any]]) -> None:
         )
         for line in lines
     ]
-    headings = ("run", "no.", "game", "seed", "steps", "score", "minutes", "state")
-    show("RUN is a name or a number: ga3c play 1 plays the newest", headings, rows)
+    headings = ("run", "no.", "game", "algorithm", "seed", "steps", "score", "minutes", "state")
+    title = "RUN is a name or a number: ga3c play 1 plays the newest"
+    show(title, headings, rows, spare=("algorithm", "seed", "game", "minutes", "state"))

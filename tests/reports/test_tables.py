@@ -53,9 +53,6 @@ def runs(pong_run: Path, tmp_path: Path) -> list[Path]:
     return [one, other]
 
 
-# Statistics
-
-
 def test_aggregates_are_those_of_their_definitions() -> None:
     """Slow twins of the aggregates of Agarwal et al. 2021."""
     means = sorted(sum(each) / len(each) for each in SCORES)
@@ -369,29 +366,44 @@ def test_runs_in_folders_are_found_and_have_numbers(pong_run: Path, tmp_path: Pa
     names = ["a-name-of-a-run-that-is-rather-long", "scores/pong-0", "old"]
     assert [line.split()[1] for line in lines] == names, "whole, newest first"
     assert [line.split()[3] for line in lines] == ["1", "2", "3"]
+    assert [line.split()[7] for line in lines] == ["a3c"] * 3
+    listed = ("-m", "ga3c", "runs", "--runs-dir", str(tmp_path))
+    wide, narrow = (in_terminal(width, *listed) for width in (130, 66))
+    # "-m", "ga3c", "runs", "--runs-dir", str(tmp_path)) for width in (130, 66))
+    assert "algorithm" in wide and "algorithm" not in narrow
+    assert all(name in narrow and name in wide for name in names), "whole"
+    assert "score" in narrow
     assert find_run(Path("2"), tmp_path) == tmp_path / "scores" / "pong-0"
     assert find_run(Path("scores/pong-0"), tmp_path) == tmp_path / "scores" / "pong-0"
     link = tmp_path.parent / f"{tmp_path.name}-link"
     link.symlink_to(tmp_path)
     assert len(runs_in(link)) == 3, "a link above the folder of runs hides none"
-    for wrong in ("0", "4", "-1"):
-        with pytest.raises(ValueError, match=f"run {wrong}: no directory with a config.json"):
+    for wrong in ("0", "4"):
+        with pytest.raises(ValueError, match=f"run {wrong}: .* has runs 1 to 3; ga3c runs lists"):
             find_run(Path(wrong), tmp_path)
+    with pytest.raises(ValueError, match=r"run -1: no directory with a config\.json"):
+        find_run(Path("-1"), tmp_path)
+
+
+def in_terminal(width: int, *arguments: str) -> str:
+    """What Python says in a terminal of so many columns."""
+    terminal, child = pty.openpty()
+    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 20, width, 0, 0))
+    environment = {**os.environ, "COLUMNS": str(width)}
+    command = [sys.executable, *arguments]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=child, env=environment)
+    os.close(child)
+    assert process.wait(30.0) == 0
+    said = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", os.read(terminal, 65536).decode())
+    os.close(terminal)
+    return said
 
 
 def test_no_digit_of_a_table_is_lost_in_a_narrow_terminal() -> None:
     program = (
         "from ga3c.reports.console import show; show('t', ['n', 'v'], [['a' * 40, '123456789']])"
     )
-    terminal, child = pty.openpty()
-    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 20, 24, 0, 0))
-    process = subprocess.Popen(
-        [sys.executable, "-c", program], cwd=ROOT, stdout=child, env={**os.environ, "COLUMNS": "24"}
-    )
-    os.close(child)
-    assert process.wait(30.0) == 0
-    said = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", os.read(terminal, 65536).decode())
-    os.close(terminal)
+    said = in_terminal(24, "-c", program)
     assert "…" not in said
     assert said.count("a") == 40
     assert "".join(re.findall(r"[0-9]", said)) == "123456789"
