@@ -133,7 +133,7 @@ $(STAMP):
 	    if [ $$candidate = none ]; then \
 	        echo "no python3.11, and no python3 of 3.11 or later, on PATH: cannot make .venv" >&2; exit 2; \
 	    fi; \
-	    echo "installing pinned versions for $(DEVICE) into .venv (first use, about $(if $(filter gpu,$(DEVICE)),five minutes,a minute))"; \
+	    echo "installing pinned versions for $(DEVICE) into .venv (first use, $(if $(filter gpu,$(DEVICE)),about five,one to three) minutes without a word)"; \
 	    $$candidate -m venv --clear .venv; \
 	else \
 	    echo "installing pinned versions for $(DEVICE) into .venv (they have changed)"; \

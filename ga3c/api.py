@@ -110,11 +110,11 @@ def _random_state_kept() -> Iterator[None]:
         np.random.set_state(numpy_drawn)
 
 
-def load(run: str | Path | Run, checkpoint: str | int = "newest") -> "LearnedPolicy":
+def load(run: str | int | Path | Run, checkpoint: str | int = "newest") -> "LearnedPolicy":
     """The policy that a run has learned.
 
     Args:
-        run: a run's directory, its name in runs/, or the `Run` that `train` returned.
+        run: a run's directory, its name or number in runs/, or the `Run` that `train` returned.
         checkpoint: "newest", "best" (by --evaluate-every) or a checkpoint's number of steps.
 
     Raises:
@@ -125,7 +125,7 @@ def load(run: str | Path | Run, checkpoint: str | int = "newest") -> "LearnedPol
     import ga3c.backend  # noqa: F401  imported first: it silences the framework's startup messages
     from ga3c.evaluation.learned import load_policy
 
-    return load_policy(run.path if isinstance(run, Run) else Path(run), str(checkpoint))
+    return load_policy(run.path if isinstance(run, Run) else Path(str(run)), str(checkpoint))
 
 
 def _wanted(

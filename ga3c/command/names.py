@@ -100,6 +100,7 @@ def _taken(option: Any, value: Any) -> tuple[bool, Any]:
         return isinstance(value, option), value
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if option is int:
+        whole = whole or (isinstance(value, float) and value.is_integer())  # 1e6
         return whole, int(value) if whole else None
     real = whole or (isinstance(value, numbers.Real) and not isinstance(value, bool))
     return real, float(value) if real else None

@@ -93,6 +93,9 @@ class Canvas:
             is_chosen = number == moment.action
             told = (name, f"{numbers[number]:z.{digits}f}")
             self._bar(draw, (left, y, right, y + room), told, float(shares[number]), is_chosen)
+        if moment.action is None:  # a mark at 0
+            start = left + NUMBERS + 8
+            draw.line([((start + right) / 2, top), ((start + right) / 2, bottom)], GREY)
 
     def _within(self, action_values: np.ndarray) -> np.ndarray:
         """The action values as shares of the range of those shown."""

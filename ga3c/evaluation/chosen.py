@@ -56,7 +56,9 @@ def _path(wanted: LearnedConfig) -> Path:
         if wanted.run is not None:
             raise ValueError(f"run {wanted.run} with pretrained {wanted.pretrained}: give one")
         return pretrained.find(wanted.pretrained)
-    return newest_run(wanted.game) if wanted.run is None else find_run(wanted.run)
+    if wanted.run is None:
+        return newest_run(wanted.game, wanted.runs_dir)
+    return find_run(wanted.run, wanted.runs_dir)
 
 
 def policy_of(config: TrainConfig, checkpoint: Checkpoint) -> Policy:

@@ -68,9 +68,10 @@ def run(config: Config) -> None:
         records.append(path / EVALUATIONS, {**entry, "machine": machine()})
         kept = f"; kept in {path / EVALUATIONS}"
     cut = f", {entry['games_cut']} of them cut by --step-cap" if entry["games_cut"] else ""
+    count = "1 game" if len(games) == 1 else f"{len(games)} games"
     print(
         f"score {entry['mean']:,.2f} (median {entry['median']:,.2f}, "
-        f"{_short(min(entry['scores']))} to {_short(max(entry['scores']))}) over {len(games)} games"
+        f"{_short(min(entry['scores']))} to {_short(max(entry['scores']))}) over {count}"
         f"{cut}{kept}"
     )
     if config.json:

@@ -26,7 +26,10 @@ class LearnedConfig:
     """Which run's weights are meant."""
 
     run: tyro.conf.Positional[Path | None] = None
-    """The run: its directory, or its name in runs/; without one, the newest of --game."""
+    """The run: its directory, or its name or number in --runs-dir; without one, the newest of
+    --game."""
+    runs_dir: Path = Path("runs")
+    """The folder of the runs that are named."""
     game: str = "Pong"
     """Whose newest run it is, where none is given."""
     pretrained: str | None = None
@@ -65,6 +68,11 @@ class PlayedConfig(LearnedConfig):
             default = asdict(PROTOCOLS[PAPER])
             changed = {key: v for key, v in asdict(settings).items() if v != default[key]}
             settings = replace(PROTOCOLS[name], **changed)
+        if name == "control" and not spaces.actions.is_continuous:
+            raise WrongInput(
+                f"protocol control: is for continuous actions, and those of "
+                f"{trained.environment.game} are {spaces.actions}: choose another"
+            )
         try:
             settings.check_actions(spaces.actions)
         except ValueError as error:

@@ -1,5 +1,6 @@
 """`ga3c play`: a video of one game, with score, value and action probabilities beside it."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from ga3c.evaluation.window import Window
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.machine import CORES
 
+PROGRESS_S = 5.0
 END_S = 1.0  # for which the last picture stays
 
 
@@ -83,9 +85,13 @@ def _show(config: Config) -> None:
         last = first
         frame = canvas.draw(first)
         writer.append_data(frame)
+        said_s = time.monotonic()
         for last, _ in zip(played, range(max_pictures - 1), strict=False):
             frame = canvas.draw(last)
             writer.append_data(frame)
+            if time.monotonic() - said_s > PROGRESS_S:
+                said_s = time.monotonic()
+                print(f"step {last.length:,}: score {last.score:,.0f}", flush=True)
         for _ in range(int(END_S * pictures.per_second)):
             writer.append_data(frame)
     played.close()  # type: ignore[attr-defined]  # a generator

@@ -116,12 +116,15 @@ def settings(config: TrainConfig) -> dict[str, Any]:
     return {name: value for name, value in flat.items() if name != "game"}
 
 
-def load(runs: Sequence[Path]) -> list[History]:
-    """The histories of runs. Raises WrongInput if one cannot be read."""
+def load(runs: Sequence[Path], runs_dir: Path) -> list[History]:
+    """The histories of runs: directories, or names in `runs_dir`.
+
+    Raises WrongInput if one cannot be read.
+    """
     if not runs:
-        raise WrongInput("no run is given: name directories, or runs in runs/")
+        raise WrongInput(f"no run is given: name directories, or runs in {runs_dir}")
     try:
-        paths = dict.fromkeys(find_run(run) for run in runs)  # runs/* also has `latest`
+        paths = dict.fromkeys(find_run(run, runs_dir) for run in runs)  # runs/* also has `latest`
         return [read(path) for path in paths]
     except ValueError as error:
         raise WrongInput(str(error)) from error

@@ -44,9 +44,11 @@ class Config:
     """Put the score tables, curves and videos of runs into one HTML page."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Runs: directories, or names in runs/."""
+    """Runs: directories, or names or numbers in --runs-dir."""
     out: Path = Path("report.html")
     """File to write."""
+    runs_dir: Path = Path("runs")
+    """The folder of the runs that are named."""
     title: str = "ga3c: report"
     """Heading of the page."""
 
@@ -56,7 +58,7 @@ class Config:
 
 def run(config: Config) -> None:
     """Write the page. Raises WrongInput."""
-    runs = history.load(config.runs)
+    runs = history.load(config.runs, config.runs_dir)
     config.out.write_text(page(config.title, runs))
     print(f"wrote {config.out}, {config.out.stat().st_size / 2**20:.1f} MiB, of {len(runs)} runs")
 
@@ -95,6 +97,7 @@ def _overview(runs: Sequence[History]) -> Iterator[str]:
             [
                 names[run.path],
                 run.config.environment.game,
+                run.config.algorithm,
                 str(run.config.run.seed),
                 f"{reached.get('steps', 0):,}",
                 f"{reached.get('seconds', 0.0) / 60:,.1f}",
@@ -102,7 +105,8 @@ def _overview(runs: Sequence[History]) -> Iterator[str]:
                 "" if rate is None else f"{rate:,.0f}",
             ]
         )
-    headings = ["run", "game", "seed", "steps", "minutes", "score, mean of the last 100", "PPS"]
+    headings = ["run", "game", "algorithm", "seed", "steps", "minutes"]
+    headings += ["score, mean of the last 100", "PPS, predictions a second"]
     yield _table(headings, rows)
 
 
@@ -111,9 +115,11 @@ def _scores(runs: Sequence[History]) -> Iterator[str]:
         yield f"<h2>Scores by protocol {escape(table.protocol)}</h2>"
         yield f'<p class="small">{escape(table.settings)}</p>'
         yield _table(*tables.cells(table))
-        if text := tables.summary(table):
+        for text in tables.notes(table):
             yield f"<p>{escape(text)}</p>"
-            yield _picture(tables.draw(table))
+        if tables.summary(table):
+            words = f"Human-normalised scores of each game by protocol {table.protocol}"
+            yield _picture(tables.draw(table), words)
 
 
 def _curves(runs: Sequence[History]) -> Iterator[str]:
@@ -133,7 +139,7 @@ def _curves(runs: Sequence[History]) -> Iterator[str]:
 
 def _drawn(runs: Sequence[History], panels: Sequence[str]) -> Iterator[str]:
     if plots.can_draw(runs, panels):
-        yield _picture(plots.draw(runs, panels))
+        yield _picture(plots.draw(runs, panels), f"Curves of {runs[0].game}: {', '.join(panels)}")
 
 
 def _videos(runs: Sequence[History]) -> Iterator[str]:
@@ -192,11 +198,12 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f"<table><tr>{line('th', headings)}</tr>\n{body}</table>"
 
 
-def _picture(figure: Figure) -> str:
+def _picture(figure: Figure, words: str) -> str:
     out = io.BytesIO()
     figure.savefig(out, format="png", dpi=DPI)
     pyplot.close(figure)
-    return f'<div class="wide"><img src="{_data("image/png", out.getvalue())}" alt=""></div>'
+    source = _data("image/png", out.getvalue())
+    return f'<div class="wide"><img src="{source}" alt="{escape(words)}"></div>'
 
 
 def _data(kind: str, content: bytes) -> str:

@@ -66,7 +66,9 @@ class Config:
     """Draw curves of runs: score, rewards, throughput, queues, lag, who waits, counts."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Runs, or kept results: directories, or names in runs/."""
+    """Runs, or kept results: directories, or names or numbers in --runs-dir."""
+    runs_dir: Path = Path("runs")
+    """The folder of the runs that are named."""
     out: Path = Path("plot.png")
     """Picture to write: .png, .svg or .pdf."""
     panels: tuple[str, ...] = PANELS
@@ -82,11 +84,10 @@ class Config:
 
 def run(config: Config) -> None:
     """Draw. Raises WrongInput."""
-    runs = history.load(config.runs)
+    runs = history.load(config.runs, config.runs_dir)
     if not can_draw(runs, config.panels):
-        raise WrongInput(
-            f"none of the runs has figures for {', '.join(config.panels) or 'no panel'}"
-        )
+        panels = ", ".join(config.panels) or "no panel"
+        raise WrongInput(f"none of the runs has figures for {panels}")
     figure = draw(runs, config.panels)
     figure.savefig(config.out, dpi=110)
     pyplot.close(figure)

@@ -29,7 +29,9 @@ class Config:
     """Tabulate the evaluations of runs, raw and human-normalised, beside published scores."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Runs: directories, or names in runs/. Seeds of the same game share a row."""
+    """Runs: directories, or names or numbers in --runs-dir. Seeds of one game share a row."""
+    runs_dir: Path = Path("runs")
+    """The folder of the runs that are named."""
     out: Path | None = None
     """File for the table: .md, .csv, or .png for a picture of the normalised scores."""
 
@@ -41,7 +43,7 @@ class Config:
 
 def run(config: Config) -> None:
     """Print every table, and write the file. Raises WrongInput."""
-    score_tables = tables(load(config.runs))
+    score_tables = tables(load(config.runs, config.runs_dir))
     if not score_tables:
         raise WrongInput("none of the runs has been evaluated: run ga3c evaluate RUN first")
     print("\n".join(map(markdown, score_tables)))
@@ -112,6 +114,13 @@ def summary(table: ScoreTable) -> str:
     return f"Human-normalised, {games}: {'; '.join(aggregates)}{note}."
 
 
+def notes(table: ScoreTable) -> list[str]:
+    """Sentences below the table."""
+    several = any(len(row.scores) > 1 for row in table.rows)
+    spread = "± is the standard deviation over seeds of each seed's mean score." if several else ""
+    return [text for text in (spread, summary(table)) if text]
+
+
 def markdown(table: ScoreTable) -> str:
     """The table in Markdown."""
     headings, rows = cells(table)
@@ -123,8 +132,7 @@ def markdown(table: ScoreTable) -> str:
         *(f"| {' | '.join(row)} |" for row in rows),
         "",
     ]
-    if text := summary(table):
-        lines += [text, ""]
+    lines += [text for text in notes(table) for text in (text, "")]
     return "\n".join(lines)
 
 

@@ -27,7 +27,7 @@ def finished(config: TrainConfig, service: Service) -> str | None:
     if limits.steps is not None and pacing.steps >= limits.steps and pacing.is_settled:
         return f"{limits.steps} steps done"
     if limits.seconds is not None and tally.seconds >= limits.seconds:
-        return f"{limits.seconds:g} seconds passed"
+        return f"{limits.seconds:g} s have passed"
     if limits.score is not None and tally.has_full_mean:
         mean = tally.score_mean()
         if mean >= limits.score:

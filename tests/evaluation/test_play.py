@@ -11,7 +11,17 @@ import pytest
 
 from agents.environments import EnvironmentConfig, Environments
 from agents.pictures import WITHOUT_SCREEN, NoPictures, Pictures
-from ga3c.evaluation.canvas import FAINT, HEIGHT, MARGIN, NUMBERS, PAPER, SCALE, Canvas, Moment
+from ga3c.evaluation.canvas import (
+    FAINT,
+    GREY,
+    HEIGHT,
+    MARGIN,
+    NUMBERS,
+    PAPER,
+    SCALE,
+    Canvas,
+    Moment,
+)
 from tests.commands import ended
 
 
@@ -89,8 +99,10 @@ def panels(values: list[float], **parts: Any) -> tuple[np.ndarray, np.ndarray, n
     """The last of several pictures: the curve's scale, the curve, the rows of the actions."""
     canvas, picture = Canvas("title", ["noop", "fire", "left"]), np.zeros((210, 160, 3), np.uint8)
     probabilities = parts.pop("probabilities", np.array([0.1, 0.7, 0.2]))
+    action = parts.pop("action", 1)
     for value in values:
-        drawn = canvas.draw(Moment(picture, 3.0, 7, value, probabilities, 1, False, **parts))
+        moment = Moment(picture, 3.0, 7, value, probabilities, action, False, **parts)
+        drawn = canvas.draw(moment)
     panel = drawn[:, HEIGHT * 4 // 3 + MARGIN :]
     return panel[112:216, : SCALE - 2], panel[118:209, SCALE:], panel[245:]
 
@@ -103,6 +115,14 @@ def test_the_curve_of_values_has_a_scale_and_a_line_at_zero() -> None:
     crossing = panels([-1.0, 1.0, 0.0])[1]
     assert (crossing == FAINT).all(axis=-1).sum(axis=1)[1:-1].max() > 100
     assert (curve == FAINT).all(axis=-1).sum(axis=1)[1:-1].max() < 10
+
+
+def test_bars_of_continuous_actions_have_a_mark_at_zero() -> None:
+    marked, plain = (panels([0.0], action=action)[2] for action in (None, 1))
+    middle = (NUMBERS + 8 + marked.shape[1] - MARGIN) // 2
+    is_grey = (marked[:, middle - 2 : middle + 3] == GREY).all(axis=-1)
+    assert is_grey.sum(axis=0).max() > 100
+    assert not (plain[:, middle - 2 : middle + 3] == GREY).all(axis=-1).any()
 
 
 def test_actions_have_numbers_and_q_values_are_shown_as_such() -> None:

@@ -105,7 +105,7 @@ def test_protocols_are_never_in_one_table(runs: list[Path]) -> None:
 
 def test_a_run_that_is_given_twice_counts_once(runs: list[Path]) -> None:
     (runs[0].parent / "latest").symlink_to("one")
-    found = history.load([*runs, runs[0].parent / "latest"])
+    found = history.load([Path("one"), *runs, Path("latest")], runs[0].parent)
     assert len(found) == 2
 
 
@@ -178,6 +178,9 @@ def test_the_table_command_writes_markdown_csv_and_a_picture(
     assert "| pong | 2 | 30 | 0.00M | -18 | 16 | 18 | 6 | 15.0 ± 1.4 | 97% |" in lines
     assert "Human-normalised, over 1 of 1 games: median 97%" in text
     assert "no interval, as a game has only one seed" in text, "of nature"
+    paper, nature = text.split("Protocol nature")
+    assert "± is the standard deviation over seeds" in paper
+    assert "±" not in nature
     with open(tmp_path / "table.csv") as file:
         paper, nature = csv.DictReader(file)
     assert (paper["protocol"], paper["game"], paper["seeds"]) == ("paper", "pong", "2")

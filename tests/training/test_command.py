@@ -254,7 +254,7 @@ def test_the_default_settings_are_those_of_no_arguments() -> None:
 def test_seconds_end_a_run(command: Callable[..., Command]) -> None:
     run = command(*CORRIDOR, "--seconds", "1.5")
     assert run.wait(BEGIN_S) == 0, run.err
-    assert "1.5 seconds passed" in run.out
+    assert "1.5 s have passed" in run.out
     assert_nothing_is_left(run)
 
 

@@ -129,7 +129,7 @@ WRONG = {  # a file's name and text, arguments, and words that must be in the li
     "wrong type": ("a.toml", '[service]\nagents = "two"', [], ["service.agents 'two'", "number"]),
     "float in place of a whole": (
         "a.toml",
-        "[run]\nsteps = 1e6",
+        "[run]\nsteps = 1.5",
         [],
         ["run.steps", "whole"],
     ),
