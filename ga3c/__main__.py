@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
         return main([*arguments[1:], "--help"])
     if arguments[0] not in COMMANDS:
         known = ", ".join(COMMANDS)
-        hint = near(arguments[0], COMMANDS, NEAR, longer=True)
+        hint = near(arguments[0], [*COMMANDS, "--version", "--help"], NEAR, longer=True)
         return complained(f"unknown command {arguments[0]!r}: {hint}it must be one of {known}", 2)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _leave)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ga3c.command import streams
-from ga3c.command.arguments import HELP, unknown, with_whole_numbers
+from ga3c.command.arguments import HELP, near, unknown, with_whole_numbers
 
 
 class WrongUse(Exception):
@@ -72,7 +72,7 @@ def _plain(text: str, kind: type[Any], command: str) -> str:
         names = chosen[3].replace("'", "").split(", ")
         if "None" in names:  # tyro then gives them in another order each time
             names = sorted(set(names) - {"None"})
-        return f"{chosen[2]} {chosen[1]}: must be one of {', '.join(names)}"
+        return f"{chosen[2]} {chosen[1]}: {near(chosen[1], names)}must be one of {', '.join(names)}"
     required = re.match(r"Missing from (.*?): (--\S+|\{.*?\})", text)
     if required:
         what = required[2].strip("{}").replace(",", ", ")

@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -25,7 +26,7 @@ DEPTH = 3  # folders below runs/ in which runs are found, such as runs/scores/po
 def new_run_path(config: TrainConfig) -> Path:
     """The directory of a new run. Raises ValueError if it exists or cannot be created."""
     run = config.run
-    game = config.environment.game.replace("/", "-")
+    game = re.sub(r"[/:]", "-", config.environment.game)  # of ALE/Pong-v5 and module:Id-v0
     now = datetime.now().strftime("%Y%m%d-%H%M%S.%f")[:-3]  # two may start in one second
     path = run.runs_dir / (run.name or f"{game}__{config.algorithm}__{run.seed}__{now}")
     if path.exists():

@@ -19,6 +19,8 @@ from tests.commands import ended, refused
     ("arguments", "line"),
     [
         (["trian"], "unknown command 'trian': did you mean train? it must be one of train, "),
+        (["--verison"], "unknown command '--verison': did you mean --version? "),
+        (["train", "--preset", "papr"], "--preset papr: did you mean paper? must be one of "),
         (["train", "Pong"], "'Pong' belongs to no option: did you mean --game Pong? ga3c train "),
         (["train", "fast"], "'fast' belongs to no option: ga3c train --help-all lists all options"),
         (["train", "--stepz", "5"], "unknown option --stepz: did you mean --steps or "),
@@ -35,7 +37,10 @@ from tests.commands import ended, refused
         (["play", "--protocol", "x"], "--protocol x: must be one of apex, control, machado, "),
         (["list"], "ga3c list: one of games, presets, networks, algorithms, protocols is missing"),
         (["scores"], "ga3c scores: --out-dir is missing"),
-        (["plot", "--runs", "1"], "unknown option --runs: ga3c plot --help lists all options"),
+        (
+            ["plot", "--runs", "1"],
+            "unknown option --runs: did you mean --runs-dir? ga3c plot --help ",
+        ),
         (["evaluate", "--episodes", "0"], "episodes 0: must be at least 1"),
     ],
 )
