@@ -29,6 +29,9 @@ FIRST_TOLD = ("algorithm", "network", "pacing")  # settings that tell most, in t
 LAST_TOLD = ("learning_rate_end", "schedule_steps", "learns_from")  # those that follow from others
 
 
+Point = tuple[float, int, float]  # of a curve: seconds, steps, score
+
+
 class Curve(NamedTuple):
     """The score, as the mean of the last 100 training episodes."""
 
@@ -217,15 +220,14 @@ def episodes_in(file: Path) -> list[Episode]:
 
 
 def _rolling(episodes: Sequence[Episode]) -> Curve:
-    """The mean of the last 100 scores after each episode, thinned evenly."""
+    """The mean of the last 100 scores after each episode."""
     scores: deque[float] = deque(maxlen=ROLLING_EPISODES)
     points = []
     for episode in episodes:
         scores.append(episode.score)
         mean = round(sum(scores) / len(scores), 3)
         points.append((episode.seconds, episode.steps, mean))
-    stride = max(len(points) // POINTS, 1)
-    return _curve(points[:-1:stride] + points[-1:])
+    return _curve(points)
 
 
 def _kept(file: Path) -> Curve:
@@ -237,6 +239,9 @@ def _kept(file: Path) -> Curve:
     return _curve(points)
 
 
-def _curve(points: list[tuple[float, int, float]]) -> Curve:
-    columns = np.array(points, np.float64).reshape(-1, 3).T
+def _curve(points: list[Point]) -> Curve:
+    """The points, thinned evenly, without those before all games of their step are counted."""
+    settled = list({point[1]: point for point in points}.values())
+    stride = max(len(settled) // POINTS, 1)
+    columns = np.array(settled[:-1:stride] + settled[-1:], np.float64).reshape(-1, 3).T
     return Curve(*columns)

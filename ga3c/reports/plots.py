@@ -176,6 +176,7 @@ def _score(axes: Axes, runs: Sequence[History], by: str, looks: Looks) -> None:
             axes.plot(
                 getattr(run.curve, by) * scale,
                 run.curve.score,
+                "." if len(run.curve.score) == 1 else "-",
                 color=looks[run.path].colour,
                 label=_shown(name, by, len(runs) > 1 and several == (len(groups) == 1)),
                 **thin,
@@ -186,8 +187,7 @@ def _score(axes: Axes, runs: Sequence[History], by: str, looks: Looks) -> None:
             words = f"mean and range of {len(found)} seeds, as far as all of them go"
             words = ": ".join(filter(None, [group.differs, words]))
             axes.plot(places * scale, scores.mean(axis=0), color=colour, label=_shown(words, by))
-            low, high = scores.min(axis=0), scores.max(axis=0)
-            axes.fill_between(places * scale, low, high, color=colour, alpha=0.15)
+            axes.fill_between(places * scale, scores.min(0), scores.max(0), color=colour, alpha=0.2)
     if by == "steps":
         furthest = 2 * max(run.curve.steps[-1] for run in runs)
         for name, known in control_scores(runs[0].game, furthest).items():

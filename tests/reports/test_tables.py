@@ -274,6 +274,15 @@ def test_a_ladders_score_is_that_of_its_greediest_environments(tmp_path: Path) -
     assert bands["0.02"].steps.tolist() == [50]
 
 
+def test_games_that_end_at_the_same_step_are_one_point_of_a_curve(tmp_path: Path) -> None:
+    rows = [f"{i // 4}.0,{i // 4 * 10},{i},5" for i in range(12)]
+    head = "seconds,steps,score,length"
+    (tmp_path / "episodes.csv").write_text("\n".join([head, *rows]) + "\n")
+    curve = history.rolling(history.episodes_in(tmp_path / "episodes.csv"))
+    assert curve.steps.tolist() == [0, 10, 20]
+    assert curve.score.tolist() == [1.5, 3.5, 5.5], "the mean of all that have ended"
+
+
 def test_a_band_of_epsilons_has_several_environments(tmp_path: Path) -> None:
     rows = [f"{i},{i},{i},5,{0.4 ** (1 + i)},0" for i in range(12)]
     head = LADDER_ROWS.splitlines()[0]
