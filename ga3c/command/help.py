@@ -1,6 +1,7 @@
 """Help in two levels: --help shows the options that people use, --help-all shows all of them."""
 
 import dataclasses
+import re
 from collections.abc import Collection
 from typing import Annotated, Any
 
@@ -95,13 +96,19 @@ def without(hidden: Collection[str]) -> ConstructorRegistry:
         found = ConstructorRegistry.get_struct_spec(info)
         asking.clear()
         assert isinstance(found, StructConstructorSpec)
-        fields = (_suppressed(each) if hides(each) else each for each in found.fields)
+        fields = (_suppressed(each) if hides(each) else _flowing(each) for each in found.fields)
         return dataclasses.replace(found, fields=tuple(fields))
 
     def hides(field: StructFieldSpec) -> bool:
         return field.name in hidden and not dataclasses.is_dataclass(field.type)  # no section
 
     return registry
+
+
+def _flowing(field: StructFieldSpec) -> StructFieldSpec:
+    """The field with a help text that breaks where the terminal ends, not where our source does."""
+    text = field.helptext() if callable(field.helptext) else field.helptext
+    return dataclasses.replace(field, helptext=text and re.sub(r"\s*\n\s*", " ", text.strip()))
 
 
 def _suppressed(field: StructFieldSpec) -> StructFieldSpec:

@@ -159,3 +159,12 @@ def test_help_and_wrong_arguments_do_not_wait_for_the_framework() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout == "{0, 2} set()\n", done.stderr
+
+
+def test_help_breaks_lines_where_the_terminal_ends(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    text = shown(TrainArguments, "--help", capsys)[1]
+    assert "its name in --runs-dir, or its number in `ga3c runs`. The run keeps" in text
+    assert "  paper          GA3C, Babaeizadeh et al. 2017" in text, "the list stays a list"
