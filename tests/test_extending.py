@@ -134,7 +134,7 @@ def test_an_algorithm_that_cannot_learn_so_is_one_line(name: str, words: str, ow
         (["--algorithm", "dqn", "--learns-from", "segments"], "algorithm dqn: learns from replay"),
         (["--algorithm", "gone:A", "--learns-from", "replay"], "module gone cannot be imported"),
         (["--algorithm", "my_nets:A", "--learns-from", "replay"], "my_nets.py has no A"),
-        (["--algorithm", "fractions:Fraction", "--learns-from", "segments"], "cannot be made"),
+        (["--algorithm", "fractions:Fraction", "--learns-from", "replay"], "cannot be made"),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )
