@@ -223,6 +223,25 @@ def test_an_authors_fault_is_told_in_one_line_before_a_run(name, fault, words):
         spaces(EnvironmentConfig(name, env_args=(f"fault={fault}",)))
 
 
+class Mended(gymnasium.Wrapper):
+    """Gives an environment of an older form the form of today."""
+
+    def reset(self, *, seed=None, options=None):
+        return self.env.reset()
+
+
+gymnasium.register(
+    "TestMended-v0",
+    lambda: Mended(Strange("seedless")),
+    disable_env_checker=True,
+    order_enforce=False,
+)
+
+
+def test_a_wrapper_may_give_an_environment_the_right_form():
+    assert spaces(EnvironmentConfig("TestMended-v0")).shape == (4,)
+
+
 def test_an_environment_without_a_fault_is_taken():
     assert spaces(EnvironmentConfig("TestStrange9-v0", env_args=("fault=no",))).shape == (4,)
 
