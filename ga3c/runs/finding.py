@@ -105,7 +105,7 @@ def check_resumed(config: TrainConfig, before: TrainConfig) -> None:
         value, old_value = getattr(config, name), getattr(before, name)
         if value != old_value:
             raise ValueError(f"{name} {value}: a resumed run keeps its {name} {old_value}; {rule}")
-    if config.run.name != before.run.name:
+    if config.run.name not in (None, before.run.name):
         raise ValueError(f"name {config.run.name}: a resumed run keeps its name; leave it out")
     played = (new, replace(config.environment, game=game_before), config.run.seed)
     if config.service.lockstep and played != (old, before.environment, before.run.seed):

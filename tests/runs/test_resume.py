@@ -345,6 +345,13 @@ def test_another_spelling_of_a_game_is_the_same_game() -> None:
         check_resumed(of("Pogn"), of("Pong"))
 
 
+def test_a_whole_configuration_need_not_have_the_name_of_the_run() -> None:
+    before = TrainConfig(run=RunConfig(name="mine"))
+    check_resumed(TrainConfig(), before)
+    with pytest.raises(ValueError, match="name yours: a resumed run keeps its name"):
+        check_resumed(TrainConfig(run=RunConfig(name="yours")), before)
+
+
 def test_in_lockstep_a_name_that_asks_for_sticky_actions_is_another_environment() -> None:
     before = parse(IN_TURN, TrainConfig, "test")
     check_resumed(parse([*IN_TURN, "--game", "pong"], TrainConfig, "test"), before)
