@@ -19,7 +19,9 @@ class EnvironmentConfig:
     """What is played and how. All but `game`, `env_args` and `stack` concern Atari games only."""
 
     game: str = "Pong"
-    """An Atari game by name (Pong, ms_pacman, ALE/Pong-v5) or a Gymnasium id (CartPole-v1)."""
+    """An Atari game by name (Pong, ms_pacman, ALE/Pong-v5), a Gymnasium id (CartPole-v1), a task of
+    the Control Suite (dm_control/walker-walk), or an id that your module registers (module:Id-v0).
+    """
     env_args: tuple[str, ...] = ()
     """Arguments of the environment's constructor, each as key=value with a Python number, True,
     False or text; not for Atari games. Example: --env-args map_name=8x8 is_slippery=False."""

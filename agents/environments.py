@@ -152,7 +152,7 @@ class Environments:
             return
         try:
             for environment in getattr(self._vector, "envs", ()):  # an id may be a vector only
-                check_interface(self._game.name, environment)
+                check_interface(self._name, environment)
         except InvalidStep:
             raise
         except (Exception, SystemExit) as error:

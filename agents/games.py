@@ -98,6 +98,12 @@ def fault(error: BaseException) -> str:
 def _unknown(name: str) -> str:
     """One line that says that `name` is unknown, and suggests similar names."""
     choices = "Atari games by name (Pong, MsPacman) or any Gymnasium id (CartPole-v1)"
+    if ":" in name:
+        module, _, name_in_it = name.rpartition(":")
+        near = difflib.get_close_matches(name_in_it, list(gymnasium.registry))
+        meant = f"did you mean {', '.join(f'{module}:{each}' for each in near)}? " if near else ""
+        rule = f"after the colon comes an id that {module} registers with Gymnasium"
+        return f"unknown game {name!r}: {meant}{rule}"
     if name.startswith(control.NAMESPACE):
         names, choices = control.tasks(), "tasks are named as dm_control/walker-walk"
     else:

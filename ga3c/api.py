@@ -67,6 +67,8 @@ def train(config: TrainConfig | None = None, /, **settings: Any) -> Run:
         )
     frameworks.choose()
     wanted, known = _wanted(config, settings)
+    if idle := sorted(wanted.of_other_algorithms & settings.keys()):
+        raise ValueError(f"{idle[0]} has no effect on algorithm {wanted.algorithm}: leave it out")
     start = prepared(wanted, known)
     interrupts = Interrupts()
     gc.collect()  # frees an earlier run's model and ring before this one's memory is planned

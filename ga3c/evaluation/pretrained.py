@@ -1,5 +1,6 @@
 """Small trained policies that come with ga3c: run directories with nothing but the weights."""
 
+import contextlib
 from pathlib import Path
 
 from agents.games import resolve
@@ -15,7 +16,8 @@ def names() -> list[str]:
 
 def find(game: str) -> Path:
     """The directory of the policy for `game`. Raises ValueError if there is none."""
-    path = DIRECTORY / resolve(game).name
-    if not (path / CONFIG).is_file():
-        raise ValueError(f"pretrained {game}: must be one of {', '.join(names())}")
-    return path
+    with contextlib.suppress(ValueError):  # no game has this name
+        path = DIRECTORY / resolve(game).name
+        if (path / CONFIG).is_file():
+            return path
+    raise ValueError(f"pretrained {game}: must be one of {', '.join(names())}")

@@ -246,6 +246,12 @@ def test_an_environment_without_a_fault_is_taken():
     assert spaces(EnvironmentConfig("TestStrange9-v0", env_args=("fault=no",))).shape == (4,)
 
 
+def test_an_id_that_a_module_does_not_register_is_told_with_those_like_it():
+    line = "unknown game 'tests.tiny:Coridor-v0': did you mean tests.tiny:Corridor-v0.*registers"
+    with pytest.raises(UnknownGame, match=line):
+        resolve("tests.tiny:Coridor-v0")
+
+
 def test_missing_module_is_named():
     with pytest.raises(UnknownGame, match="No module named 'nowhere'"):
         resolve("nowhere:Game-v0")

@@ -35,9 +35,9 @@ def test_a_policy_makes_a_video_without_a_run(tmp_path: Path) -> None:
 
 
 def test_a_game_without_a_policy_is_said_with_those_that_have_one() -> None:
-    assert "pretrained Tennis: must be one of boxing, breakout, pong" in refused(
-        "play", "--pretrained", "Tennis"
-    )
+    for game in ("Tennis", "Nope"):
+        said = refused("play", "--pretrained", game)
+        assert f"pretrained {game}: must be one of boxing, breakout, pong" in said
     both = refused("evaluate", "runs/mine", "--pretrained", "Pong")
     assert "run runs/mine with pretrained Pong: give one" in both
 
