@@ -31,16 +31,19 @@ class FailedEnvironment(RuntimeError):
     """An environment's own code raised. The message says what and where, in one line."""
 
 
-def spaces(config: EnvironmentConfig) -> Spaces:
-    """The observations and actions of the configured environment, found by trying one.
+def spaces(config: EnvironmentConfig, tried: bool = True) -> Spaces:
+    """The observations and actions of the configured environment, found by making one.
+
+    Args: tried: whether it also takes a first step.
 
     Raises ValueError if the game is unknown, does not fit this system, cannot be made, for example
-    because a package is missing, or fails in its first step.
+    because a package is missing, or fails in that step.
     """
     with warnings.catch_warnings(record=True) as caught:
         try:
             environments = Environments(config, 1)
-            environments.try_out()
+            if tried:
+                environments.try_out()
             environments.close()
         except (FailedEnvironment, InvalidStep) as error:
             raise UnfitSpaces(str(error)) from error

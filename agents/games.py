@@ -98,13 +98,11 @@ def fault(error: BaseException) -> str:
 def _unknown(name: str) -> str:
     """One line that says that `name` is unknown, and suggests similar names."""
     choices = "Atari games by name (Pong, MsPacman) or any Gymnasium id (CartPole-v1)"
-    if ":" in name:
-        module, _, name_in_it = name.rpartition(":")
-        near = difflib.get_close_matches(name_in_it, list(gymnasium.registry))
-        meant = f"did you mean {', '.join(f'{module}:{each}' for each in near)}? " if near else ""
-        rule = f"after the colon comes an id that {module} registers with Gymnasium"
-        return f"unknown game {name!r}: {meant}{rule}"
-    if name.startswith(control.NAMESPACE):
+    module, colon, rest = name.rpartition(":")
+    if module:
+        names = list(gymnasium.registry)
+        choices = f"after the colon comes an id that {module} registers with Gymnasium"
+    elif name.startswith(control.NAMESPACE):
         names, choices = control.tasks(), "tasks are named as dm_control/walker-walk"
     else:
         names = [registration.rom_id_to_name(rom) for rom in atari_roms().values()]
@@ -112,8 +110,8 @@ def _unknown(name: str) -> str:
     if not all(map(importlib.util.find_spec, NEEDED_BY_JAX_IDS)):
         names = [name for name in names if not name.startswith(JAX_IDS)]
     by_lower = {n.lower(): n for n in names}
-    core = re.sub(r"^ale/|(noframeskip|deterministic)?(-v\d+)?$", "", name.lower())
-    near = [by_lower[n] for n in difflib.get_close_matches(core, by_lower)]
+    core = re.sub(r"^ale/|(noframeskip|deterministic)?(-v\d+)?$", "", rest.lower())
+    near = [f"{module}{colon}{by_lower[n]}" for n in difflib.get_close_matches(core, by_lower)]
     meant = f"did you mean {', '.join(near)}? " if near else ""
     return f"unknown game {name!r}: {meant}{choices}"
 

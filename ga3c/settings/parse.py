@@ -140,7 +140,7 @@ def kind_of(game: str, env_args: tuple[str, ...] = ()) -> Kind:
     """
     if resolve(game).is_atari:
         return "pictures"
-    found = spaces(EnvironmentConfig(game, env_args))
+    found = spaces(EnvironmentConfig(game, env_args), tried=False)  # the run's start tries it
     if found.is_picture:
         return "pictures"
     return "control" if found.actions.is_continuous else "vectors"

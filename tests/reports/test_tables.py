@@ -381,7 +381,6 @@ def test_runs_in_folders_are_found_and_have_numbers(pong_run: Path, tmp_path: Pa
     assert [line.split()[7] for line in lines] == ["a3c"] * 3
     listed = ("-m", "ga3c", "runs", "--runs-dir", str(tmp_path))
     wide, narrow = (in_terminal(width, *listed) for width in (130, 66))
-    # "-m", "ga3c", "runs", "--runs-dir", str(tmp_path)) for width in (130, 66))
     assert "algorithm" in wide and "algorithm" not in narrow
     assert all(name in narrow and name in wide for name in names), "whole"
     assert "score" in narrow

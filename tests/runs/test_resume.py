@@ -312,7 +312,7 @@ def test_two_services_cannot_use_one_directory(command: Start, tmp_path: Path) -
 def test_a_run_is_not_resumed_as_another(tmp_path: Path) -> None:
     given = ["--runs-dir", str(tmp_path), "--name", "mine"]
     assert ended(*CORRIDOR, "--steps", "500", *given).returncode == 0
-    run = tmp_path / "mine"
+    run, empty = tmp_path / "mine", tmp_path / "empty"
     for arguments, words in (
         (["--resume", str(tmp_path / "other")], "other: no directory with a config.json"),
         (["--resume", str(run), "--game", "CartPole-v1"], "start a new run"),
@@ -320,7 +320,7 @@ def test_a_run_is_not_resumed_as_another(tmp_path: Path) -> None:
         (["--resume", str(run), "--preset", "paper"], "preset paper"),
         (["--resume", str(run), "--algorithm", "ppo"], "a resumed run keeps its algorithm a3c"),
         (["--resume", str(run), "--name", "b"], "name b: a resumed run keeps its name"),
-        (["--resume", "7"], "run 7: runs has no runs"),
+        (["--resume", "7", "--runs-dir", str(empty)], f"run 7: {empty} has no runs"),
         (["--resume", str(run), *IN_TURN, "--seed", "9"], "the seed and the environment"),
         (["--resume", str(run), "--optimizer", "rmsprop"], "does not fit the settings"),
     ):
