@@ -63,7 +63,7 @@ def check_interface(game: str, environment: gymnasium.Env) -> None:
     action = environment.action_space.sample()
     try:
         stepped = environment.step(action)
-    except ValueError:  # a wrapper may be unable to unpack what the environment returned
+    except (TypeError, ValueError):  # a wrapper may be unable to use what the environment returned
         _check_step(game, environment.unwrapped.step(action))
         raise
     _check_step(game, stepped)
@@ -82,6 +82,9 @@ def _check_step(game: str, stepped: Any) -> None:
     if not (isinstance(stepped, tuple) and len(stepped) == 5):
         rule = "must be (observation, reward, terminated, truncated, info)"
         raise InvalidStep(f"{game}: step returned {_form(stepped)}: {rule}")
+    reward = np.asarray(stepped[1])
+    if reward.shape or reward.dtype.kind not in "biuf":
+        raise InvalidStep(f"{game}: step returned the reward {stepped[1]!r}: must be one number")
 
 
 def _form(answer: Any) -> str:

@@ -20,6 +20,7 @@ _ATARI_BARE = re.compile(r"([\w-]+)")
 JAX_IDS = ("phys2d/", "tabular/")  # Gymnasium's environments that need these packages
 NEEDED_BY_JAX_IDS = ("jax", "flax")
 EXTRAS = {"Box2D": "box2d", "MuJoCo": "control"}  # of ga3c, by the package that Gymnasium misses
+NOT_THEIRS = (Path(gymnasium.__file__).parent, Path(__file__).parent)  # no author's code
 _TWO_PLAYERS = {"combat", "joust", "maze_craze", "warlords"}  # excluded: there is no second player
 _V5_STICKY_ACTIONS = 0.25
 
@@ -81,8 +82,10 @@ def resolve(name: str) -> Game:
 
 
 def fault(error: BaseException) -> str:
-    """One line that says what an environment's own code raised, and where."""
+    """One line that says what an environment's own code raised, and where in its author's file."""
     text = " ".join(str(error).split())
+    if error.__cause__ and "was raised from the environment creator" in text:
+        return fault(error.__cause__)  # Gymnasium raises another of the same type
     if isinstance(error, gymnasium.error.DependencyNotInstalled):
         for package, extra in EXTRAS.items():
             if text.lower().startswith(f"{package.lower()} is not installed"):
@@ -91,8 +94,10 @@ def fault(error: BaseException) -> str:
         return text  # the message names what is missing
     if isinstance(error, SyntaxError):
         return f"SyntaxError: {text}"  # the text holds file and line
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {text} ({last.filename}, line {last.lineno})"
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [each for each in frames if not set(NOT_THEIRS) & set(Path(each.filename).parents)]
+    where = f" ({theirs[-1].filename}, line {theirs[-1].lineno})" if theirs else ""
+    return f"{type(error).__name__}: {text}{where}"
 
 
 def _unknown(name: str) -> str:

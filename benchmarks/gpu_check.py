@@ -127,11 +127,10 @@ def _parity(config: Config, limit_s: float) -> Result:
     Both compute in full float32. TF32, the default on a GPU, has only ten bits.
     """
     with ScratchDirectory() as directory:
-        weights = directory / "weights.npz"
         outputs: list[dict[str, np.ndarray]] = []  # of the GPU, of the CPU
         for environment in ((), WITHOUT_GPU):
             file = directory / f"{len(outputs)}.npz"
-            program = [sys.executable, "-m", "benchmarks.parity", str(weights), str(file)]
+            program = [sys.executable, "-m", "benchmarks.parity", str(file)]
             program += PARITY_QUICK if config.quick else ()
             said_by(["env", *WHOLE_FLOATS, *environment, *program], limit_s / 2)
             outputs.append(dict(np.load(file)))

@@ -1,13 +1,18 @@
 """Layers that Keras lacks: deviations that do not depend on their input, and measured weights.
 
+And first weights that are the same under each tensor framework.
+
 A measured weight is not learned by gradients. It is a mean over what was trained so far, and is
 kept with the others in checkpoints and exports.
 """
 
+import math
+import random
 from collections.abc import Sequence
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 Tensor = Any
@@ -128,3 +133,47 @@ def value_unit(network: keras.Model) -> Tensor:
     """What the network's values are multiplied by because of the rewards; 1 if by nothing."""
     scales = [layer.scale for layer in measured_by(network) if isinstance(layer, ValueScale)]
     return scales[0] if scales else 1.0
+
+
+class _Drawn(keras.initializers.Initializer):
+    """First weights drawn by numpy, with a seed that Python's random numbers give, as Keras does.
+
+    The same seed gives the same weights under each tensor framework. JAX would compile Keras's own
+    draws for each shape, which takes a second a layer.
+    """
+
+    def __init__(self, scale: float) -> None:
+        self._scale = scale
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments of the constructor."""
+        return {"scale": self._scale}
+
+    def __call__(self, shape: tuple[int, ...], dtype: str | None = None) -> Any:
+        """The first value of a weight of this shape."""
+        drawn = self._draw(np.random.default_rng(random.getrandbits(64)), shape)
+        return ops.convert_to_tensor((self._scale * drawn).astype("float32"), dtype)
+
+    def _draw(self, numbers: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        raise NotImplementedError
+
+
+class Orthogonal(_Drawn):
+    """Orthogonal columns, or rows where these are fewer, times `scale` (Saxe et al. 2014).
+
+    The last axis of a weight has the columns, all others together have the rows.
+    """
+
+    def _draw(self, numbers: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        rows, columns = math.prod(shape[:-1]), shape[-1]
+        normal = numbers.standard_normal((max(rows, columns), min(rows, columns)))
+        q, r = np.linalg.qr(normal)
+        q *= np.sign(np.diagonal(r))  # each orthogonal matrix is equally likely (Mezzadri 2007)
+        return (q if rows >= columns else q.T).reshape(shape)
+
+
+class Uniform(_Drawn):
+    """Equally likely between -`scale` and `scale`."""
+
+    def _draw(self, numbers: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        return numbers.uniform(-1.0, 1.0, shape)

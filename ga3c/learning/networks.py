@@ -22,7 +22,7 @@ from typing import Any
 
 import keras
 
-from ga3c.learning.layers import Normalized, ValueScale
+from ga3c.learning.layers import Normalized, Orthogonal, Uniform, ValueScale
 from ga3c.learning.own import own_torso
 from ga3c.settings.learning import NetworkConfig
 
@@ -51,12 +51,9 @@ def initializers(config: NetworkConfig, gain: float, fan_in: int) -> dict[str, A
     [-1 / sqrt(fan_in), 1 / sqrt(fan_in)].
     """
     if config.initializer == "orthogonal":
-        return {"kernel_initializer": keras.initializers.Orthogonal(gain)}
+        return {"kernel_initializer": Orthogonal(gain)}
     bound = fan_in**-0.5
-    return {
-        name: keras.initializers.RandomUniform(-bound, bound)
-        for name in ("kernel_initializer", "bias_initializer")
-    }
+    return {name: Uniform(bound) for name in ("kernel_initializer", "bias_initializer")}
 
 
 def dense(config: NetworkConfig, x: Tensor, units: int, gain: float, **options: Any) -> Tensor:

@@ -78,4 +78,4 @@ def _print(lines: list[dict[str, Any]]) -> None:
     ]
     headings = ("run", "no.", "game", "algorithm", "seed", "steps", "score", "minutes", "state")
     title = "RUN is a name or a number: ga3c play 1 plays the newest"
-    show(title, headings, rows, spare=("algorithm", "seed", "game", "minutes", "state"))
+    show(title, headings, rows, spare=("algorithm", "seed", "minutes", "game", "state"))

@@ -193,7 +193,7 @@ class Strange(gymnasium.Env):
     def step(self, action):
         if self.fault == "step":
             raise ValueError("no such wall")
-        reward = float("nan") if self.fault == "reward" else 0.0
+        reward = {"reward": float("nan"), "text": "ten", "list": [1.0]}.get(self.fault, 0.0)
         ends = (False,) if self.fault == "four" else (False, False)
         return self.observation, reward, *ends, {}
 
@@ -214,6 +214,8 @@ for _limit in (None, 9):  # with a limit, Gymnasium's wrapper unpacks what `step
         ("bare", r"reset returned a ndarray: must be \(observation, info\)"),
         ("four", r"step returned 4 values: must be \(observation, reward, terminated, .*"),
         ("reward", "reward of environment 0 is nan: must be finite in float32, .*"),
+        ("text", "step returned the reward 'ten': must be one number"),
+        ("list", r"step returned the reward \[1.0\]: must be one number"),
         ("reset", r"KeyError: 'level 9' \(.*test_environments.py, line \d+\)"),
         ("step", r"ValueError: no such wall \(.*test_environments.py, line \d+\)"),
     ],
@@ -221,6 +223,11 @@ for _limit in (None, 9):  # with a limit, Gymnasium's wrapper unpacks what `step
 def test_an_authors_fault_is_told_in_one_line_before_a_run(name, fault, words):
     with pytest.raises(UnfitSpaces, match=f"^{name}: {words}$"):
         spaces(EnvironmentConfig(name, env_args=(f"fault={fault}",)))
+
+
+def test_an_argument_that_the_constructor_does_not_take_is_told_without_gymnasiums_file():
+    with pytest.raises(UnfitSpaces, match=r"^TestStrange-v0: TypeError: .*'size'$"):
+        spaces(EnvironmentConfig("TestStrange-v0", env_args=("fault=none", "size=9")))
 
 
 class Mended(gymnasium.Wrapper):

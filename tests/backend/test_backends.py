@@ -45,7 +45,7 @@ def under(framework: str, *program: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_both_make_the_same_of_the_same_weights_batches_and_draws(tmp_path: Path) -> None:
-    """Probabilities, losses, gradients' norms, updated weights; the other one is not there.
+    """First weights, probabilities, losses, gradients' norms, updated weights, each alone.
 
     `benchmarks.parity` makes all networks'.
     """
@@ -54,7 +54,7 @@ def test_both_make_the_same_of_the_same_weights_batches_and_draws(tmp_path: Path
         file = tmp_path / f"{framework}.npz"
         program = f"import runpy, sys; sys.modules[{OTHER[framework]!r}] = None; "
         program += "runpy.run_module('benchmarks.parity', run_name='__main__')"
-        done = under(framework, "-c", program, str(tmp_path / "weights.npz"), str(file), *CASES)
+        done = under(framework, "-c", program, str(file), *CASES)
         assert done.returncode == 0, done.stderr
         found.append(dict(np.load(file)))
     assert set(found[0]) == set(found[1])
@@ -62,6 +62,8 @@ def test_both_make_the_same_of_the_same_weights_batches_and_draws(tmp_path: Path
     for name, ours in found[0].items():
         scale = max(np.abs(ours).max(), 1e-3)
         np.testing.assert_allclose(found[1][name] / scale, ours / scale, atol=1e-4, err_msg=name)
+        if ":first:weights/" in name:
+            np.testing.assert_array_equal(found[1][name], ours, err_msg=name)
 
 
 @pytest.mark.slow
