@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agents.games import resolve
-from ga3c.evaluation.pretrained import DIRECTORY
 from ga3c.runs import checkpoints
-from ga3c.runs.finding import RESULT
+from ga3c.runs.finding import PRETRAINED, RESULT
 from ga3c.runs.kept_config import CONFIG, load_config
 
 KEPT = (CONFIG, "meta.json", RESULT)
@@ -23,7 +22,7 @@ STATE = ("steps", "seconds", "episodes")
 def keep(runs: Sequence[Path]) -> None:
     """Replace the policy of each run's game by that of the run's newest checkpoint."""
     for run in runs:
-        target = DIRECTORY / resolve(load_config(run).environment.game).name
+        target = PRETRAINED / resolve(load_config(run).environment.game).name
         newest, _ = checkpoints.newest(run / "checkpoints")
         assert newest is not None, f"{run} has no whole checkpoint"
         shutil.rmtree(target, ignore_errors=True)

@@ -3,6 +3,7 @@
 import atexit
 import contextlib
 import importlib
+import json
 import os
 import re
 import signal
@@ -147,9 +148,10 @@ def _run(start: "Start") -> int:
 
     interrupts = Interrupts()
     outcome = begin(start, interrupts)
+    if start.config.run.json:
+        print(json.dumps(outcome.result), flush=True)
     interrupted = interrupts.first.is_set()
     if outcome.stuck:
-        streams.complain(f"did not end in time: {', '.join(outcome.stuck)}")
         os._exit(130 if interrupted else 1)  # unlike sys.exit, this does not wait for threads
     if interrupted:
         return 130

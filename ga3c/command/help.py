@@ -3,7 +3,8 @@
 import dataclasses
 import re
 from collections.abc import Collection
-from typing import Annotated, Any
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import tyro
 from tyro.constructors import (
@@ -108,7 +109,15 @@ def without(hidden: Collection[str]) -> ConstructorRegistry:
 def _flowing(field: StructFieldSpec) -> StructFieldSpec:
     """The field with a help text that breaks where the terminal ends, not where our source does."""
     text = field.helptext() if callable(field.helptext) else field.helptext
-    return dataclasses.replace(field, helptext=text and re.sub(r"\s*\n\s*", " ", text.strip()))
+    flowing = text and re.sub(r"\s*\n\s*", " ", text.strip())
+    kind: Any = field.type
+    if field.default == ():
+        kind = Annotated[kind, tyro.conf.arg(help_behavior_hint="(default: none)")]
+    given = [each for each in get_args(kind) if each is not NoneType]
+    if get_origin(kind) in (Union, UnionType) and len(given) == 1 and isinstance(given[0], type):
+        value = tyro.conf.arg(metavar=given[0].__name__.upper())  # tyro would say {None}|INT
+        kind = Annotated[kind, value]
+    return dataclasses.replace(field, helptext=flowing, type=kind)
 
 
 def _suppressed(field: StructFieldSpec) -> StructFieldSpec:

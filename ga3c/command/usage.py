@@ -5,7 +5,7 @@ from ga3c.settings.preset_names import preset_lines
 USAGE = f"""usage: ga3c train [--game GAME] [--algorithm a3c|ppo|dqn|dpg] [--preset NAME] [options]
        ga3c train --resume RUN [options]
        ga3c train --config FILE [options] | ga3c train [options] --print-config
-       ga3c list games|presets|networks|algorithms|protocols
+       ga3c list games|presets|networks|algorithms|protocols|pretrained
        ga3c runs [options]
        ga3c evaluate RUN [--protocol NAME] [options]
        ga3c play RUN|--pretrained GAME [options]

@@ -4,12 +4,11 @@ import sys
 from pathlib import Path
 
 from agents.environments import spaces
-from ga3c.evaluation import pretrained
 from ga3c.evaluation.options import LearnedConfig
 from ga3c.evaluation.policy import Policy
 from ga3c.runs import checkpoints
 from ga3c.runs.checkpoints import Checkpoint
-from ga3c.runs.finding import find_run, newest_run
+from ga3c.runs.finding import find_run, newest_run, pretrained_run
 from ga3c.runs.kept_config import read_config
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.train import TrainConfig
@@ -55,7 +54,7 @@ def _path(wanted: LearnedConfig) -> Path:
     if wanted.pretrained is not None:
         if wanted.run is not None:
             raise ValueError(f"run {wanted.run} with pretrained {wanted.pretrained}: give one")
-        return pretrained.find(wanted.pretrained)
+        return pretrained_run(wanted.pretrained)
     if wanted.run is None:
         return newest_run(wanted.game, wanted.runs_dir)
     return find_run(wanted.run, wanted.runs_dir)

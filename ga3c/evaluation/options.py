@@ -7,7 +7,7 @@ framework is loaded, so nothing here loads it.
 import os
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 
@@ -25,7 +25,7 @@ PAPER: ProtocolName = "paper"
 class LearnedConfig:
     """Which run's weights are meant."""
 
-    run: tyro.conf.Positional[Path | None] = None
+    run: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RUN]")] = None
     """The run: its directory, or its name or number in --runs-dir; without one, the newest of
     --game."""
     runs_dir: Path = Path("runs")

@@ -1,6 +1,7 @@
 """`ga3c list`: the names that options take, each with a line about it."""
 
 import contextlib
+import json
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,9 +10,10 @@ from ale_py import registration
 
 from agents import control
 from agents.games import atari_roms
+from ga3c.runs.finding import RESULT, pretrained, pretrained_run
 from ga3c.settings.preset_names import PRESETS
 
-Kind = Literal["games", "presets", "networks", "algorithms", "protocols"]
+Kind = Literal["games", "presets", "networks", "algorithms", "protocols", "pretrained"]
 OWN = "or your own, as module:name (docs/extending.md)"
 NETWORKS = {
     "auto": "small for pictures, minatar for those below 20 pixels, mlp for vectors",
@@ -42,7 +44,7 @@ PROTOCOLS = {
 
 @dataclass(frozen=True)
 class Config:
-    """List the names that options take: games, presets, networks, algorithms, protocols."""
+    """List the names that options take, with a line about each."""
 
     kind: tyro.conf.Positional[Kind]
     """What to list."""
@@ -62,8 +64,16 @@ def run(config: Config) -> None:
         "networks": NETWORKS,
         "algorithms": ALGORITHMS,
         "protocols": PROTOCOLS,
+        "pretrained": {name: _how_trained(name) for name in pretrained()},
     }[config.kind]
     width = max(map(len, names))
     print("\n".join(f"{name:<{width}}  {line}" for name, line in names.items()))
     if config.kind in ("networks", "algorithms"):
         print(OWN)
+
+
+def _how_trained(game: str) -> str:
+    """A line about a policy that comes with ga3c."""
+    figures = json.loads((pretrained_run(game) / RESULT).read_text())
+    steps, score = figures["steps"], figures["score_mean_100"]
+    return f"{steps / 1e6:.1f} million steps, training score {score:.1f}"

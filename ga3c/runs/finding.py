@@ -1,4 +1,7 @@
-"""Finds a run by its directory, its name or its game, and checks how it may be resumed."""
+"""Finds a run by its directory, its name or its game, and checks how it may be resumed.
+
+Small trained policies come with ga3c: each is a run directory with nothing but the weights.
+"""
 
 import contextlib
 import fcntl
@@ -20,6 +23,7 @@ from ga3c.settings.train import TrainConfig
 RESULT, LOCK = "result.json", "lock"
 LATEST = "latest"  # a file beside the runs with the name of the newest; earlier it was a link
 EVALUATIONS = "evaluations.jsonl"
+PRETRAINED = Path(__file__).resolve().parents[1] / "pretrained"
 DEPTH = 3  # folders below runs/ in which runs are found, such as runs/scores/pong-0
 
 
@@ -87,6 +91,20 @@ def newest_run(game: str, runs_dir: Path = Path("runs")) -> Path:
             if resolve(load_config(path).environment.game) == wanted:
                 return path.resolve()
     raise ValueError(f"{runs_dir} has no run of {game}: make train GAME={game} starts one")
+
+
+def pretrained() -> list[str]:
+    """The games that a policy comes with ga3c for, as ALE rom ids."""
+    return sorted(file.parent.name for file in PRETRAINED.glob(f"*/{CONFIG}"))
+
+
+def pretrained_run(game: str) -> Path:
+    """The directory of the policy for `game`. Raises ValueError if there is none."""
+    with contextlib.suppress(ValueError):  # no game has this name
+        path = PRETRAINED / resolve(game).name
+        if (path / CONFIG).is_file():
+            return path
+    raise ValueError(f"pretrained {game}: must be one of {', '.join(pretrained())}")
 
 
 def check_resumed(config: TrainConfig, before: TrainConfig) -> None:

@@ -67,7 +67,9 @@ def build_service(
             tell(f"replay of {config.replay_room:,} steps, {planned}")
     book, pacing = build_books(config, spaces.stack)
     if model is None:
-        tell(f"building the network with {backend.FRAMEWORK}")
+        compiles = ", which compiles as each size of batch first occurs: a slow first minute"
+        on_the_way = compiles if backend.FRAMEWORK == "jax" else ""
+        tell(f"building the network with {backend.FRAMEWORK}{on_the_way}")
         memory = DEVICE if service.experience == "device" else HOST
         source = build_source(config, spaces, algorithm, book, memory)
         model = build_model(config, spaces, algorithm, source, pacing.acts_on_target)

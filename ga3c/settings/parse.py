@@ -26,7 +26,8 @@ class TrainArguments(TrainConfig):
     """Train an agent.
 
     The run begins with the settings of --preset. The settings in --config replace some of them, and
-    each further argument replaces one.
+    each further argument replaces one. The defaults shown are those for Pong; give another --game,
+    --algorithm or --preset beside --help to see theirs.
     """
 
     config: Path | None = None

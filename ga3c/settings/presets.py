@@ -197,8 +197,10 @@ PRESETS: dict[str, TrainConfig] = {**OURS, **PUBLISHED}
 
 
 def described(config: TrainConfig) -> str:
-    """A few words that name the preset a run's settings began with."""
+    """A few words that name the preset a run's settings began with, and another algorithm."""
     name = config.preset
-    return f"settings of preset {name}" + (
-        f" ({preset_names.PRESETS[name]})" if name in PRESETS else ""
-    )
+    if name not in PRESETS:
+        return f"settings of preset {name}"
+    other = PRESETS[name].algorithm != config.algorithm
+    learned = f", learned by {config.algorithm}" if other else ""
+    return f"settings of preset {name} ({preset_names.PRESETS[name]}){learned}"

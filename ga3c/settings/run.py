@@ -64,7 +64,7 @@ class RunConfig:
     steps: int | None = None
     """Stop after this many environment steps (not frames)."""
     seconds: float | None = None
-    """Stop after this many seconds."""
+    """Stop after this many seconds; a resumed run counts those before, as it does with steps."""
     score: float | None = None
     """Stop when the mean score of the last 100 training episodes reaches this value."""
     seed: int = 0

@@ -35,8 +35,10 @@ def finished(config: TrainConfig, service: Service) -> str | None:
     return None
 
 
-def ending(reason: str, path: Path) -> str:
+def ending(reason: str, path: Path, kept: bool) -> str:
     """A run's last line: why it ended, where it is kept, and how an interrupted one goes on."""
+    if not kept:
+        return f"{reason}; {path} has no checkpoint of this moment, only those before it"
     more = f"; ga3c train --resume {path} goes on with it" if reason == INTERRUPTED else ""
     return f"{reason}; kept in {path}{more}"
 

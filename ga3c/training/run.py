@@ -1,6 +1,5 @@
 """One training run, from configuration to result."""
 
-import json
 import sys
 from pathlib import Path
 from typing import IO
@@ -178,13 +177,14 @@ class Run:
             if self._evaluations and not self._evaluations.end(interrupts, failed, STOP_TIMEOUT_S):
                 stuck = [*stuck, "evaluator"]
             result["evaluations_failed"] = int(service.snapshot()["evaluations_failed"])
+            if stuck:
+                self._say(f"ga3c: did not end in time: {', '.join(stuck)}", sys.stderr)
             self._view.close()
-            self._directory.log(f"ga3c: {reason}")
-            print(f"ga3c: {ending(reason, self._directory.path)}", flush=True)
+            last = f"ga3c: {ending(reason, self._directory.path, kept)}"
+            self._directory.log(last)
+            print(last, flush=True)
             self._directory.finish(result)
             write_trace(config, service)
-        if config.run.json:
-            print(json.dumps(result), flush=True)
         return Outcome(result, kept, stuck)
 
     def close(self) -> None:

@@ -35,7 +35,7 @@ from tests.commands import ended, refused
         (["train", "--seconds"], "--seconds: its value is missing"),
         (["list", "seeds"], "kind seeds: must be one of games, presets, networks, "),
         (["play", "--protocol", "x"], "--protocol x: must be one of apex, control, machado, "),
-        (["list"], "ga3c list: one of games, presets, networks, algorithms, protocols is missing"),
+        (["list"], "ga3c list: one of games, presets, networks, algorithms, protocols, "),
         (["scores"], "ga3c scores: --out-dir is missing"),
         (
             ["plot", "--runs", "1"],

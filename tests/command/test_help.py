@@ -166,5 +166,5 @@ def test_help_breaks_lines_where_the_terminal_ends(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "300")
     text = shown(TrainArguments, "--help", capsys)[1]
-    assert "its name in --runs-dir, or its number in `ga3c runs`. The run keeps" in text
+    assert "its directory, its name in --runs-dir, or its number in `ga3c runs`. The" in text
     assert "  paper          GA3C, Babaeizadeh et al. 2017" in text, "the list stays a list"

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from ga3c.evaluation import pretrained
+from ga3c.runs.finding import pretrained, pretrained_run
 from tests.commands import ROOT, ended, refused
 
 LEAST = {"pong": 10.0, "boxing": 3.0, "breakout": 20.0}
 """The mean score of two games that chance never reaches."""
 
 
-@pytest.mark.parametrize("name", pretrained.names())
+@pytest.mark.parametrize("name", pretrained())
 def test_each_policy_plays_well_and_is_small(name: str) -> None:
-    path = pretrained.find(name)
+    path = pretrained_run(name)
     files = {file: file.stat().st_mtime for file in path.rglob("*") if file.is_file()}
     assert sum(file.stat().st_size for file in files) < 5e6
     as_trained = ["--sticky-actions", "0"]
@@ -43,5 +43,5 @@ def test_a_game_without_a_policy_is_said_with_those_that_have_one() -> None:
 
 
 def test_all_policies_are_packaged() -> None:
-    assert set(pretrained.names()) == set(LEAST)
+    assert set(pretrained()) == set(LEAST)
     assert "pretrained/*/checkpoints/*/*" in (ROOT / "setup.cfg").read_text()

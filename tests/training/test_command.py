@@ -380,6 +380,8 @@ def test_a_thread_that_never_returns_is_named_and_does_not_hold_up_the_end(
     assert run.wait(BEGIN_S) == 1
     assert "did not end in time: trainers" in run.err
     assert "no checkpoint: an update did not end" in run.err
+    last = run.out.splitlines()[-1]
+    assert last.endswith("mine has no checkpoint of this moment, only those before it"), last
     assert (run.runs / "mine" / "result.json").exists()
     assert_nothing_is_left(run)
 
