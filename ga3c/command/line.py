@@ -9,6 +9,9 @@ from typing import Any
 from ga3c.command import streams
 from ga3c.command.arguments import HELP, near, unknown, with_whole_numbers
 
+LISTED = {"--preset": "preset"}
+"""Options with too many values for one line, and what `ga3c list` calls one."""
+
 
 class WrongUse(Exception):
     """The arguments are wrong; the message says why in one line."""
@@ -72,7 +75,10 @@ def _plain(text: str, kind: type[Any], command: str) -> str:
         names = chosen[3].replace("'", "").split(", ")
         if "None" in names:  # tyro then gives them in another order each time
             names = sorted(set(names) - {"None"})
-        return f"{chosen[2]} {chosen[1]}: {near(chosen[1], names)}must be one of {', '.join(names)}"
+        known = f"must be one of {', '.join(names)}"
+        if chosen[2] in LISTED:
+            known = f"no such {LISTED[chosen[2]]}; ga3c list {LISTED[chosen[2]]}s says which there are"
+        return f"{chosen[2]} {chosen[1]}: {near(chosen[1], names)}{known}"
     required = re.match(r"Missing from (.*?): (--\S+|\{.*?\})", text)
     if required:
         what = required[2].strip("{}").replace(",", ", ")

@@ -50,16 +50,22 @@ def find_run(run: Path, runs_dir: Path = Path("runs")) -> Path:
     """
     for path in map(_followed, (run, runs_dir / run)):
         if (path / CONFIG).is_file():
-            return path.resolve()
+            return _from_here(path)
     known = runs_in(runs_dir)
     if str(run).isdecimal():
         if 1 <= int(str(run)) <= len(known):
-            return known[int(str(run)) - 1].resolve()
+            return _from_here(known[int(str(run)) - 1])
         numbers = f"runs 1 to {len(known)}" if known else "no runs"
         raise ValueError(f"run {run}: {runs_dir} has {numbers}; ga3c runs lists them")
     names = [str(path.relative_to(runs_dir)) for path in known[:5]]
     existing = f"{runs_dir} has {', '.join(names)}" if names else f"{runs_dir} has none"
     raise ValueError(f"run {run}: no directory with a {CONFIG}; {existing}")
+
+
+def _from_here(path: Path) -> Path:
+    """The real directory, as a path from the working directory if it is in it."""
+    real, here = path.resolve(), Path.cwd()
+    return real.relative_to(here) if real.is_relative_to(here) else real
 
 
 def _followed(path: Path) -> Path:
@@ -89,7 +95,7 @@ def newest_run(game: str, runs_dir: Path = Path("runs")) -> Path:
     for path in runs_in(runs_dir):
         with contextlib.suppress(ValueError):  # settings that cannot be read
             if resolve(load_config(path).environment.game) == wanted:
-                return path.resolve()
+                return _from_here(path)
     raise ValueError(f"{runs_dir} has no run of {game}: make train GAME={game} starts one")
 
 

@@ -35,11 +35,14 @@ def finished(config: TrainConfig, service: Service) -> str | None:
     return None
 
 
-def ending(reason: str, path: Path, kept: bool) -> str:
+def ending(reason: str, path: Path, kept: bool, updates: int) -> str:
     """A run's last line: why it ended, where it is kept, and how an interrupted one goes on."""
+    was_interrupted = reason == INTERRUPTED
+    if not updates:
+        reason += ", before the first update: nothing was learned"
     if not kept:
         return f"{reason}; {path} has no checkpoint of this moment, only those before it"
-    more = f"; ga3c train --resume {path} goes on with it" if reason == INTERRUPTED else ""
+    more = f"; ga3c train --resume {path} goes on with it" if was_interrupted else ""
     return f"{reason}; kept in {path}{more}"
 
 

@@ -180,7 +180,7 @@ class Run:
             if stuck:
                 self._say(f"ga3c: did not end in time: {', '.join(stuck)}", sys.stderr)
             self._view.close()
-            last = f"ga3c: {ending(reason, self._directory.path, kept)}"
+            last = f"ga3c: {ending(reason, self._directory.path, kept, result['updates'])}"
             self._directory.log(last)
             print(last, flush=True)
             self._directory.finish(result)
