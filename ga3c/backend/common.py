@@ -1,6 +1,7 @@
 """What all tensor frameworks have in common."""
 
 import contextlib
+import gc
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -21,3 +22,19 @@ def without(*names: str) -> Iterator[None]:
     finally:
         for name in hidden:
             del sys.modules[name]
+
+
+@contextlib.contextmanager
+def without_collections() -> Iterator[None]:
+    """What is created here is no garbage: none is looked for, now or by later collections.
+
+    They are a sixth of the time that importing TensorFlow takes.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if was_enabled:
+            gc.enable()

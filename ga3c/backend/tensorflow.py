@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ga3c.backend.common import Column, Tensor, without
+from ga3c.backend.common import Column, Tensor, without, without_collections
 from ga3c.settings.machine import said_of_gpus
 
 ROW_DTYPE = "int64"
@@ -45,7 +45,7 @@ def _without_noise() -> Iterator[None]:
 
 # TensorFlow and Keras would import these packages for parts that we do not use. JAX would take a
 # second, the others a sixth of all that is left.
-with _without_noise(), without("jax", "matplotlib", "scipy"):
+with _without_noise(), without("jax", "matplotlib", "scipy"), without_collections():
     import tensorflow as tf
 
 shape = tf.shape
