@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,27 +26,36 @@ LIGHT += ["20", "--training-batch-max", "80", "--progress-every-s", "0.5"]
 CORRIDOR = ["train", "--game", "tests.tiny:Corridor-v0", "--algorithm", "a3c", *LIGHT]
 PATIENCE = 3.0 if os.environ.get("KERAS_BACKEND") == "jax" else 1.0  # it compiles for each size
 STOP_S = 10.0  # a signal ends a run within this
+FRESH = ("-m", "ga3c")  # from nothing, as users do
 BEGIN_S = 60.0  # a run has begun within this, however busy the machine
 
 
 class Command:
-    """`python -m ga3c ARGUMENTS` in a session of its own, with its own places for files."""
+    """`ga3c ARGUMENTS` in a session of its own, with its own places for files.
 
-    def __init__(self, tmp_path: Path, arguments: list[str], program: list[str]) -> None:
+    Args: program: what Python is to run instead of a command that was forked, see `Forked`.
+    """
+
+    def __init__(
+        self, tmp_path: Path, arguments: list[str], program: Sequence[str] | None = None
+    ) -> None:
         self.runs, self.temporary = tmp_path / "runs", tmp_path / "tmp"
         self.temporary.mkdir(exist_ok=True)
         self.mark = uuid.uuid4().hex
         self._out, self._err = tmp_path / f"{self.mark}.out", tmp_path / f"{self.mark}.err"
         if arguments[:1] == ["train"] and "--runs-dir" not in arguments:
             arguments = [*arguments, "--runs-dir", str(self.runs)]
+        extra = {"TMPDIR": str(self.temporary), MARK: self.mark, "PYTHONFAULTHANDLER": "1"}
+        environment = {**os.environ, **extra}
+        self.process: Forked | subprocess.Popen[bytes]
+        if program is None and _forked(arguments):
+            self.process = Forked(arguments, environment, self._out, self._err)
+            return
         with open(self._out, "wb") as out, open(self._err, "wb") as err:
             self.process = subprocess.Popen(
-                [sys.executable, *program, *arguments],
+                [sys.executable, *(program or FRESH), *arguments],
                 cwd=ROOT,
-                env={
-                    **os.environ,
-                    **{"TMPDIR": str(self.temporary), MARK: self.mark, "PYTHONFAULTHANDLER": "1"},
-                },
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
@@ -90,11 +99,13 @@ class Command:
 
     def survivors(self) -> list[psutil.Process]:
         """Processes that the command started, wherever they hang now, and itself."""
-        found = []
+        itself = [psutil.Process(self.process.pid)] if self.process.poll() is None else []
+        found = [p for p in itself if p.status() != psutil.STATUS_ZOMBIE]
         for process in psutil.process_iter():
             try:
                 alive = process.status() != psutil.STATUS_ZOMBIE
-                if alive and process.environ().get(MARK) == self.mark:
+                started = process not in itself and process.environ().get(MARK) == self.mark
+                if alive and started:
                     found.append(process)
             except psutil.Error:
                 continue
@@ -133,8 +144,8 @@ def assert_nothing_is_left(run: Command) -> None:
 
 
 def ended(*arguments: str, timeout_s: float = 100.0) -> subprocess.CompletedProcess[str]:
-    """`ga3c ARGUMENTS` in a process of its own, waited for. See `tests/forks.py`."""
-    if "--backend" in arguments or os.environ.get("KERAS_BACKEND", "tensorflow") != "tensorflow":
+    """`ga3c ARGUMENTS` in a process of its own, waited for."""
+    if not _forked(arguments):
         return subprocess.run(
             [sys.executable, "-m", "ga3c", *arguments],
             cwd=ROOT,
@@ -142,64 +153,92 @@ def ended(*arguments: str, timeout_s: float = 100.0) -> subprocess.CompletedProc
             text=True,
             timeout=timeout_s * PATIENCE,
         )
-    return _forks().run(arguments, timeout_s)
+    with tempfile.TemporaryDirectory() as directory:
+        out, err = Path(directory) / "out", Path(directory) / "err"
+        process = Forked(arguments, dict(os.environ), out, err)
+        try:
+            process.wait(timeout_s)
+        except BaseException:  # pytest's own time limit among them
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+        said = (file.read_text() for file in (out, err))
+        return subprocess.CompletedProcess(list(arguments), process.returncode or 0, *said)
 
 
-class Forks:
-    """The process of `tests/forks.py`, which starts with the first command."""
+def _forked(arguments: Sequence[str]) -> bool:
+    """Whether a command may start from a process that has imported TensorFlow."""
+    framework = os.environ.get("KERAS_BACKEND", "tensorflow")
+    return "--backend" not in arguments and framework == "tensorflow"
 
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.forks"],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            preexec_fn=hear_signals,
-        )
-        self._process.wait(BEGIN_S)  # the process that serves is its child
-        atexit.register(self.close)
 
-    def run(self, arguments: tuple[str, ...], timeout_s: float) -> subprocess.CompletedProcess[str]:
-        """Run a command. Raises TimeoutExpired, after it has been killed with its children."""
-        with tempfile.TemporaryDirectory() as directory:
-            out, err = Path(directory) / "out", Path(directory) / "err"
-            given = {"environment": dict(os.environ), "out": str(out), "err": str(err)}
-            pid = 0
-            try:
-                self._send({"arguments": arguments, **given})
-                pid = self._answer(BEGIN_S)
-                code = self._answer(timeout_s)
-            except BaseException as error:  # pytest's own time limit among them
-                _forks.cache_clear()  # what this process still answers is not of the next command
-                self.close()
-                if pid:
-                    os.killpg(pid, signal.SIGKILL)
-                if not isinstance(error, TimeoutError):
-                    raise
-                raise subprocess.TimeoutExpired(list(arguments), timeout_s) from error
-            said = (file.read_text() for file in (out, err))
-            return subprocess.CompletedProcess(list(arguments), code, *said)
+class Forked:
+    """`ga3c ARGUMENTS`, started by `tests/forks.py`. It is used as a `subprocess.Popen` is."""
 
-    def _send(self, asked: dict[str, Any]) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write((json.dumps(asked) + "\n").encode())
-        self._process.stdin.flush()
+    def __init__(
+        self, arguments: Sequence[str], environment: Mapping[str, str], out: Path, err: Path
+    ) -> None:
+        files = {"out": str(out), "err": str(err)}
+        for file in (out, err):
+            file.touch()  # so that they can be read at once
+        self._server = _server()
+        asked = {"arguments": list(arguments), "environment": dict(environment), **files}
+        self.pid = int(_answer(self._server, asked))
+        self.returncode: int | None = None
 
-    def _answer(self, timeout_s: float) -> int:
-        assert self._process.stdout is not None
-        if not select.select([self._process.stdout], [], [], timeout_s)[0]:
-            raise TimeoutError
-        return int(self._process.stdout.readline())
+    def poll(self) -> int | None:
+        """Its exit code; None while it runs."""
+        if self.returncode is None:
+            self.returncode = _answer(self._server, self.pid)
+        return self.returncode
 
-    def close(self) -> None:
-        """End the process."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+    def wait(self, timeout_s: float = BEGIN_S) -> int:
+        """Its exit code. Raises TimeoutExpired."""
+        deadline_s = time.monotonic() + timeout_s
+        while (code := self.poll()) is None:
+            if time.monotonic() > deadline_s:
+                raise subprocess.TimeoutExpired("ga3c", timeout_s)
+            time.sleep(0.01)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        """Nothing happens if it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """As Popen's."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """As Popen's."""
+        self.send_signal(signal.SIGKILL)
 
 
 @functools.cache
-def _forks() -> Forks:
-    return Forks()
+def _server() -> "subprocess.Popen[bytes]":
+    """The process of `tests/forks.py`, which starts with the first command."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.forks"],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        preexec_fn=hear_signals,
+    )
+    process.wait(BEGIN_S)  # the process that serves is its child
+    assert process.stdin is not None
+    atexit.register(process.stdin.close)
+    return process
+
+
+def _answer(server: "subprocess.Popen[bytes]", asked: Any) -> Any:
+    """What the server of forks says, at once."""
+    assert server.stdin is not None and server.stdout is not None
+    server.stdin.write((json.dumps(asked) + "\n").encode())
+    server.stdin.flush()
+    if not select.select([server.stdout], [], [], BEGIN_S)[0]:
+        _server.cache_clear()  # what it says later is no answer to what is asked next
+        raise TimeoutError("the process that starts commands does not answer")
+    return json.loads(server.stdout.readline())
 
 
 def refused(*arguments: str, code: int = 2) -> str:

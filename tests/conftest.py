@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import ROOT, Command, ended
+from tests.commands import FRESH, ROOT, Command, ended
 
 # What runs under JAX here compiles much and computes little, and much of it several times.
 UNDER_JAX = {
@@ -23,8 +23,8 @@ for name, value in UNDER_JAX.items():
 def command(tmp_path: Path) -> Iterator[Callable[..., Command]]:
     started: list[Command] = []
 
-    def start(*arguments: str, program: str | None = None) -> Command:
-        run = ["-m", "ga3c"] if program is None else ["-c", program]
+    def start(*arguments: str, program: str | None = None, fresh: bool = False) -> Command:
+        run = FRESH if fresh else None if program is None else ["-c", program]
         started.append(Command(tmp_path, list(arguments), run))
         return started[-1]
 

@@ -1,18 +1,22 @@
 """Runs `ga3c` commands in processes forked from one that has imported the tensor framework.
 
 The import takes most of the time of a short command, and the suite runs more than a hundred. A
-forked command differs from `python -m ga3c` in this import alone: it is a process of its own, with
-its own files, arguments and exit code. What `Command` starts begins from nothing, as users do.
+forked command differs from `python -m ga3c` in this import alone: it is a process of its own, in a
+session of its own, with its own files, arguments and exit code.
 
-    python -m tests.forks       reads a line of JSON for each command: what `_run` takes
-                                prints two lines for each: the process's pid, then its exit code
+    python -m tests.forks       reads lines of JSON and answers each with one
+        {what `_run` takes}     starts a command; the answer is the process's pid
+        PID                     the answer is that process's exit code, or null while it runs
 """
 
+import faulthandler
 import json
 import os
 import runpy
 import sys
+import tempfile
 import traceback
+from typing import Any
 
 
 def _run(arguments: list[str], environment: dict[str, str], out: str, err: str) -> None:
@@ -25,6 +29,9 @@ def _run(arguments: list[str], environment: dict[str, str], out: str, err: str) 
             os.close(opened)
         os.environ.clear()
         os.environ.update(environment)
+        tempfile.tempdir = None  # the environment may name another
+        if "PYTHONFAULTHANDLER" in environment:
+            faulthandler.enable()
         sys.argv = ["ga3c", *arguments]
         runpy.run_module("ga3c", run_name="__main__", alter_sys=True)
         code = 0
@@ -39,7 +46,7 @@ def _run(arguments: list[str], environment: dict[str, str], out: str, err: str) 
 
 
 def main() -> None:
-    """Fork a process for each line, and wait for it."""
+    """Start a process, or ask for its end, for each line."""
     if os.fork():
         os._exit(0)  # tests look at their own children, of which this process must not be one
     import ga3c.evaluation.learned
@@ -48,13 +55,20 @@ def main() -> None:
 
     for line in sys.stdin:
         asked = json.loads(line)
-        pid = os.fork()
-        if not pid:
-            os.setsid()
-            _run(**asked)
-        print(pid, flush=True)
-        _, status = os.waitpid(pid, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
+        print(json.dumps(_ended(asked) if isinstance(asked, int) else _started(asked)), flush=True)
+
+
+def _started(asked: dict[str, Any]) -> int:
+    pid = os.fork()
+    if not pid:
+        os.setsid()
+        _run(**asked)
+    return pid
+
+
+def _ended(pid: int) -> int | None:
+    ended, status = os.waitpid(pid, os.WNOHANG)
+    return os.waitstatus_to_exitcode(status) if ended else None
 
 
 if __name__ == "__main__":

@@ -20,7 +20,10 @@ from tests.commands import ended, refused
     [
         (["trian"], "unknown command 'trian': did you mean train? it must be one of train, "),
         (["--verison"], "unknown command '--verison': did you mean --version? "),
-        (["train", "--preset", "papr"], "--preset papr: did you mean paper? no such preset; ga3c list presets"),
+        (
+            ["train", "--preset", "papr"],
+            "--preset papr: did you mean paper? no such preset; ga3c list presets",
+        ),
         (["train", "Pong"], "'Pong' belongs to no option: did you mean --game Pong? ga3c train "),
         (["train", "fast"], "'fast' belongs to no option: ga3c train --help-all lists all options"),
         (["train", "--stepz", "5"], "unknown option --stepz: did you mean --steps or "),

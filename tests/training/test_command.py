@@ -221,7 +221,9 @@ def test_wrong_input_is_one_line_and_starts_nothing(
 
 
 def test_steps_end_a_run_with_its_figures_as_json(command: Callable[..., Command]) -> None:
-    run = command(*CORRIDOR, "--steps", "2000", "--json", "--seed", "3", "--name", "mine")
+    run = command(
+        *CORRIDOR, "--steps", "2000", "--json", "--seed", "3", "--name", "mine", fresh=True
+    )
     assert run.wait(BEGIN_S) == 0, run.err
     result = json.loads(run.out.splitlines()[-1])
     assert result["steps"] >= 2000
@@ -241,7 +243,7 @@ def test_steps_end_a_run_with_its_figures_as_json(command: Callable[..., Command
 
 
 def test_a_run_needs_no_arguments(command: Callable[..., Command], tmp_path: Path) -> None:
-    run = command("train", "--runs-dir", str(tmp_path / "runs"))
+    run = command("train", "--runs-dir", str(tmp_path / "runs"), fresh=True)
     run.until(lambda: "Pong, seed 0" in run.out)
     run.interrupt()
     assert run.wait(STOP_S) == 130, run.err
@@ -269,7 +271,7 @@ def moments() -> list[tuple[str, float, bool]]:
 def test_a_signal_at_any_moment_ends_all_with_130(
     command: Callable[..., Command], name: str, delay_s: float, begun: bool
 ) -> None:
-    run = command(*CORRIDOR, "--name", "mine")
+    run = command(*CORRIDOR, "--name", "mine", fresh=not begun)
     maps = Path(f"/proc/{run.process.pid}/maps")
     run.until(lambda: "numpy" in maps.read_text())  # Python's own start is over: we are in main
     if begun:
