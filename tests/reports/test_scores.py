@@ -13,6 +13,8 @@ from tests.commands import BEGIN_S, STOP_S, Command, assert_nothing_is_left, end
 GAMES = ["tests.tiny:Corridor-v0", "CartPole-v1"]
 LIGHT = "--algorithm a3c --agents 1 --envs-per-agent 8 --scheduler off --progress-every-s 0.5"
 
+STEPS = 8_000
+
 
 @pytest.mark.slow
 def test_a_list_of_games_goes_on_where_it_was(
@@ -20,7 +22,7 @@ def test_a_list_of_games_goes_on_where_it_was(
 ) -> None:
     out = tmp_path / "scores"
     given = ["scores", "--games", *GAMES, "--seeds", "1", "--out-dir", str(out)]
-    given += ["--steps", "15000", "--episodes", "4", f"--train={LIGHT}"]
+    given += ["--steps", str(STEPS), "--episodes", "4", f"--train={LIGHT}"]
     first = command(*given)
     run = out / "Corridor-v0-0"
     first.until(
@@ -35,7 +37,7 @@ def test_a_list_of_games_goes_on_where_it_was(
     assert_nothing_is_left(first)
     reached = checkpoints.newest(run / "checkpoints")[0]
     assert reached is not None
-    assert 0 < reached.state["steps"] < 15_000
+    assert 0 < reached.state["steps"] < STEPS
     done = ended(*given)
     assert done.returncode == 0, done.stderr
     assert f"--resume {run}" in done.stdout
@@ -43,7 +45,7 @@ def test_a_list_of_games_goes_on_where_it_was(
     for each in ("Corridor-v0-0", "CartPole-v1-0"):
         (entry,) = map(json.loads, (out / each / "evaluations.jsonl").read_text().splitlines())
         assert entry["episodes"] == 4
-        assert entry["steps"] >= 15_000
+        assert entry["steps"] >= STEPS
     for name in ("scores.md", "scores.csv", "report.html"):
         assert (out / name).stat().st_size > 100
     assert "| CartPole-v1 |" in (out / "scores.md").read_text()
