@@ -5,7 +5,7 @@ import struct
 from enum import IntEnum
 from typing import NamedTuple
 
-PROTOCOL = 2
+PROTOCOL = 3
 MAGIC = b"GA3C"
 _HEADER = struct.Struct("<4sHHHHIff")
 
@@ -18,6 +18,8 @@ class Kind(IntEnum):
     ACTIONS = 3
     RETIRE = 4
     FAILURE = 5
+    HOST = 6
+    ORDER = 7
 
 
 class Header(NamedTuple):

@@ -35,11 +35,14 @@ class _Process(NamedTuple):
 class Launcher(Protocol):
     """Starts, stops and watches agents somewhere. Owned by one thread."""
 
-    def pid(self, identity: str) -> int:
-        """The process id of a running agent."""
+    def pid(self, identity: str) -> int | None:
+        """The process id of a running agent; None if it is not on this machine."""
 
     def start(self, task: Task) -> None:
         """Start an agent."""
+
+    def news(self) -> list[str]:
+        """Lines about places for agents that have come or gone since the last call."""
 
     def start_again(self, identity: str, task: Task) -> None:
         """Give a retired agent another task, which reuses its environments."""
@@ -53,8 +56,11 @@ class Launcher(Protocol):
     def reap(self) -> list[Exit]:
         """The agents that have ended since the last call."""
 
+    def dismiss(self) -> None:
+        """Order the agents of other machines to end, while they still can be told."""
+
     def stop(self, timeout_s: float) -> None:
-        """End all agents, by force after `timeout_s`. No agent can be started afterwards."""
+        """End all agents here, by force after `timeout_s`. None can be started afterwards."""
 
 
 class LocalLauncher:
@@ -109,6 +115,13 @@ class LocalLauncher:
         with contextlib.suppress(BrokenPipeError):  # the agent has died; reap() reports it
             agent.process.stdin.write(task.to_json().encode() + b"\n")
             agent.process.stdin.flush()
+
+    def news(self) -> list[str]:
+        """None."""
+        return []
+
+    def dismiss(self) -> None:
+        """Nothing: all agents are here."""
 
     def reap(self) -> list[Exit]:
         """The agents that have ended since the last call."""

@@ -44,12 +44,30 @@ def watch_connections(socket: zmq.Socket, endpoint: str, options: Sequence[tuple
             socket.setsockopt(option, value)
 
 
-def connect(context: zmq.Context, endpoint: str, identity: str, token: str) -> zmq.Socket:
-    """A DEALER socket to the service, whose connection is not made yet."""
+class Curve(NamedTuple):
+    """The keys of an encrypted connection, in their text form (`agents.keys`)."""
+
+    service: str  # public
+    public: str
+    secret: str
+
+
+def connect(
+    context: zmq.Context, endpoint: str, identity: str, token: str, curve: Curve | None = None
+) -> zmq.Socket:
+    """A DEALER socket to the service, whose connection is not made yet.
+
+    Args: curve: for a service on another machine; without it the token is the password.
+    """
     socket = context.socket(zmq.DEALER)
     socket.setsockopt(zmq.IDENTITY, identity.encode())
-    socket.setsockopt(zmq.PLAIN_USERNAME, b"agent")
-    socket.setsockopt(zmq.PLAIN_PASSWORD, token.encode())
+    if curve is not None:
+        socket.setsockopt_string(zmq.CURVE_SERVERKEY, curve.service)
+        socket.setsockopt_string(zmq.CURVE_PUBLICKEY, curve.public)
+        socket.setsockopt_string(zmq.CURVE_SECRETKEY, curve.secret)
+    else:
+        socket.setsockopt(zmq.PLAIN_USERNAME, b"agent")
+        socket.setsockopt(zmq.PLAIN_PASSWORD, token.encode())
     socket.setsockopt(zmq.IMMEDIATE, 1)
     socket.setsockopt(zmq.LINGER, LINGER_MS)
     watch_connections(socket, endpoint, AGENT_OPTIONS)
@@ -67,8 +85,15 @@ class _Sent(NamedTuple):
 class Link:
     """The connection of one agent. Owned by one thread."""
 
-    def __init__(self, context: zmq.Context, endpoint: str, identity: str, token: str) -> None:
-        self._socket = connect(context, endpoint, identity, token)
+    def __init__(
+        self,
+        context: zmq.Context,
+        endpoint: str,
+        identity: str,
+        token: str,
+        curve: Curve | None = None,
+    ) -> None:
+        self._socket = connect(context, endpoint, identity, token, curve)
         self._events = self._socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
         self._poller = zmq.Poller()
         self._poller.register(self._socket, zmq.POLLIN)

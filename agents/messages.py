@@ -8,6 +8,8 @@ always a `Header`. The other parts are
     actions  `int32[n]` or `float32[n, d]`, one action per environment of the group
     retire   none; the service asks the agent to rest, and the agent repeats this as its answer
     failure  a traceback as UTF-8 text; the agent has ended
+    host     a JSON object: what a machine that plays for the service has and does (`agents.host`)
+    order    a JSON object: what the service wants it to do
 
 Frames are never stacked on the wire: the service keeps the older ones.
 """
@@ -16,7 +18,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +27,7 @@ from agents.headers import PROTOCOL, Header, Kind, MessageError, decode_header, 
 
 MAX_HELLO_BYTES = 4096
 MAX_FAILURE_BYTES = 65536
+MAX_NOTE_BYTES = 1 << 20
 MAX_COUNT = 0xFFFF  # groups of an agent, and environments of a group: 16 bits in a header
 MAX_ACTIONS = 1 << 16  # of an environment: lockstep records an action in 16 bits
 MAX_PART_BYTES = 1 << 28  # of the newest frames, or of the outcomes, of a group
@@ -209,3 +212,21 @@ def decode_failure(parts: Sequence[bytes | memoryview]) -> str:
     if len(parts) != 2 or len(parts[1]) > MAX_FAILURE_BYTES:
         raise MessageError("failure size")
     return bytes(parts[1]).decode(errors="replace")
+
+
+def encode_note(kind: Kind, values: dict[str, Any]) -> list[bytes]:
+    """The parts of a host's state or of an order to it."""
+    return [encode_header(Header(kind)), json.dumps(values).encode()]
+
+
+def decode_note(parts: Sequence[bytes | memoryview]) -> dict[str, Any]:
+    """The JSON object in `parts`, whose fields are not checked. Raises MessageError."""
+    if len(parts) != 2 or len(parts[1]) > MAX_NOTE_BYTES:
+        raise MessageError("note size")
+    try:
+        values = json.loads(bytes(parts[1]))
+    except (ValueError, RecursionError) as error:
+        raise MessageError("note json") from error
+    if not isinstance(values, dict):
+        raise MessageError("note json")
+    return values

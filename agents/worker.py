@@ -21,7 +21,7 @@ import zmq
 
 from agents import messages
 from agents.environments import EnvironmentConfig, Environments
-from agents.link import LINGER_MS, Link
+from agents.link import LINGER_MS, Curve, Link
 from agents.messages import Header, Hello, Kind
 from agents.registrations import take_over
 
@@ -41,6 +41,7 @@ class Task:
     played: str | None = None  # file with the earlier actions of the only group: [t, n, *shape]
     played_steps: int = 0  # the first t of them are played once more
     registration: str | None = None  # of the environment, in the form of `agents.registrations`
+    curve: Curve | None = None  # the keys with which a host's agents connect
 
     def to_json(self) -> str:
         """The task as one line, for `from_json`."""
@@ -48,9 +49,16 @@ class Task:
 
     @staticmethod
     def from_json(text: str) -> "Task":
-        """The task in `text`. Raises TypeError or ValueError if a field is wrong."""
-        values = json.loads(text)
-        return Task(**{**values, "environment": EnvironmentConfig(**values["environment"])})
+        """The task in `text`. Raises what `of` raises."""
+        return Task.of(json.loads(text))
+
+    @staticmethod
+    def of(values: dict[str, Any]) -> "Task":
+        """The task with these fields. Raises KeyError, TypeError or ValueError if one is wrong."""
+        played = EnvironmentConfig(**values["environment"])
+        curve = values.get("curve")
+        keys = Curve(*curve) if curve is not None else None
+        return Task(**{**values, "environment": played, "curve": keys})
 
 
 def play(link: Link, task: Task, groups: list[Environments], new: bool) -> None:
@@ -128,7 +136,7 @@ def main() -> int:
     groups: list[Environments] = []
     while True:
         task = Task.from_json(lines.get().decode())
-        with Link(context, task.endpoint, task.identity, task.token) as link:
+        with Link(context, task.endpoint, task.identity, task.token, task.curve) as link:
             try:
                 new = not groups
                 if new and task.registration:

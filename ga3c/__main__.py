@@ -234,6 +234,8 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "table": partial(_work, "ga3c.reports.tables", "table", False),
     "report": partial(_work, "ga3c.reports.page", "report", False),
     "export": partial(_work, "ga3c.evaluation.export", "export", True),
+    "agents": partial(_work, "agents.host", "agents", False),
+    "keys": partial(_work, "agents.keys", "keys", False),
     "scores": partial(_work, "ga3c.reports.scores", "scores", False),
     "doctor": partial(_work, "ga3c.measuring.doctor", "doctor", True),
     "benchmark": _benchmark,

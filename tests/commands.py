@@ -82,7 +82,10 @@ class Command:
 
     def until(self, holds: Callable[[], bool], timeout_s: float = BEGIN_S) -> None:
         """Wait for `holds` while the command runs."""
-        wait_for(lambda: self.process.poll() is not None or holds(), timeout_s)
+        try:
+            wait_for(lambda: self.process.poll() is not None or holds(), timeout_s)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.out}\n{self.err}") from None
         assert self.process.poll() is None, f"exited {self.process.returncode}: {self.err}"
 
     def until_steps_are_made(self) -> None:

@@ -268,9 +268,9 @@ def header_flaw(part: bytes) -> str:
     if len(part) != HEADER_LAYOUT.size:
         return "size"
     magic, protocol, kind, _group, _envs, _sequence, *times = HEADER_LAYOUT.unpack(part)
-    if magic != b"GA3C" or protocol != 2:
+    if magic != b"GA3C" or protocol != 3:
         return "not ours"
-    if not 1 <= kind <= 5:
+    if not 1 <= kind <= 7:
         return "kind"
     return "" if all(0 <= time < math.inf for time in times) else "times"
 
@@ -327,7 +327,7 @@ def hello_flaw(hello: Hello) -> str:
         return "text"
     if type(hello.shape) is not tuple or not 1 <= len(hello.shape) <= 4:
         return "shape"
-    if hello.protocol != 2 or hello.dtype not in {"uint8", "float32"}:
+    if hello.protocol != 3 or hello.dtype not in {"uint8", "float32"}:
         return "values"
     if not all(type(count) is int and count >= 1 for count in counts):
         return "counts"

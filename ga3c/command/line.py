@@ -2,8 +2,9 @@
 
 import contextlib
 import io
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ga3c.command import streams
@@ -50,7 +51,7 @@ def parsed(arguments: list[str], kind: type[Any], command: str, base: Any = None
         lists_all = levels.all_options(kind, command)
         levels.check_effect(arguments, levels.ignored(kind), command, lists_all)
         arguments = with_whole_numbers(arguments, kind)
-        with contextlib.redirect_stderr(said):
+        with contextlib.redirect_stderr(said), _wide():
             config = parse(arguments, kind, command, base)
         check_finite(config)
         return config
@@ -60,6 +61,19 @@ def parsed(arguments: list[str], kind: type[Any], command: str, base: Any = None
         if stop.code:
             raise WrongUse(_plain(_one_line(said.getvalue()), kind, command)) from stop
         raise
+
+
+@contextlib.contextmanager
+def _wide() -> Iterator[None]:
+    """A terminal in whose lines tyro breaks no word of what it has to say."""
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = "10000"
+    try:
+        yield
+    finally:
+        del os.environ["COLUMNS"]
+        if before is not None:
+            os.environ["COLUMNS"] = before
 
 
 def _plain(text: str, kind: type[Any], command: str) -> str:
@@ -77,7 +91,9 @@ def _plain(text: str, kind: type[Any], command: str) -> str:
             names = sorted(set(names) - {"None"})
         known = f"must be one of {', '.join(names)}"
         if chosen[2] in LISTED:
-            known = f"no such {LISTED[chosen[2]]}; ga3c list {LISTED[chosen[2]]}s says which there are"
+            known = (
+                f"no such {LISTED[chosen[2]]}; ga3c list {LISTED[chosen[2]]}s says which there are"
+            )
         return f"{chosen[2]} {chosen[1]}: {near(chosen[1], names)}{known}"
     required = re.match(r"Missing from (.*?): (--\S+|\{.*?\})", text)
     if required:

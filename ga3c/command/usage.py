@@ -11,6 +11,8 @@ USAGE = f"""usage: ga3c train [--game GAME] [--algorithm a3c|ppo|dqn|dpg] [--pre
        ga3c play RUN|--pretrained GAME [options]
        ga3c plot|table|report RUN... [options]
        ga3c export RUN --out DIRECTORY|FILE.onnx [options]
+       ga3c keys NAME
+       ga3c agents --connect tcp://HOST:PORT --key FILE --service FILE [options]
        ga3c scores --games GAME... --out-dir DIRECTORY [options]
        ga3c doctor [--game GAME] [options]
        ga3c benchmark NAME [--game GAME] [options]
@@ -24,6 +26,8 @@ plot        curves of runs: score, throughput, queues, lag, who waits, counts
 table       score tables of runs, beside what was published
 report      one HTML page of all that, with the video
 export      what a run has learned as a SavedModel or ONNX
+keys        a pair of keys, by which machines of one run know each other
+agents      play on this machine for a service on another
 scores      train, evaluate and tabulate a list of games, whatever interrupts it
 doctor      say what limits a run on this machine and which setting to change, and try it
 benchmark   measure this machine. NAME is

@@ -24,7 +24,7 @@ CURVE = "curve.csv"  # in a kept result: the score curve, instead of all episode
 POINTS = 400
 GRID = 200  # points of a mean curve
 BANDS = 6  # of environments that explore alike
-LEFT_OUT = ("preset", "run", "checkpoints", "evaluation")  # settings that do not affect learning
+LEFT_OUT = ("preset", "run", "hosts", "checkpoints", "evaluation")  # do not affect learning
 FIRST_TOLD = ("algorithm", "network", "pacing")  # settings that tell most, in this order
 LAST_TOLD = ("learning_rate_end", "schedule_steps", "learns_from")  # those that follow from others
 

@@ -144,9 +144,10 @@ class Agents:
         return sum(self._frontend.peers.has_played(name) for name in self._identities.values())
 
     def pids(self) -> list[int]:
-        """Process ids of the playing agents, then of the resting ones."""
+        """Process ids of the playing agents, then of the resting ones, on this machine."""
         identities = [*self._identities.values(), *self._retired]
-        return [self._launcher.pid(identity) for identity in identities]
+        pids = map(self._launcher.pid, identities)
+        return [pid for pid in pids if pid is not None]
 
     def resize(self, count: int) -> None:
         """Start agents, or retire the last ones after their current step."""
@@ -176,7 +177,7 @@ class Agents:
         for index in [i for i, due_s in self._due_s.items() if due_s <= time.monotonic()]:
             del self._due_s[index]
             self._start(index)
-        return [event for event in events if event]
+        return [*self._launcher.news(), *filter(None, events)]
 
     def _kill(self, identity: str, why: str) -> None:
         self._killed.setdefault(identity, why)
@@ -195,6 +196,10 @@ class Agents:
         if identity in self._retired:
             self._retired.remove(identity)
         return ""
+
+    def dismiss(self) -> None:
+        """Order the agents of other machines to end, while they still can be told."""
+        self._launcher.dismiss()
 
     def stop(self, timeout_s: float) -> None:
         """End every agent process."""
@@ -231,16 +236,9 @@ class Agents:
         self._identities[index] = identity
         self._deaths.began(index, self._updates())
         task = Task(
-            identity,
-            self._frontend.endpoint,
-            self._token,
-            groups,
-            per_agent // groups,
-            int(seeds.generate_state(1)[0]),
-            self._environment,
-            service.stagger_steps,
-            str(file) if file else None,
-            played,
+            *(identity, self._frontend.endpoint, self._token, groups, per_agent // groups),
+            *(int(seeds.generate_state(1)[0]), self._environment, service.stagger_steps),
+            *(str(file) if file else None, played),
         )
         rests = next((name for name in self._retired if not self._frontend.peers.knows(name)), None)
         if rests is None:

@@ -198,6 +198,7 @@ class Service:
         if self._stuck is not None:
             return self._stuck
         deadline = Deadline(timeout_s, hurry or threading.Event())
+        self.agents.dismiss()  # the frontend ends once the queues are closed
         self.requests.close()
         self.segments.close()
         stuck = [

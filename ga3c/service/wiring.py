@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from agents import messages
 from agents.environments import Spaces
-from agents.launchers import LocalLauncher
 from ga3c import backend
 from ga3c.experience.book import Book, Segment
 from ga3c.experience.memory import DEVICE, HOST
@@ -37,7 +36,9 @@ from ga3c.service.threads import Gate
 from ga3c.service.trace import Trace
 from ga3c.service.trainer import Trainer
 from ga3c.settings.train import TrainConfig
+from ga3c.wire.doors import listening
 from ga3c.wire.frontend import Frontend
+from ga3c.wire.hosts import build_launcher
 from ga3c.wire.queues import BatchQueue
 from ga3c.wire.requests import Request
 from ga3c.wire.sockets import endpoint_in
@@ -73,7 +74,10 @@ def build_service(
         memory = DEVICE if service.experience == "device" else HOST
         source = build_source(config, spaces, algorithm, book, memory)
         model = build_model(config, spaces, algorithm, source, pacing.acts_on_target)
-    return Service(_parts(config, spaces, model, book, pacing))
+    parts = _parts(config, spaces, model, book, pacing)
+    if address := parts.frontend.listens_at:
+        tell(f"other machines may play: ga3c agents --connect {address} with its real address")
+    return Service(parts)
 
 
 class _Common:
@@ -187,6 +191,7 @@ def _frontend(config: TrainConfig, spaces: Spaces, common: _Common) -> Frontend:
             common.requests,
             common.metrics,
             common.trace.stepped if common.trace else None,
+            listening(config.hosts),
         )
     except Exception:
         common.scratch.remove()
@@ -202,7 +207,7 @@ def _agents(config: TrainConfig, frontend: Frontend, common: _Common, model: Mod
         frontend=frontend,
         token=common.token,
         metrics=common.metrics,
-        launcher=LocalLauncher(),
+        launcher=build_launcher(config.hosts, frontend),
         updates=lambda: model.updates,
     )
 

@@ -2,7 +2,9 @@
 
 import math
 import os
+import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from agents.messages import MAX_COUNT
@@ -191,3 +193,37 @@ def _check_limits(service: ServiceConfig) -> None:
             "killed before its first step"
         )
     check_threads(service.intra_op_threads)
+
+
+@dataclass(frozen=True)
+class HostsConfig:
+    """Other machines that play for this service (docs/machines.md)."""
+
+    listen: str | None = None
+    """Address at which other machines may come to play (ga3c agents): tcp://0.0.0.0:PORT. Needs
+    --key and --allow."""
+    key: Path | None = None
+    """File with this service's secret key (ga3c keys)."""
+    allow: tuple[Path, ...] = ()
+    """Files with the public keys of machines that may play: those of ga3c keys, or several lines of
+    them in one."""
+    agents_here: int = CORES
+    """Most agents on this machine, if others may play; 0: none. The rest waits for a host."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "allow", tuple(self.allow))  # JSON has no tuples
+        if self.listen is None:
+            if self.key is not None or self.allow:
+                raise ValueError("key and allow: are for --listen, and without it nobody can come")
+            return
+        if not re.fullmatch(r"tcp://[^/\s]+:(\d{1,5}|\*)", self.listen):
+            raise ValueError(
+                f"listen {self.listen}: must be tcp://ADDRESS:PORT, as tcp://0.0.0.0:5555"
+            )
+        if self.key is None or not self.allow:
+            raise ValueError(
+                f"listen {self.listen}: needs --key and --allow, or anybody could play; ga3c keys "
+                "makes keys"
+            )
+        if self.agents_here < 0:
+            raise ValueError(f"agents_here {self.agents_here}: must be at least 0")

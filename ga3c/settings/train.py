@@ -20,7 +20,7 @@ from ga3c.settings.preset_names import PRESETS, preset_lines
 from ga3c.settings.replay import PacingConfig, ReplayConfig
 from ga3c.settings.run import CheckpointConfig, EvaluationConfig, RunConfig
 from ga3c.settings.scheduler import SchedulerConfig
-from ga3c.settings.service import ServiceConfig
+from ga3c.settings.service import HostsConfig, ServiceConfig
 
 LearnsFrom = Literal["segments", "replay"]
 FAMILIES = get_args(LearnsFrom)
@@ -62,6 +62,7 @@ class TrainConfig:
     run: RunConfig = field(default_factory=RunConfig)
     environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
     service: ServiceConfig = field(default_factory=ServiceConfig)
+    hosts: HostsConfig = field(default_factory=HostsConfig)
     learning: LearningConfig = field(default_factory=LearningConfig)
     a3c: A3CConfig = field(default_factory=A3CConfig)
     ppo: PPOConfig = field(default_factory=PPOConfig)

@@ -1,4 +1,6 @@
-"""Lets only this run's agents connect: the password check of ZeroMQ's PLAIN mechanism.
+"""Lets only this run's agents connect, and machines whose keys are allowed.
+
+Agents of this machine give a password (ZeroMQ's PLAIN mechanism), others prove a key (CURVE).
 
 libzmq asks the authenticator over an inproc socket (ZeroMQ RFC 27, ZAP) during a peer's handshake,
 before it accepts any message from that peer. Without this check, a stranger on this machine could
@@ -7,9 +9,15 @@ RCVHWM.
 """
 
 import secrets
+from collections import Counter
+from collections.abc import Mapping
 
 import zmq
+import zmq.utils.z85
 
+from agents.keys import Pair
+
+MOST_REFUSED = 1000  # addresses that are counted
 ZAP_ENDPOINT = "inproc://zeromq.zap.01"  # fixed by the protocol
 ZAP_VERSION = b"1.0"
 DOMAIN = "ga3c"
@@ -19,17 +27,32 @@ ACCEPTED, REFUSED = b"200", b"400"
 class Authenticator:
     """Answers libzmq's requests to admit a peer. Owned by the frontend's thread."""
 
-    def __init__(self, context: zmq.Context, password: str) -> None:
-        """Create it before the server's socket, which refuses every peer without it."""
+    def __init__(
+        self, context: zmq.Context, password: str, allowed: Mapping[str, str] | None = None
+    ) -> None:
+        """Create it before the server's socket, which refuses every peer without it.
+
+        Args: allowed: the names of the owners by public key.
+        """
         self._password = password.encode()
+        self._allowed = {zmq.utils.z85.decode(key): name for key, name in (allowed or {}).items()}
+        self.refused: Counter[str] = Counter()
+        """How often each address was refused, for those that came with a key."""
         self.socket = context.socket(zmq.REP)
         self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.bind(ZAP_ENDPOINT)
 
     @staticmethod
-    def guard(server: zmq.Socket) -> None:
-        """Make `server` admit only peers that an authenticator accepts. Call before its bind."""
-        server.setsockopt(zmq.PLAIN_SERVER, 1)
+    def guard(server: zmq.Socket, keys: Pair | None = None) -> None:
+        """Make `server` admit only peers that an authenticator accepts. Call before its bind.
+
+        Args: keys: the server's own, for peers that prove theirs; None: for those with a password.
+        """
+        if keys is None:
+            server.setsockopt(zmq.PLAIN_SERVER, 1)
+        else:
+            server.setsockopt(zmq.CURVE_SERVER, 1)
+            server.setsockopt_string(zmq.CURVE_SECRETKEY, keys.secret)
         server.setsockopt_string(zmq.ZAP_DOMAIN, DOMAIN)
         server.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)  # refuses all peers without an authenticator
 
@@ -37,15 +60,19 @@ class Authenticator:
         """Answer every pending request."""
         while True:
             try:
-                version, request, _, _, _, mechanism, *credentials = self.socket.recv_multipart(
-                    zmq.DONTWAIT
+                version, request, _, address, _, mechanism, *credentials = (
+                    self.socket.recv_multipart(zmq.DONTWAIT)
                 )
             except zmq.Again:
                 return
-            known = (
-                version == ZAP_VERSION
-                and mechanism == b"PLAIN"
-                and secrets.compare_digest(credentials[-1], self._password)
-            )
+            user: str | None = None
+            if mechanism == b"CURVE":
+                user = self._allowed.get(credentials[0])
+                if user is None and len(self.refused) < MOST_REFUSED:
+                    self.refused[address.decode(errors="replace")] += 1
+            elif mechanism == b"PLAIN" and secrets.compare_digest(credentials[-1], self._password):
+                user = ""
+            known = version == ZAP_VERSION and user is not None
             status = ACCEPTED if known else REFUSED
-            self.socket.send_multipart([ZAP_VERSION, request, status, b"", b"", b""])
+            name = (user or "").encode()
+            self.socket.send_multipart([ZAP_VERSION, request, status, b"", name, b""])

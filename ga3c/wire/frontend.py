@@ -6,6 +6,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import zmq
@@ -14,11 +15,10 @@ from agents import messages
 from agents.environments import Spaces
 from agents.messages import Hello, Kind, MessageError
 from ga3c.runs.metrics import Metrics
-from ga3c.wire.authenticator import Authenticator
+from ga3c.wire.doors import Doors, Listening
 from ga3c.wire.peers import Peer, Peers, name_of
 from ga3c.wire.queues import BatchQueue, Closed
-from ga3c.wire.requests import Reply, Request
-from ga3c.wire.sockets import Waker, bound_router
+from ga3c.wire.requests import Message, Reply, Request
 
 POLL_MS = 100
 MESSAGES_A_TURN = 64
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class Frontend:
-    """One ROUTER socket, served by one thread.
+    """The doors to all agents, served by one thread.
 
     Only a peer that knows the token can connect: libzmq closes every other connection before it
     accepts a message. An agent's messages are accepted only after `peers.expect` has given lanes to
@@ -46,6 +46,7 @@ class Frontend:
         requests: BatchQueue[Request],
         metrics: Metrics,
         on_step: Callable[[str, messages.Header, float], None] | None = None,
+        listening: Listening | None = None,
     ) -> None:
         """Args: on_step: called for each step with the agent's name, the header and the time."""
         self._on_step = on_step
@@ -59,13 +60,12 @@ class Frontend:
         """The agents whose messages are accepted, and when each was last heard."""
         self._unanswered: dict[int, Request] = {}  # by first lane
         self._parked: dict[int, Request] = {}  # by first lane: a successor's steps that wait
-        self._outbox: deque[Reply | str] = deque()  # replies, and identities to retire
+        self._outbox: deque[Reply | Message] = deque()
         self.failure = ""  # the traceback of what ended the thread
-        self._waker = Waker()
-        self._context = zmq.Context()
-        self._authenticator = Authenticator(self._context, token)
-        self._socket = bound_router(self._context, endpoint, self._hello)
-        self.endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
+        self.on_host: Callable[[str, str, dict[str, Any]], None] | None = None
+        """Called with the identity of a host, whose key it has, and its account of itself."""
+        self._doors = Doors(endpoint, token, self._hello, listening)
+        self.endpoint, self.listens_at = self._doors.endpoint, self._doors.listens_at
         self._stop = threading.Event()
         self._stopped = False
         self._thread = threading.Thread(target=self._serve, name="frontend", daemon=True)
@@ -80,20 +80,24 @@ class Frontend:
             return True
         self._stop.set()
         if self._thread.ident is None:  # never started, so the caller still owns the socket
-            self._close()
+            self._doors.close()
         else:
-            self._waker.wake()
+            self._doors.wake()
             self._thread.join(timeout_s)
             if self._thread.is_alive():
                 return False
         self._stopped = True
-        self._waker.close()
+        self._doors.close_waker()
         return True
 
     @property
     def alive(self) -> bool:
         """Whether the thread runs."""
         return self._thread.is_alive()
+
+    def refused(self) -> dict[str, int]:
+        """How often each address was refused because its key is not allowed."""
+        return dict(self._doors.authenticator.refused)
 
     @property
     def unanswered(self) -> int:
@@ -103,13 +107,17 @@ class Frontend:
     def reply(self, replies: list[Reply]) -> None:
         """Send actions to agents. Called by predictors."""
         self._outbox.extend(replies)
-        self._waker.wake()
+        self._doors.wake()
 
     def retire(self, identity: str) -> None:
         """Tell an agent to rest, now or at its hello. It is forgotten once it confirms."""
         self.peers.retire(identity)
-        self._outbox.append(identity)
-        self._waker.wake()
+        self.send(identity, messages.encode_retire())
+
+    def send(self, identity: str, parts: list[bytes]) -> None:
+        """Send a message to an agent or a host, if it is there. Called by any thread."""
+        self._outbox.append(Message(identity, parts))
+        self._doors.wake()
 
     def silent(self, longer_than_s: float) -> list[str]:
         """Agents whose hello, step or confirmation of rest has been due for `longer_than_s`."""
@@ -117,41 +125,28 @@ class Frontend:
         return self.peers.silent(longer_than_s, {request.identity for request in waiting})
 
     def _serve(self) -> None:
-        poller = zmq.Poller()
-        poller.register(self._socket, zmq.POLLIN)
-        poller.register(self._authenticator.socket, zmq.POLLIN)
-        poller.register(self._waker.fd, zmq.POLLIN)
         try:
             while not self._stop.is_set():
-                ready = dict(poller.poll(POLL_MS))
-                if self._waker.fd in ready:
-                    self._waker.drain()
-                if self._authenticator.socket in ready:
-                    self._authenticator.answer()
+                ready = self._doors.wait(POLL_MS)
                 self._send_all()
-                if self._socket in ready:
-                    self._receive_some()
+                for door in ready:
+                    self._receive_some(door)
         except Closed:
             pass
         except Exception:
             self.failure = traceback.format_exc()
         finally:
-            self._close()
+            self._doors.close()
 
-    def _close(self) -> None:
-        self._socket.close(linger=0)
-        self._authenticator.socket.close(linger=0)
-        self._context.term()
-
-    def _receive_some(self) -> None:
+    def _receive_some(self, door: zmq.Socket) -> None:
         """Receive waiting messages, up to a limit, and send replies between them."""
         for _ in range(MESSAGES_A_TURN):
             try:
-                parts = self._socket.recv_multipart(zmq.DONTWAIT)
+                user, parts = self._doors.receive(door)
             except zmq.Again:
                 return
             try:
-                self._receive(parts)
+                self._receive(user, parts)
             except MessageError as error:
                 self._refuse(parts[0], error)
             self._send_all()
@@ -162,7 +157,7 @@ class Frontend:
         self._metrics.reject(error.reason)
         self.peers.refuse(sender.decode("ascii", errors="replace"), str(error))
 
-    def _receive(self, parts: list[bytes]) -> None:
+    def _receive(self, user: str, parts: list[bytes]) -> None:
         if len(parts) < 2:
             raise MessageError("part count", str(len(parts)))
         try:
@@ -170,14 +165,17 @@ class Frontend:
         except UnicodeDecodeError as error:
             raise MessageError("identity") from error
         header = messages.decode_header(parts[1])
+        if header.kind == Kind.HOST and self.on_host and user:
+            self.on_host(identity, user, messages.decode_note(parts[1:]))
+            return
         if self.peers.is_retired(identity):
             if header.kind == Kind.HELLO:
-                self._send_retire(identity)
+                self._send(identity, messages.encode_retire())
             elif header.kind == Kind.RETIRE:
                 self.peers.forget(identity)
             return
         if header.kind == Kind.HELLO:
-            self.peers.welcome(identity, messages.decode_hello(parts[1:]))
+            self.peers.welcome(identity, messages.decode_hello(parts[1:]), user)
             return
         if (peer := self.peers.welcomed(identity)) is None:
             raise MessageError("no hello", identity)
@@ -227,8 +225,8 @@ class Frontend:
     def _send_all(self) -> None:
         while self._outbox:
             entry = self._outbox.popleft()
-            if isinstance(entry, str):
-                self._send_retire(entry)
+            if isinstance(entry, Message):
+                self._send(entry.identity, entry.parts)
                 continue
             request = entry.request
             self._unanswered.pop(int(request.lanes[0]), None)
@@ -240,11 +238,8 @@ class Frontend:
             if parked := self._parked.pop(int(request.lanes[0]), None):
                 self._queue(parked)
 
-    def _send_retire(self, identity: str) -> None:
-        self._send(identity, messages.encode_retire())
-
     def _send(self, identity: str, parts: list[bytes]) -> None:
         try:
-            self._socket.send_multipart([identity.encode(), *parts], zmq.DONTWAIT)
+            self._doors.send(identity.encode(), parts)
         except zmq.ZMQError as error:  # the agent has died; the launcher reports it
             log.debug("no message to %s: %s", identity, error)

@@ -27,6 +27,7 @@ class Peer:
     lanes: np.ndarray  # [groups, n] int32
     sequences: list[int] = field(default_factory=list)  # next expected number of each group
     answers: dict[int, list[bytes]] = field(default_factory=dict)  # to each group's last step
+    user: str = ""  # the owner of its key; none on this machine
 
     def is_next(self, header: Header) -> bool:
         """Whether this is its group's next step; False if it is the last one, sent again.
@@ -87,14 +88,22 @@ class Peers:
             self._faults.pop(identity, None)
             return self._failures.pop(identity, "")
 
-    def welcome(self, identity: str, hello: Hello) -> None:
+    def expect_of(self, identity: str, user: str) -> None:
+        """Of an agent that is expected: it comes with a key of `user`, or is refused."""
+        with self._lock:
+            if peer := self._expected.get(identity):
+                peer.user = user
+
+    def welcome(self, identity: str, hello: Hello, user: str = "") -> None:
         """Admit an agent that has said hello, for the first time or after a reconnection.
+
+        Args: user: the owner of its key; none on this machine.
 
         Raises MessageError if it is not acceptable.
         """
         with self._lock:
             peer = self._expected.get(identity)
-            if peer is None or hello.token != self._hello.token:
+            if peer is None or peer.user != user or hello.token != self._hello.token:
                 raise MessageError("stranger", identity)
             if hello != self._hello:
                 given, wanted = (replace(each, token="") for each in (hello, self._hello))

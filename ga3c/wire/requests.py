@@ -29,3 +29,10 @@ class Reply(NamedTuple):
 
     request: Request
     actions: np.ndarray  # [n, *shape], as `agents.actions.Actions` says
+
+
+class Message(NamedTuple):
+    """What any thread wants the frontend to send."""
+
+    identity: str
+    parts: list[bytes]

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import zmq
 
+from agents.keys import Pair
 from agents.link import SERVICE_OPTIONS, watch_connections
 from agents.messages import OUTCOME, Hello
 from ga3c.wire.authenticator import Authenticator
@@ -33,12 +34,17 @@ def endpoint_in(directory: Path, transport: str) -> str:
     return f"ipc://{path}"
 
 
-def bound_router(context: zmq.Context, endpoint: str, hello: Hello) -> zmq.Socket:
-    """A ROUTER socket that takes messages of at most the size of a group's step."""
+def bound_router(
+    context: zmq.Context, endpoint: str, hello: Hello, keys: Pair | None = None
+) -> zmq.Socket:
+    """A ROUTER socket that takes messages of at most the size of a group's step.
+
+    Args: keys: the service's own, if peers prove theirs.
+    """
     frame_bytes = math.prod(hello.shape) * np.dtype(hello.dtype).itemsize
     step_bytes = hello.envs_per_group * max(frame_bytes, OUTCOME.itemsize)
     socket = context.socket(zmq.ROUTER)
-    Authenticator.guard(socket)
+    Authenticator.guard(socket, keys)
     for option, value in (
         (zmq.ROUTER_MANDATORY, 1),
         (zmq.ROUTER_HANDOVER, 0),
@@ -49,7 +55,11 @@ def bound_router(context: zmq.Context, endpoint: str, hello: Hello) -> zmq.Socke
     ):
         socket.setsockopt(option, value)
     watch_connections(socket, endpoint, SERVICE_OPTIONS)
-    socket.bind(endpoint)
+    try:
+        socket.bind(endpoint)
+    except zmq.ZMQError:
+        socket.close()  # or its context would wait for it for ever
+        raise
     return socket
 
 

@@ -1,16 +1,24 @@
-"""A real agent behind a way that is cut: no step is lost, played twice or taken twice."""
+"""A real agent behind a way that is cut: no step is lost, played twice or taken twice.
+
+Also if it is encrypted, as it is to other machines.
+"""
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import zmq
 
 from agents.environments import EnvironmentConfig, spaces
+from agents.keys import Pair
 from agents.launchers import LocalLauncher
+from agents.link import Curve
 from agents.worker import Task
 from ga3c.runs.metrics import Metrics
+from ga3c.wire.doors import Listening
 from ga3c.wire.frontend import Frontend
 from ga3c.wire.queues import BatchQueue
 from ga3c.wire.requests import Reply, Request
@@ -26,15 +34,20 @@ LEDGER = EnvironmentConfig(game="tests.tiny:Ledger-v0")
 class Rig:
     """An agent that reaches its frontend by a relay, and a predictor that answers as it is told."""
 
-    def __init__(self, launcher: LocalLauncher) -> None:
+    def __init__(self, launcher: LocalLauncher, encrypted: bool = False) -> None:
         self.launcher = launcher
+        ours, theirs = pair(), pair()
+        door = Listening("tcp://127.0.0.1:*", ours, {theirs.public: "atlas"})
+        self._curve = Curve(ours.public, *theirs) if encrypted else None
         self.requests: BatchQueue[Request] = BatchQueue(100, 1, ENVS, 0.0)
         self.metrics = Metrics()
         self.frontend = Frontend(
-            "tcp://127.0.0.1:*", TOKEN, spaces(LEDGER), GROUPS, ENVS, self.requests, self.metrics
+            *("tcp://127.0.0.1:*", TOKEN, spaces(LEDGER), GROUPS, ENVS, self.requests),
+            metrics=self.metrics,
+            listening=door if encrypted else None,
         )
         self.frontend.start()
-        self.relay = Relay(self.frontend.endpoint)
+        self.relay = Relay(self.frontend.listens_at or self.frontend.endpoint)
         self._random = np.random.default_rng(0)
         self.taken: list[list[Request]] = [[] for _ in range(GROUPS)]
         self.actions: list[list[np.ndarray]] = [[] for _ in range(GROUPS)]
@@ -42,7 +55,9 @@ class Rig:
     def start(self) -> None:
         lanes = np.arange(GROUPS * ENVS, dtype=np.int32).reshape(GROUPS, ENVS)
         self.frontend.peers.expect("agent", lanes)
-        self.launcher.start(Task("agent", self.relay.endpoint, TOKEN, GROUPS, ENVS, 1, LEDGER))
+        self.frontend.peers.expect_of("agent", "atlas" if self._curve else "")
+        task = Task("agent", self.relay.endpoint, TOKEN, GROUPS, ENVS, 1, LEDGER)
+        self.launcher.start(replace(task, curve=self._curve))
 
     def take(self) -> Request:
         requests = self.requests.get(LIMIT_S)
@@ -83,17 +98,28 @@ class Rig:
                 )
 
 
+def pair() -> Pair:
+    public, secret = zmq.curve_keypair()
+    return Pair(public.decode(), secret.decode())
+
+
 @pytest.fixture
-def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+def encrypted() -> bool:
+    return False
+
+
+@pytest.fixture
+def rig(monkeypatch: pytest.MonkeyPatch, encrypted: bool) -> Iterator[Rig]:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     launcher = LocalLauncher()
-    rig = Rig(launcher)
+    rig = Rig(launcher, encrypted)
     with rig.relay:
         yield rig
         launcher.stop(LIMIT_S)
     assert rig.frontend.stop(LIMIT_S)
 
 
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "encrypted"])
 def test_connections_that_are_cut_at_any_moment_cost_no_step(rig: Rig) -> None:
     rig.start()
     random = np.random.default_rng(1)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from agents import messages
 from agents.actions import Actions
 from agents.messages import (
     MAX_ACTIONS,
@@ -378,3 +379,18 @@ def test_a_protocol_that_is_no_integer_is_refused(protocol: Any) -> None:
 
 def test_last_words_with_a_lone_surrogate_can_be_sent() -> None:
     assert "lost" in decode_failure(encode_failure("lost \udc80"))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"[]", b"5", b"\xff", b"[" * 10**5, b'{"a": "' + b"x" * (1 << 20) + b'"}'],
+    ids=lambda body: f"{body[:4]!r} {len(body)}",
+)
+def test_a_note_that_is_no_small_json_object_is_refused(body: bytes) -> None:
+    note = {"tasks": {"a": 1}}
+    parts = messages.encode_note(Kind.ORDER, note)
+    assert messages.decode_header(parts[0]).kind == Kind.ORDER
+    assert messages.decode_note(parts) == note
+    for wrong in ([parts[0], body], [parts[0]], [*parts, b""]):
+        with pytest.raises(MessageError, match="note"):
+            messages.decode_note(wrong)

@@ -1,0 +1,100 @@
+"""`ga3c keys`: the keys by which a service and the machines that play for it know each other.
+
+A pair is two files: NAME, with the secret key, for its owner's eyes only, and NAME.pub, a line with
+the public key and the name, which is copied to the other side. The keys are those of ZeroMQ's CURVE
+(Curve25519), in its text form of 40 characters.
+"""
+
+import os
+import socket
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import tyro
+import zmq
+
+SIZE = 40  # characters of a key
+OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+@dataclass(frozen=True)
+class Config:
+    """Make a pair of keys: NAME, which is secret, and NAME.pub, to be copied to the other side."""
+
+    file: tyro.conf.Positional[Path]
+    """The secret key's file; the public one's has .pub at its end."""
+
+    def __post_init__(self) -> None:
+        for each in (self.file, self.shared):
+            if each.exists():
+                raise ValueError(f"key {each}: exists already; choose another name, or remove it")
+
+    @property
+    def shared(self) -> Path:
+        """The public key's file."""
+        return self.file.with_name(f"{self.file.name}.pub")
+
+
+class Pair(NamedTuple):
+    """The keys of one side, in their text form."""
+
+    public: str
+    secret: str
+
+
+def run(config: Config) -> None:
+    """Make the two files. Raises OSError if one exists or cannot be written."""
+    public, secret = (key.decode() for key in zmq.curve_keypair())
+    name = f"{config.file.name}@{socket.gethostname()}"
+    for file, text, mode in (
+        (config.file, secret, 0o600),
+        (config.shared, f"{public} {name}", 0o644),
+    ):
+        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as written:
+            written.write(f"{text}\n")
+    print(f"{config.file} is secret and stays here; copy {config.shared} to the other side")
+
+
+def own(file: Path) -> Pair:
+    """The pair whose secret key is in `file`.
+
+    Raises ValueError if it has none, or if others may read the file.
+    """
+    try:
+        is_open = file.stat().st_mode & OTHERS
+        secret = file.read_text().strip()
+        pair = Pair(zmq.curve_public(secret.encode()).decode(), secret)
+    except (OSError, ValueError, zmq.ZMQError) as error:
+        raise ValueError(f"key {file}: holds no secret key: {error}; ga3c keys makes one") from None
+    if is_open:
+        raise ValueError(f"key {file}: others may read it; chmod 600 {file}")
+    return pair
+
+
+def public(files: Iterable[Path]) -> dict[str, str]:
+    """The names by public key, of files with a line `KEY NAME` for each, as NAME.pub has.
+
+    Raises ValueError if a file cannot be read, or a line has no key.
+    """
+    names = {}
+    for file in files:
+        try:
+            lines = file.read_text().splitlines()
+        except (OSError, ValueError) as error:
+            raise ValueError(f"keys {file}: cannot be read: {error}") from None
+        for line in lines:
+            key, _, name = line.strip().partition(" ")
+            if key in ("", "#"):  # a comment; keys may begin with this sign
+                continue
+            if len(key) != SIZE:
+                raise ValueError(
+                    f"keys {file}: {key[:SIZE]!r} has {len(key)} characters and is no public key, "
+                    f"which has {SIZE}; NAME.pub of ga3c keys has one"
+                )
+            names[key] = name.strip() or key
+    if not names:
+        raise ValueError(f"keys {', '.join(map(str, files))}: no public key in them")
+    return names

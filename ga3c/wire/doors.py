@@ -1,0 +1,106 @@
+"""The frontend's sockets: one for this machine's agents, and one for other machines.
+
+Agents of this machine know the run's token. Other machines come by CURVE, with a key that is
+allowed; what they say arrives with the name of its key's owner.
+"""
+
+from typing import NamedTuple
+
+import zmq
+
+from agents import keys
+from agents.keys import Pair
+from agents.messages import Hello
+from ga3c.settings.service import HostsConfig
+from ga3c.wire.authenticator import Authenticator
+from ga3c.wire.sockets import Waker, bound_router
+
+Parts = list[bytes]
+
+
+class Listening(NamedTuple):
+    """How other machines may come."""
+
+    endpoint: str  # tcp://ADDRESS:PORT
+    keys: Pair  # of the service
+    allowed: dict[str, str]  # names by public key
+
+
+def listening(hosts: HostsConfig) -> Listening | None:
+    """How other machines may come, if they may. Raises ValueError if a key cannot be read."""
+    if hosts.listen is None or hosts.key is None:
+        return None
+    return Listening(hosts.listen, keys.own(hosts.key), keys.public(hosts.allow))
+
+
+class Doors:
+    """Receives from all agents and sends to each. Owned by the frontend's thread."""
+
+    def __init__(
+        self, endpoint: str, token: str, hello: Hello, listening: Listening | None = None
+    ) -> None:
+        """Raises ValueError if an address cannot be used."""
+        allowed = listening.allowed if listening else {}
+        self._context = zmq.Context()
+        self.authenticator = Authenticator(self._context, token, allowed)
+        self._near = bound_router(self._context, endpoint, hello)
+        self._far: zmq.Socket | None = None
+        self._from_far: set[bytes] = set()  # identities that came by it
+        self._waker = Waker()
+        self._poller = zmq.Poller()
+        for place in (self._near, self.authenticator.socket, self._waker.fd):
+            self._poller.register(place, zmq.POLLIN)
+        if listening is not None:
+            try:
+                self._far = bound_router(self._context, listening.endpoint, hello, listening.keys)
+            except zmq.ZMQError as error:
+                self.close()
+                raise ValueError(f"listen {listening.endpoint}: {error}") from None
+            self._poller.register(self._far, zmq.POLLIN)
+        self.endpoint = self._near.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
+
+    @property
+    def listens_at(self) -> str:
+        """Where other machines connect to; empty if they may not."""
+        return self._far.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0") if self._far else ""
+
+    def wake(self) -> None:
+        """End the current `wait`. Called by any thread."""
+        self._waker.wake()
+
+    def wait(self, timeout_ms: int) -> list[zmq.Socket]:
+        """Wait until something happens. Returns the sockets that have messages."""
+        ready = dict(self._poller.poll(timeout_ms))
+        if self._waker.fd in ready:
+            self._waker.drain()
+        if self.authenticator.socket in ready:
+            self.authenticator.answer()
+        return [door for door in (self._near, self._far) if door is not None and door in ready]
+
+    def receive(self, door: zmq.Socket) -> tuple[str, Parts]:
+        """The next message, after the owner of its key: none on this machine.
+
+        Raises zmq.Again if there is none.
+        """
+        if door is self._near:
+            return "", door.recv_multipart(zmq.DONTWAIT)
+        frames = door.recv_multipart(zmq.DONTWAIT, copy=False)
+        parts = [frame.bytes for frame in frames]
+        self._from_far.add(parts[0])
+        return str(frames[-1].get("User-Id")), parts
+
+    def send(self, identity: bytes, parts: Parts) -> None:
+        """Send to an agent or a host. Raises zmq.ZMQError if it has gone."""
+        door = self._far if self._far and identity in self._from_far else self._near
+        door.send_multipart([identity, *parts], zmq.DONTWAIT)
+
+    def close(self) -> None:
+        """Close the sockets; `wake` still may be called."""
+        for socket in (self._near, self._far, self.authenticator.socket):
+            if socket is not None:
+                socket.close(linger=0)
+        self._context.term()
+
+    def close_waker(self) -> None:
+        """After the last `wake`."""
+        self._waker.close()

@@ -1,0 +1,250 @@
+"""Places agents on this machine and on others, which `agents.host` lets play for the service."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from agents.host import versions
+from agents.launchers import Exit, Launcher, LocalLauncher
+from agents.messages import Kind, MessageError, encode_note
+from agents.worker import Task
+from ga3c.settings.service import HostsConfig
+from ga3c.wire.frontend import Frontend
+from ga3c.wire.peers import Peers
+
+LOST_S = (
+    15.0  # a host that says nothing for so long plays no more: its agents are started elsewhere
+)
+MOST_AGENTS = 4096
+DISMISSED_S = 1.5
+LOST = -9  # as if a signal from outside had killed the agents, which is not their fault
+MAX_WORDS = 4000
+
+
+@dataclass
+class _Host:
+    """Another machine, as it last described itself."""
+
+    user: str  # whose key it has
+    name: str
+    room: int  # agents
+    heard_s: float
+    playing: int = 0  # agents
+    tasks: dict[str, dict[str, Any]] = field(default_factory=dict)  # ordered, by identity
+    refuses: str = ""
+
+
+class Hosts:
+    """A launcher of agents here and on other machines. Safe from the main and frontend's threads.
+
+    An agent for which there is no room anywhere waits until there is.
+    """
+
+    def __init__(
+        self,
+        room_here: int,
+        order: Callable[[str, dict[str, Any]], None],
+        peers: Peers,
+        refused: Callable[[], Mapping[str, int]],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Args:
+        room_here: agents that may play on this machine.
+        order: sends a host, by its identity, all that it is to do.
+        peers: told whose key an agent must have; and those that wait for a place owe no step.
+        refused: how often each address was refused for its key.
+        """
+        self._local = LocalLauncher()
+        self._room_here = room_here
+        self._order = order
+        self._peers = peers
+        self._refused = refused
+        self._clock = clock
+        self._lock = threading.Lock()
+        """Guards all attributes below."""
+        self._hosts: dict[str, _Host] = {}
+        self._here: set[str] = set()
+        self._waiting: dict[str, Task] = {}  # agents without a place
+        self._exits: list[Exit] = []
+        self._news: list[str] = []
+        self._told_of: set[str] = set()  # addresses that were refused
+
+    def report(self, identity: str, user: str, state: dict[str, Any]) -> None:
+        """Take a host's account of itself, and tell it what to do. Called by the frontend's thread.
+
+        Raises MessageError if the account is malformed.
+        """
+        name, room, exits = state.get("name"), state.get("agents"), state.get("exits")
+        refuses, playing = state.get("refuses"), state.get("playing")
+        if not (isinstance(name, str) and isinstance(refuses, str) and isinstance(exits, dict)):
+            raise MessageError("host fields")
+        if type(room) is not int or not 1 <= room <= MOST_AGENTS or len(name) > 253:
+            raise MessageError("host fields")
+        if type(playing) is not int or playing < 0:
+            raise MessageError("host fields")
+        with self._lock:
+            host = self._hosts.get(identity)
+            if host is None:
+                host = self._hosts[identity] = _Host(user, name, room, self._clock())
+                self._news.append(f"host {name} has come (key {user}): up to {room} agents")
+            if host.user != user:
+                raise MessageError("host user")
+            host.heard_s, host.playing = self._clock(), playing
+            if refuses and refuses != host.refuses:
+                self._news.append(f"host {host.name} plays nothing: {refuses}")
+            host.refuses = refuses
+            if refuses:
+                self._take_back(host)
+            for name, ended in exits.items():
+                if host.tasks.pop(name, None) is not None:
+                    self._exits.append(_exit(name, ended))
+            self._tell(identity)
+
+    def _tell(self, identity: str) -> None:
+        tasks = self._hosts[identity].tasks
+        self._order(identity, {"tasks": tasks, "versions": versions()})
+
+    def _take_back(self, host: _Host) -> None:
+        """All agents of a host have ended, as far as the service is concerned."""
+        words = f"{host.name} plays no more"
+        self._exits += [Exit(identity, LOST, words) for identity in host.tasks]
+        host.tasks.clear()
+
+    def pid(self, identity: str) -> int | None:
+        """The process id of a running agent; None if it is not on this machine."""
+        with self._lock:
+            return self._local.pid(identity) if identity in self._here else None
+
+    def start(self, task: Task) -> None:
+        """Start an agent where the most room is, or as soon as there is some."""
+        with self._lock:
+            self._waiting[task.identity] = task
+            self._place()
+
+    def _place(self) -> None:
+        """Start agents that wait, as far as there is room."""
+        for identity in list(self._waiting):
+            free = {
+                name: 1 - len(host.tasks) / host.room
+                for name, host in self._hosts.items()
+                if not host.refuses
+            }
+            if self._room_here:
+                free[""] = 1 - len(self._here) / self._room_here
+            if not free or max(free.values()) <= 0:
+                return
+            self._give(max(free, key=lambda name: free[name]), self._waiting.pop(identity))
+
+    def _give(self, place: str, task: Task, after: str | None = None) -> None:
+        if not place:
+            self._here.add(task.identity)
+            self._local.start(task)
+            return
+        host = self._hosts[place]
+        self._peers.expect_of(task.identity, host.user)
+        host.tasks[task.identity] = {**asdict(task), "after": after}
+        self._tell(place)
+
+    def start_again(self, identity: str, task: Task) -> None:
+        """Give a retired agent another task, which reuses its environments."""
+        with self._lock:
+            if identity in self._here:
+                self._here.remove(identity)
+                self._here.add(task.identity)
+                self._local.start_again(identity, task)
+                return
+            for place, host in self._hosts.items():
+                if host.tasks.pop(identity, None) is not None:
+                    self._give(place, task, after=identity)
+                    return
+            self._waiting[task.identity] = task  # its host has been lost
+            self._place()
+
+    def end(self, identity: str) -> None:
+        """End an agent; `reap` reports it."""
+        with self._lock:
+            if identity in self._here:
+                self._local.end(identity)
+            else:
+                self._end(identity)
+
+    def kill(self, identity: str) -> None:
+        """Kill an agent that does not answer; `reap` reports it."""
+        with self._lock:
+            if identity in self._here:
+                self._local.kill(identity)
+            else:
+                self._end(identity)
+
+    def _end(self, identity: str) -> None:
+        """Order an agent of a host no more, which ends it there."""
+        self._waiting.pop(identity, None)
+        self._exits.append(Exit(identity, LOST, "it was ended"))
+        for place, host in self._hosts.items():
+            if host.tasks.pop(identity, None) is not None:
+                self._tell(place)
+
+    def reap(self) -> list[Exit]:
+        """The agents that have ended since the last call."""
+        with self._lock:
+            now_s = self._clock()
+            for identity, host in list(self._hosts.items()):
+                if now_s - host.heard_s > LOST_S:
+                    self._news.append(f"host {host.name} is lost: silent for {LOST_S:g} s")
+                    self._take_back(self._hosts.pop(identity))
+            ended, self._exits = [*self._exits, *self._local.reap()], []
+            self._here -= {each.identity for each in ended}
+            self._place()
+            for identity in self._waiting:
+                self._peers.heard(identity)
+            return ended
+
+    def news(self) -> list[str]:
+        """Lines about hosts that have come or gone since the last call."""
+        with self._lock:
+            news, self._news = self._news, []
+            strangers = self._refused().keys() - self._told_of
+            self._told_of |= strangers
+            return news + [f"refused {each}: its key is not allowed" for each in sorted(strangers)]
+
+    def dismiss(self) -> None:
+        """Order all agents of other machines to end, and wait for it a moment."""
+        with self._lock:
+            for identity, host in self._hosts.items():
+                host.playing = max(host.playing, len(host.tasks))
+                host.tasks.clear()
+                self._tell(identity)
+        until_s = time.monotonic() + DISMISSED_S
+        while self._play_elsewhere() and time.monotonic() < until_s:
+            time.sleep(0.01)
+
+    def _play_elsewhere(self) -> bool:
+        with self._lock:
+            return any(host.playing for host in self._hosts.values())
+
+    def stop(self, timeout_s: float) -> None:
+        """End all agents of this machine."""
+        self._local.stop(timeout_s)
+
+
+def build_launcher(config: HostsConfig, frontend: Frontend) -> Launcher:
+    """A launcher of agents on this machine, and on others if they may come."""
+    if config.listen is None:
+        return LocalLauncher()
+
+    def order(host: str, values: dict[str, Any]) -> None:
+        frontend.send(host, encode_note(Kind.ORDER, values))
+
+    hosts = Hosts(config.agents_here, order, frontend.peers, frontend.refused)
+    frontend.on_host = hosts.report
+    return hosts
+
+
+def _exit(identity: str, ended: Any) -> Exit:
+    """What a host says of an agent that has ended. Raises MessageError."""
+    code, words = ended if isinstance(ended, list) and len(ended) == 2 else (None, None)
+    if type(code) is not int or not isinstance(words, str):
+        raise MessageError("host fields")
+    return Exit(identity, code, words[-MAX_WORDS:])

@@ -1,0 +1,345 @@
+"""Other machines that play for a service: real hosts, keys and connections, on this machine."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import zmq
+
+from agents import keys, messages
+from agents.actions import Actions
+from agents.environments import EnvironmentConfig, spaces
+from agents.headers import Header, Kind
+from agents.host import Config as HostConfig
+from agents.host import Host, versions
+from agents.link import Curve, connect
+from agents.messages import Hello, MessageError
+from agents.worker import Task
+from ga3c.runs.metrics import Metrics
+from ga3c.wire.doors import Listening
+from ga3c.wire.frontend import Frontend
+from ga3c.wire.hosts import LOST, LOST_S, Hosts
+from ga3c.wire.peers import Peers
+from ga3c.wire.queues import BatchQueue
+from ga3c.wire.requests import Request
+from tests.commands import (
+    BEGIN_S,
+    CORRIDOR,
+    ROOT,
+    STOP_S,
+    Command,
+    assert_nothing_is_left,
+    refused,
+    wait_for,
+)
+
+Start = Callable[..., Command]
+TOKEN = "a token"
+CARTPOLE = EnvironmentConfig(game="CartPole-v1")
+HELLO = Hello(TOKEN, (4,), "float32", Actions(2), 1, 2)
+
+
+def key(directory: Path, name: str) -> Path:
+    if not (directory / name).exists():
+        keys.run(keys.Config(directory / name))
+    return directory / name
+
+
+def listening(directory: Path, address: str = "tcp://127.0.0.1:*") -> list[str]:
+    allowed = key(directory, "host").with_name("host.pub")
+    ours = key(directory, "service")
+    return ["--listen", address, "--key", str(ours), "--allow", str(allowed)]
+
+
+def address_of(service: Command) -> str:
+    service.until(lambda: "--connect" in service.out)
+    found = re.search(r"--connect (\S+)", service.out)
+    assert found
+    return found[1]
+
+
+def coming(directory: Path, address: str, name: str, by: str = "host") -> list[str]:
+    theirs = key(directory, "service").with_name("service.pub")
+    given = ["--connect", address, "--key", str(key(directory, by)), "--service", str(theirs)]
+    return ["agents", *given, "--agents", "1", "--name", name, "--modules", "tests.tiny"]
+
+
+@pytest.mark.slow
+def test_hosts_play_for_one_service_after_another(command: Start, tmp_path: Path) -> None:
+    """Also when a host is killed, comes back, and the service is stopped and started anew."""
+    given = [*CORRIDOR, "--agents-here", "0", "--name", "mine", "--checkpoint-every-s", "1"]
+    service = command(*given, *listening(tmp_path))
+    address = address_of(service)
+    hosts = [command(*coming(tmp_path, address, name)) for name in ("atlas", "boreas")]
+    service.until_steps_are_made()
+    assert "host atlas has come (key host@" in service.out + service.err
+    assert service.agents() == [], "nothing is played here"
+    for host in hosts:
+        assert "plays with 1 of 1 agents" in host.out
+    hosts[0].process.kill()
+    wait_for(lambda: not hosts[0].survivors(), STOP_S)
+    service.until(lambda: "host atlas is lost" in service.out + service.err)
+    steps = service.steps()
+    service.until(lambda: service.steps() > steps + 100)
+    hosts[0] = command(*coming(tmp_path, address, "atlas"))
+    hosts[0].until(lambda: "plays with 1 of 1" in hosts[0].out)
+    service.interrupt()
+    assert service.wait(STOP_S) == 130, service.err
+    assert_nothing_is_left(service)
+    for host in hosts:
+        host.until(lambda: "plays with 0 of 1 agents" in host.out, STOP_S)  # noqa: B023
+        host.until(lambda: not host.agents(), STOP_S)  # noqa: B023
+    again = command("train", "--resume", str(service.runs / "mine"), "--listen", address)
+    again.until(lambda: again.steps() > 0, BEGIN_S)
+    assert again.agents() == []
+    again.interrupt()
+    assert again.wait(STOP_S) == 130, again.err
+    for host in hosts:
+        host.process.send_signal(signal.SIGTERM)
+        assert host.wait(STOP_S) == 130, host.err
+        assert_nothing_is_left(host)
+
+
+def test_who_is_not_allowed_or_asks_the_wrong_service_is_told(
+    command: Start, tmp_path: Path
+) -> None:
+    service = command(*CORRIDOR, *listening(tmp_path))
+    address = address_of(service)
+    stranger = command(*coming(tmp_path, address, "stranger", by="stranger"))
+    key(tmp_path, "other")
+    lost = command(
+        *coming(tmp_path, address, "lost")[:-2], "--service", str(tmp_path / "other.pub")
+    )
+    stranger.until(lambda: "it does not allow this key" in stranger.out)
+    lost.until(lambda: "another key than --service says" in lost.out)
+    service.until(lambda: "refused 127.0.0.1: its key is not allowed" in service.out + service.err)
+    service.until_steps_are_made()
+    assert "has come" not in service.out + service.err
+
+
+def test_wrong_use_is_said_before_anything_begins(tmp_path: Path) -> None:
+    given = listening(tmp_path)
+    service = ["--service", str(tmp_path / "service.pub")]
+    own = ["--key", str(tmp_path / "host")]
+    for arguments, words in (
+        (["train", "--listen", "tcp://127.0.0.1:5"], "needs --key and --allow"),
+        (["train", *given[2:]], "key and allow: are for --listen"),
+        (["train", "--listen", "5555", *given[2:]], "must be tcp://ADDRESS:PORT"),
+        (["train", *given, "--key", str(tmp_path / "no")], "ga3c keys makes one"),
+        (["train", *given, "--listen", "tcp://203.0.113.1:9"], "listen tcp://203.0.113.1:9: "),
+        (["agents", "--connect", "here", *own, *service], "connect here: must be tcp://HOST:PORT"),
+        (["agents", "--connect", "tcp://x:1", *own, "--service", str(tmp_path)], "cannot be read"),
+        (["agents", "--connect", "tcp://x:1", *service], "--key is missing"),
+    ):
+        assert words in refused(*arguments), arguments
+
+
+def test_a_host_needs_no_framework() -> None:
+    program = (
+        "import sys\n"
+        "sys.modules.update(dict.fromkeys(['tensorflow', 'jax', 'keras']))\n"
+        "from ga3c.__main__ import main\n"
+        "sys.exit(main(['agents', '--connect', 'x', '--key', 'x', '--service', 'x']))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "ga3c: connect x: must be tcp://HOST:PORT\n"
+
+
+class Ordered(NamedTuple):
+    host: str
+    tasks: list[str]
+
+
+class Rig:
+    """Hosts that only report, on a clock of the test's."""
+
+    def __init__(self, room_here: int = 0) -> None:
+        self.now_s = 0.0
+        self.orders: list[Ordered] = []
+        self.refused: dict[str, int] = {}
+        self.peers = Peers(HELLO)
+
+        def order(host: str, values: dict[str, object]) -> None:
+            tasks = values["tasks"]
+            assert isinstance(tasks, dict)
+            self.orders.append(Ordered(host, sorted(tasks)))
+
+        self.hosts = Hosts(room_here, order, self.peers, lambda: self.refused, lambda: self.now_s)
+
+    def report(self, host: str, agents: int = 1, refuses: str = "", **exits: list[object]) -> None:
+        state = {"name": host, "agents": agents, "playing": 0, "exits": exits, "refuses": refuses}
+        self.hosts.report(host, "key", state)
+
+    def start(self, *identities: str) -> None:
+        for identity in identities:
+            self.peers.expect(identity, np.zeros((1, 2), np.int32))
+            self.hosts.start(Task(identity, "", TOKEN, 1, 2, 0, CARTPOLE))
+
+    def ordered(self, host: str) -> list[str]:
+        return [tasks for name, tasks in self.orders if name == host][-1]
+
+
+def test_agents_go_where_room_is_and_the_rest_waits() -> None:
+    rig = Rig()
+    rig.report("large", agents=4)
+    rig.report("small", agents=1)
+    rig.start(*"abcdef")
+    assert len(rig.ordered("large")) == 4
+    assert len(rig.ordered("small")) == 1
+    rig.report("late", agents=9)
+    assert rig.hosts.reap() == []
+    assert rig.ordered("late") == ["f"]
+
+
+def test_agents_of_a_lost_host_are_said_to_have_ended() -> None:
+    rig = Rig()
+    rig.report("atlas", agents=2)
+    rig.start("a", "b")
+    rig.now_s = LOST_S
+    assert rig.hosts.reap() == []
+    rig.now_s += 0.1
+    assert {(each.identity, each.code) for each in rig.hosts.reap()} == {("a", LOST), ("b", LOST)}
+    assert any("host atlas is lost" in line for line in rig.hosts.news())
+    rig.report("atlas", agents=2)
+    assert rig.ordered("atlas") == [], "it is to end those that it still has"
+
+
+def test_an_end_is_taken_once_and_only_of_what_was_ordered() -> None:
+    rig = Rig()
+    rig.report("atlas", agents=2)
+    rig.start("a")
+    for _ in range(2):
+        rig.report("atlas", a=[3, "its words"], unknown=[1, "words"])
+    assert [(each.identity, each.code, each.log) for each in rig.hosts.reap()] == [
+        ("a", 3, "its words")
+    ]
+    assert rig.hosts.reap() == []
+    assert rig.ordered("atlas") == []
+
+
+def test_a_resting_agent_takes_a_task_where_it_is() -> None:
+    rig = Rig()
+    for name in ("atlas", "boreas"):
+        rig.report(name)
+    rig.start("a", "b")
+    place = next(name for name in ("atlas", "boreas") if "a" in rig.ordered(name))
+    rig.peers.expect("c", np.zeros((1, 2), np.int32))
+    rig.hosts.start_again("a", Task("c", "", TOKEN, 1, 2, 0, CARTPOLE))
+    assert rig.ordered(place) == ["c"]
+    rig.hosts.end("c")
+    assert rig.ordered(place) == []
+    assert [each.identity for each in rig.hosts.reap()] == ["c"]
+
+
+def test_a_host_that_cannot_play_gets_no_agents() -> None:
+    rig = Rig()
+    rig.report("atlas")
+    rig.start("a")
+    rig.report("atlas", refuses="ale-py is 1 here and 2 there")
+    assert [each.identity for each in rig.hosts.reap()] == ["a"]
+    assert "host atlas plays nothing: ale-py is 1 here and 2 there" in rig.hosts.news()
+    rig.start("b")
+    assert rig.ordered("atlas") == []
+    rig.refused = {"10.0.0.7": 4}
+    assert rig.hosts.news() == ["refused 10.0.0.7: its key is not allowed"]
+    rig.refused = {"10.0.0.7": 9}
+    assert rig.hosts.news() == []
+
+
+def test_a_host_plays_only_what_it_was_told_that_it_may(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = [key(tmp_path, "host"), key(tmp_path, "service").with_name("service.pub")]
+    host = Host(HostConfig("tcp://127.0.0.1:1", *paths, modules=("mine",)))
+    try:
+        assert host._why_not(versions(), "Pong") == ""
+        assert host._why_not({**versions(), "ale-py": "0.1"}, "Pong").endswith("and 0.1 there")
+        assert "that --modules does not name" in host._why_not(versions(), "theirs:Maze-v0")
+        assert "unknown game" in host._why_not(versions(), "Pnog")
+        assert "theirs" not in sys.modules
+        task = asdict(Task("a", "ipc://x", TOKEN, 1, 2, 0, EnvironmentConfig("theirs:Maze-v0")))
+        header = messages.encode_header(Header(Kind.ORDER))
+        for tasks in ("[]", "{", '{"a": {}}', '{"a": 5}', json.dumps({"a": task})):
+            host._follow([header, f'{{"tasks": {tasks}, "versions": {{}}}}'.encode()])
+        host._follow([header])
+        host._follow([b"x" * 24, b"{}"])
+        assert len(host._launcher) == 0
+        assert "an order was refused" in capsys.readouterr().out
+    finally:
+        host.close()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": 1},
+        {"name": "x" * 300},
+        {"agents": 0},
+        {"agents": True},
+        {"agents": 10**9},
+        {"playing": -1},
+        {"playing": None},
+        {"exits": []},
+        {"exits": {"a": "x"}},
+        {"exits": {"a": ["x", "y"]}},
+        {"exits": {"a": [1, 2]}},
+        {"refuses": None},
+    ],
+)
+def test_a_malformed_account_of_a_host_is_refused(change: dict[str, object]) -> None:
+    rig = Rig()
+    rig.report("atlas")
+    rig.start("a")
+    state = {"name": "atlas", "agents": 1, "playing": 0, "exits": {}, "refuses": ""}
+    with pytest.raises(MessageError, match="host fields"):
+        rig.hosts.report("atlas", "key", {**state, **change})
+    with pytest.raises(MessageError, match="host user"):
+        rig.hosts.report("atlas", "another key", state)
+
+
+def test_an_agent_is_welcome_by_the_key_of_its_host_only(tmp_path: Path) -> None:
+    pairs = {name: keys.own(key(tmp_path, name)) for name in ("service", "one", "two")}
+    allowed = {pairs[name].public: name for name in ("one", "two")}
+    door = Listening("tcp://127.0.0.1:*", pairs["service"], allowed)
+    requests: BatchQueue[Request] = BatchQueue(10, 1, 2, 0.0)
+    metrics = Metrics()
+    near = f"ipc://{tmp_path}/agents"
+    frontend = Frontend(near, TOKEN, spaces(CARTPOLE), 1, 2, requests, metrics, listening=door)
+    frontend.start()
+    context = zmq.Context()
+    try:
+        for identity, owner in (("a", "one"), ("b", "one"), ("c", "")):
+            frontend.peers.expect(identity, np.zeros((1, 2), np.int32))
+            frontend.peers.expect_of(identity, owner)
+        sockets = []
+        for identity, owner in (("a", "one"), ("b", "two"), ("c", "two"), ("d", "")):
+            where, curve = frontend.endpoint, None
+            if owner:
+                curve = Curve(pairs["service"].public, *pairs[owner])
+                where = frontend.listens_at
+            sockets.append(connect(context, where, identity, TOKEN, curve))
+            sockets[-1].send_multipart(messages.encode_hello(HELLO))
+        deadline_s = time.monotonic() + STOP_S
+        while metrics.snapshot()["rejected:stranger"] < 3 or not frontend.peers.welcomed("a"):
+            assert time.monotonic() < deadline_s, metrics.snapshot().counts
+            time.sleep(0.01)
+        assert [frontend.peers.welcomed(name) is None for name in "abcd"] == [False] + [True] * 3
+        note = messages.encode_note(Kind.HOST, {})
+        sockets[-1].send_multipart(note)  # a host, but from this machine
+        sockets[0].send_multipart([messages.encode_header(Header(Kind.HOST)), b"["])
+        while metrics.snapshot()["rejected:no hello"] + metrics.snapshot()["rejected:kind"] < 2:
+            assert time.monotonic() < deadline_s, metrics.snapshot().counts
+            time.sleep(0.01)
+    finally:
+        context.destroy(linger=0)
+        assert frontend.stop(STOP_S)

@@ -1,0 +1,68 @@
+"""Pairs of keys: who may read them, and what is said of a file that holds none."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from agents import keys
+from tests.commands import ended, refused
+
+
+def made(file: Path) -> keys.Pair:
+    keys.run(keys.Config(file))
+    return keys.own(file)
+
+
+def test_a_pair_is_read_back_and_its_secret_is_its_owners_alone(tmp_path: Path) -> None:
+    old = os.umask(0)
+    try:
+        pairs = [made(tmp_path / name) for name in ("one", "two")]
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE((tmp_path / "one").stat().st_mode) == 0o600
+    both = tmp_path / "both"
+    texts = [(tmp_path / f"{name}.pub").read_text() for name in ("one", "two")]
+    both.write_text("# machines of room 5\n\n" + "".join(texts))
+    found = keys.public([both])
+    assert list(found) == [pair.public for pair in pairs]
+    assert [name.partition("@")[0] for name in found.values()] == ["one", "two"]
+    assert all(pair.secret not in text for pair in pairs for text in texts)
+
+
+def test_a_key_may_begin_with_any_of_its_signs(tmp_path: Path) -> None:
+    for first in "#-0":
+        (tmp_path / "it").write_text(f"{first}{'a' * 39} {first} name\n")
+        assert keys.public([tmp_path / "it"]) == {f"{first}{'a' * 39}": f"{first} name"}
+
+
+def test_the_command_never_overwrites_a_key(tmp_path: Path) -> None:
+    file = tmp_path / "mine"
+    done = ended("keys", str(file))
+    assert done.returncode == 0, done.stderr
+    assert "is secret and stays here" in done.stdout
+    before = file.read_text()
+    assert before.strip() not in done.stdout, "the secret key is not shown"
+    assert f"key {file}: exists already" in refused("keys", str(file))
+    file.rename(tmp_path / "elsewhere")
+    assert f"key {file}.pub: exists already" in refused("keys", str(file))
+    assert (tmp_path / "elsewhere").read_text() == before
+
+
+def test_what_is_no_key_is_said_with_what_makes_one(tmp_path: Path) -> None:
+    made(tmp_path / "open")
+    (tmp_path / "open").chmod(0o640)
+    (tmp_path / "short").write_text("abc def\n")
+    (tmp_path / "short").chmod(0o600)
+    (tmp_path / "empty").write_text("# none\n")
+    for file, words in (("open", "chmod 600"), ("gone", "ga3c keys makes"), ("short", "ga3c keys")):
+        with pytest.raises(ValueError, match=words):
+            keys.own(tmp_path / file)
+    for file, words in (
+        ("short", "3 characters"),
+        ("gone", "cannot be read"),
+        ("empty", "no publ"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            keys.public([tmp_path / file])
