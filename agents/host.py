@@ -130,20 +130,24 @@ class Host:
         self._said = line
 
     def _follow(self, parts: list[bytes]) -> None:
-        """Do what the service orders: `tasks` by identity, each `after` a resting agent or none."""
+        """Do what the service orders.
+
+        An order names the `game`, the service's `versions`, and all `tasks` by identity, each
+        `after` the resting agent that is to take it, or none.
+        """
         try:
             if decode_header(parts[0]).kind != Kind.ORDER:
                 raise MessageError("kind")
             order = messages.decode_note(parts)
             ordered: dict[str, dict[str, Any]] = dict(order["tasks"])
-            there: dict[str, str] = dict(order["versions"])
+            self._refuses = self._why_not(dict(order["versions"]), str(order["game"]))
             tasks = {name: self._task(values) for name, values in ordered.items()}
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             self._say(f"an order was refused: {error!r}")
             return
         self._heard_s = time.monotonic()
-        games = {task.environment.game for task in tasks.values()}
-        self._refuses = next(filter(None, (self._why_not(there, game) for game in games)), "")
+        if any(task.environment.game != order["game"] for task in tasks.values()):
+            self._refuses = "tasks of another game"
         if self._refuses:
             self._say(f"nothing is played: {self._refuses}")
             tasks = {}

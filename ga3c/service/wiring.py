@@ -207,7 +207,7 @@ def _agents(config: TrainConfig, frontend: Frontend, common: _Common, model: Mod
         frontend=frontend,
         token=common.token,
         metrics=common.metrics,
-        launcher=build_launcher(config.hosts, frontend),
+        launcher=build_launcher(config.hosts, config.environment.game, frontend),
         updates=lambda: model.updates,
     )
 

@@ -14,13 +14,11 @@ from ga3c.settings.service import HostsConfig
 from ga3c.wire.frontend import Frontend
 from ga3c.wire.peers import Peers
 
-LOST_S = (
-    15.0  # a host that says nothing for so long plays no more: its agents are started elsewhere
-)
+LOST_S = 15.0  # after which the agents of a host that says nothing are started elsewhere
 MOST_AGENTS = 4096
 DISMISSED_S = 1.5
 LOST = -9  # as if a signal from outside had killed the agents, which is not their fault
-MAX_WORDS = 4000
+MAX_WORDS, MAX_NAME = 4000, 253
 
 
 @dataclass
@@ -44,6 +42,7 @@ class Hosts:
 
     def __init__(
         self,
+        game: str,
         room_here: int,
         order: Callable[[str, dict[str, Any]], None],
         peers: Peers,
@@ -51,19 +50,20 @@ class Hosts:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Args:
+        game: what is played; a host says whether it can.
         room_here: agents that may play on this machine.
         order: sends a host, by its identity, all that it is to do.
         peers: told whose key an agent must have; and those that wait for a place owe no step.
         refused: how often each address was refused for its key.
         """
         self._local = LocalLauncher()
+        self._asked = {"game": game, "versions": versions()}
         self._room_here = room_here
         self._order = order
         self._peers = peers
         self._refused = refused
         self._clock = clock
-        self._lock = threading.Lock()
-        """Guards all attributes below."""
+        self._lock = threading.Lock()  # guards all attributes below
         self._hosts: dict[str, _Host] = {}
         self._here: set[str] = set()
         self._waiting: dict[str, Task] = {}  # agents without a place
@@ -80,10 +80,11 @@ class Hosts:
         refuses, playing = state.get("refuses"), state.get("playing")
         if not (isinstance(name, str) and isinstance(refuses, str) and isinstance(exits, dict)):
             raise MessageError("host fields")
-        if type(room) is not int or not 1 <= room <= MOST_AGENTS or len(name) > 253:
+        if type(room) is not int or type(playing) is not int or len(name) > MAX_NAME:
             raise MessageError("host fields")
-        if type(playing) is not int or playing < 0:
+        if not 0 <= playing <= MOST_AGENTS or not 1 <= room <= MOST_AGENTS:
             raise MessageError("host fields")
+        ended = [_exit(agent, how) for agent, how in exits.items()]
         with self._lock:
             host = self._hosts.get(identity)
             if host is None:
@@ -97,14 +98,13 @@ class Hosts:
             host.refuses = refuses
             if refuses:
                 self._take_back(host)
-            for name, ended in exits.items():
-                if host.tasks.pop(name, None) is not None:
-                    self._exits.append(_exit(name, ended))
+            for each in ended:
+                if host.tasks.pop(each.identity, None) is not None:
+                    self._exits.append(each)
             self._tell(identity)
 
     def _tell(self, identity: str) -> None:
-        tasks = self._hosts[identity].tasks
-        self._order(identity, {"tasks": tasks, "versions": versions()})
+        self._order(identity, {**self._asked, "tasks": self._hosts[identity].tasks})
 
     def _take_back(self, host: _Host) -> None:
         """All agents of a host have ended, as far as the service is concerned."""
@@ -183,7 +183,7 @@ class Hosts:
         self._waiting.pop(identity, None)
         self._exits.append(Exit(identity, LOST, "it was ended"))
         for place, host in self._hosts.items():
-            if host.tasks.pop(identity, None) is not None:
+            if host.tasks.pop(identity, None):
                 self._tell(place)
 
     def reap(self) -> list[Exit]:
@@ -229,15 +229,15 @@ class Hosts:
         self._local.stop(timeout_s)
 
 
-def build_launcher(config: HostsConfig, frontend: Frontend) -> Launcher:
-    """A launcher of agents on this machine, and on others if they may come."""
+def build_launcher(config: HostsConfig, game: str, frontend: Frontend) -> Launcher:
+    """A launcher of agents of `game` on this machine, and on others if they may come."""
     if config.listen is None:
         return LocalLauncher()
 
     def order(host: str, values: dict[str, Any]) -> None:
         frontend.send(host, encode_note(Kind.ORDER, values))
 
-    hosts = Hosts(config.agents_here, order, frontend.peers, frontend.refused)
+    hosts = Hosts(game, config.agents_here, order, frontend.peers, frontend.refused)
     frontend.on_host = hosts.report
     return hosts
 

@@ -174,7 +174,9 @@ class Rig:
             assert isinstance(tasks, dict)
             self.orders.append(Ordered(host, sorted(tasks)))
 
-        self.hosts = Hosts(room_here, order, self.peers, lambda: self.refused, lambda: self.now_s)
+        self.hosts = Hosts(
+            "CartPole-v1", room_here, order, self.peers, lambda: self.refused, lambda: self.now_s
+        )
 
     def report(self, host: str, agents: int = 1, refuses: str = "", **exits: list[object]) -> None:
         state = {"name": host, "agents": agents, "playing": 0, "exits": exits, "refuses": refuses}
@@ -270,7 +272,16 @@ def test_a_host_plays_only_what_it_was_told_that_it_may(
         task = asdict(Task("a", "ipc://x", TOKEN, 1, 2, 0, EnvironmentConfig("theirs:Maze-v0")))
         header = messages.encode_header(Header(Kind.ORDER))
         for tasks in ("[]", "{", '{"a": {}}', '{"a": 5}', json.dumps({"a": task})):
-            host._follow([header, f'{{"tasks": {tasks}, "versions": {{}}}}'.encode()])
+            for game in ("Pong", "theirs:Maze-v0"):
+                order = f'{{"game": "{game}", "tasks": {tasks}, "versions": {{}}}}'
+                host._follow([header, order.encode()])
+        good = {"game": "Pong", "versions": versions(), "tasks": {"a": task}}
+        host._follow(messages.encode_note(Kind.ORDER, good))
+        assert "tasks of another game" in host._state()["refuses"]
+        host._follow(messages.encode_note(Kind.ORDER, {**good, "game": "theirs:Maze-v0"}))
+        assert "that --modules does not name" in host._state()["refuses"], "as long as it is asked"
+        host._follow(messages.encode_note(Kind.ORDER, {**good, "tasks": {}}))
+        assert host._state()["refuses"] == ""
         host._follow([header])
         host._follow([b"x" * 24, b"{}"])
         assert len(host._launcher) == 0
