@@ -138,7 +138,7 @@ def keep_in(directory: Path, name: str, figures: Figures, config: Any, print_it:
     """Write `figures` as NAME.json to `directory`, with machine and settings."""
     result = {**figures, "machine": machine(), "settings": plain(asdict(config))}
     (directory / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n")
-    print(f"kept {name}.json and {name}.png in {directory}")
+    print(f"kept {name}.json and its pictures in {directory}")
     if print_it:
         print(json.dumps(result), flush=True)
 
