@@ -11,9 +11,7 @@ import os
 import signal
 import socket
 import sys
-import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -103,13 +101,14 @@ class Host:
         self._counted = 0
         self._heard_s = self._told_s = 0.0
         self._said = ""
+        self._stopped = False  # no Event: a signal may come while its lock is held
 
-    def obey(self, stop: threading.Event) -> None:
-        """Until `stop` is set."""
+    def obey(self) -> None:
+        """Until `stop` is called."""
         poller = zmq.Poller()
         poller.register(self._socket, zmq.POLLIN)
         poller.register(self._events, zmq.POLLIN)
-        while not stop.is_set():
+        while not self._stopped:
             ready = dict(poller.poll(100))
             if self._events in ready:
                 self._tell_of(recv_monitor_message(self._events)["event"])
@@ -217,19 +216,15 @@ class Host:
             "refuses": self._refuses,
         }
 
+    def stop(self, *_: Any) -> None:
+        """Let `obey` return. Handles signals."""
+        self._stopped = True
+
     def close(self) -> None:
         """End all agents."""
         self._launcher.stop(STOP_S)
         self._socket.disable_monitor()
         self._context.destroy(linger=0)
-
-
-@contextlib.contextmanager
-def _signals() -> Iterator[threading.Event]:
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: stop.set())
-    yield stop
 
 
 def run(config: Config) -> int:
@@ -239,9 +234,10 @@ def run(config: Config) -> int:
     print(
         f"ga3c: {config.name} plays with {cores} for {config.connect}; Ctrl-C ends it", flush=True
     )
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, host.stop)
     try:
-        with _signals() as stop:
-            host.obey(stop)
+        host.obey()
     finally:
         host.close()
     print("ga3c: ended", file=sys.stderr)

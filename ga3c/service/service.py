@@ -190,14 +190,14 @@ class Service:
             raise RunFailed(f"the frontend thread has ended\n{self._frontend.failure}")
         return self.agents.tend()
 
-    def stop(self, timeout_s: float, hurry: threading.Event | None = None) -> list[str]:
-        """End everything within about `timeout_s`, or at once when `hurry` is set.
+    def stop(self, timeout_s: float, hurry: Callable[[], bool] = lambda: False) -> list[str]:
+        """End everything within about `timeout_s`, or at once when `hurry` says so.
 
         Returns the names of the parts that did not end. A second call only returns them again.
         """
         if self._stuck is not None:
             return self._stuck
-        deadline = Deadline(timeout_s, hurry or threading.Event())
+        deadline = Deadline(timeout_s, hurry)
         self.agents.dismiss()  # the frontend ends once the queues are closed
         self.requests.close()
         self.segments.close()

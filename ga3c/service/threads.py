@@ -15,9 +15,9 @@ class RunFailed(RuntimeError):
 
 
 class Deadline:
-    """A moment on the monotonic clock. Once `hurry` is seen set, it is at most HURRIED_S away."""
+    """A moment on the monotonic clock. Once `hurry` says so, it is at most HURRIED_S away."""
 
-    def __init__(self, timeout_s: float, hurry: threading.Event) -> None:
+    def __init__(self, timeout_s: float, hurry: Callable[[], bool]) -> None:
         self._at_s = time.monotonic() + timeout_s
         self._hurry = hurry
         self._hurried = False
@@ -25,7 +25,7 @@ class Deadline:
     def left_s(self) -> float:
         """Seconds until the deadline, at least 0."""
         now_s = time.monotonic()
-        if self._hurry.is_set() and not self._hurried:
+        if not self._hurried and self._hurry():
             self._hurried, self._at_s = True, min(self._at_s, now_s + HURRIED_S)
         return max(0.0, self._at_s - now_s)
 

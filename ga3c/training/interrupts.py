@@ -7,6 +7,33 @@ from types import FrameType
 from typing import Any
 
 SAME_REQUEST_S = 0.5
+SLICE_S = 0.05
+
+
+class Flag:
+    """Is set by a handler of signals, and waited for by the thread that they interrupt.
+
+    A `threading.Event` cannot be: its lock may be held by the code that the signal interrupts, and
+    the handler, in the same thread, would then wait for it for ever.
+    """
+
+    def __init__(self) -> None:
+        self._is_set = False
+
+    def set(self) -> None:
+        """Set it, for good."""
+        self._is_set = True
+
+    def is_set(self) -> bool:
+        """Whether it is set."""
+        return self._is_set
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until it is set, but not longer than the timeout. Returns whether it is."""
+        until_s = time.monotonic() + timeout_s
+        while not self._is_set and (left_s := until_s - time.monotonic()) > 0:
+            time.sleep(min(left_s, SLICE_S))
+        return self._is_set
 
 
 class Interrupts:
@@ -17,8 +44,7 @@ class Interrupts:
     """
 
     def __init__(self) -> None:
-        self.first = threading.Event()
-        self.second = threading.Event()
+        self.first, self.second = Flag(), Flag()
         self.number = 0
         """The number of the first signal; 0 until it arrives."""
         self._first_s = 0.0

@@ -1,0 +1,37 @@
+"""Signals that come while the main thread waits for them."""
+
+import subprocess
+import sys
+
+from tests.commands import BEGIN_S, ROOT
+
+ROUNDS = """
+import signal, subprocess, sys
+from ga3c.training.interrupts import Interrupts
+
+SEND = '''
+import os, random, time
+for _ in range(3000):
+    os.kill(os.getppid(), 15)
+    time.sleep(random.uniform(0, 5e-4))
+'''
+interrupts = Interrupts()
+interrupts.listen()
+sender = subprocess.Popen([sys.executable, "-c", SEND])
+heard = 0
+while sender.poll() is None:
+    interrupts = Interrupts()
+    interrupts.listen()
+    while not interrupts.first.wait(1e-6) and sender.poll() is None:
+        pass
+    heard += interrupts.first.is_set()
+print("heard many" if heard > 300 else heard)
+"""
+
+
+def test_no_signal_stops_the_thread_that_it_interrupts() -> None:
+    """A lock that this thread holds must not be waited for in the handler."""
+    done = subprocess.run(
+        [sys.executable, "-c", ROUNDS], cwd=ROOT, capture_output=True, text=True, timeout=BEGIN_S
+    )
+    assert done.stdout == "heard many\n", done.stderr
