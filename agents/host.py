@@ -86,10 +86,11 @@ class Host:
 
     def __init__(self, config: Config) -> None:
         self._config = config
+        self._curve = config.curve
         self._launcher = LocalLauncher()
         self._context = zmq.Context()
         self._socket = connect(
-            self._context, config.connect, f"host-{os.urandom(8).hex()}", "", config.curve
+            self._context, config.connect, f"host-{os.urandom(8).hex()}", "", self._curve
         )
         self._events = self._socket.get_monitor_socket(
             zmq.EVENT_HANDSHAKE_SUCCEEDED | sum(REFUSALS)
@@ -168,7 +169,7 @@ class Host:
         given = {name: value for name, value in values.items() if name != "after"}
         given |= {"registration": None, "played": None, "played_steps": 0, "curve": None}
         task = Task.of(given)
-        return replace(task, endpoint=self._config.connect, curve=self._config.curve)
+        return replace(task, endpoint=self._config.connect, curve=self._curve)
 
     def _why_not(self, there: dict[str, str], game: str) -> str:
         """Why `game` is not played here; empty if it is. Args: there: the service's versions."""

@@ -1,7 +1,6 @@
 """`ga3c list`: the names that options take, each with a line about it."""
 
 import contextlib
-import json
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,7 +9,7 @@ from ale_py import registration
 
 from agents import control
 from agents.games import atari_roms
-from ga3c.runs.finding import RESULT, pretrained, pretrained_run
+from ga3c.runs.finding import newest_figures, pretrained, pretrained_run
 from ga3c.settings.preset_names import PRESETS
 
 Kind = Literal["games", "presets", "networks", "algorithms", "protocols", "pretrained"]
@@ -41,6 +40,13 @@ PROTOCOLS = {
     "control": "continuous actions, without noise",
 }
 
+DESCRIBED: dict[Kind, dict[str, str]] = {
+    "presets": PRESETS,
+    "networks": NETWORKS,
+    "algorithms": ALGORITHMS,
+    "protocols": PROTOCOLS,
+}
+
 
 @dataclass(frozen=True)
 class Config:
@@ -59,13 +65,10 @@ def run(config: Config) -> None:
             print("\n".join(control.tasks()))
         print("any Gymnasium id (CartPole-v1, Pendulum-v1), " + OWN)
         return
-    names = {
-        "presets": PRESETS,
-        "networks": NETWORKS,
-        "algorithms": ALGORITHMS,
-        "protocols": PROTOCOLS,
-        "pretrained": {name: _how_trained(name) for name in pretrained()},
-    }[config.kind]
+    if config.kind == "pretrained":
+        names = {name: _how_trained(name) for name in pretrained()}
+    else:
+        names = DESCRIBED[config.kind]
     width = max(map(len, names))
     print("\n".join(f"{name:<{width}}  {line}" for name, line in names.items()))
     if config.kind in ("networks", "algorithms"):
@@ -74,6 +77,6 @@ def run(config: Config) -> None:
 
 def _how_trained(game: str) -> str:
     """A line about a policy that comes with ga3c."""
-    figures = json.loads((pretrained_run(game) / RESULT).read_text())
+    figures = newest_figures(pretrained_run(game))
     steps, score = figures["steps"], figures["score_mean_100"]
     return f"{steps / 1e6:.1f} million steps, training score {score:.1f}"

@@ -225,5 +225,4 @@ class HostsConfig:
                 f"listen {self.listen}: needs --key and --allow, or anybody could play; ga3c keys "
                 "makes keys"
             )
-        if self.agents_here < 0:
-            raise ValueError(f"agents_here {self.agents_here}: must be at least 0")
+        not_negative(self, "agents_here")

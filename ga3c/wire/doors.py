@@ -13,7 +13,7 @@ from agents.keys import Pair
 from agents.messages import Hello
 from ga3c.settings.service import HostsConfig
 from ga3c.wire.authenticator import Authenticator
-from ga3c.wire.sockets import Waker, bound_router
+from ga3c.wire.sockets import Waker, address_of, bound_router
 
 Parts = list[bytes]
 
@@ -57,12 +57,9 @@ class Doors:
                 self.close()
                 raise ValueError(f"listen {listening.endpoint}: {error}") from None
             self._poller.register(self._far, zmq.POLLIN)
-        self.endpoint = self._near.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
-
-    @property
-    def listens_at(self) -> str:
+        self.endpoint = address_of(self._near)
+        self.listens_at = address_of(self._far) if self._far else ""
         """Where other machines connect to; empty if they may not."""
-        return self._far.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0") if self._far else ""
 
     def wake(self) -> None:
         """End the current `wait`. Called by any thread."""

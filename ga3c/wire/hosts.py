@@ -164,27 +164,23 @@ class Hosts:
 
     def end(self, identity: str) -> None:
         """End an agent; `reap` reports it."""
-        with self._lock:
-            if identity in self._here:
-                self._local.end(identity)
-            else:
-                self._end(identity)
+        self._end(identity, self._local.end)
 
     def kill(self, identity: str) -> None:
         """Kill an agent that does not answer; `reap` reports it."""
+        self._end(identity, self._local.kill)
+
+    def _end(self, identity: str, here: Callable[[str], None]) -> None:
+        """End an agent of this machine by `here`; one of a host ends as it is ordered no more."""
         with self._lock:
             if identity in self._here:
-                self._local.kill(identity)
-            else:
-                self._end(identity)
-
-    def _end(self, identity: str) -> None:
-        """Order an agent of a host no more, which ends it there."""
-        self._waiting.pop(identity, None)
-        self._exits.append(Exit(identity, LOST, "it was ended"))
-        for place, host in self._hosts.items():
-            if host.tasks.pop(identity, None):
-                self._tell(place)
+                here(identity)
+                return
+            self._waiting.pop(identity, None)
+            self._exits.append(Exit(identity, LOST, "it was ended"))
+            for place, host in self._hosts.items():
+                if host.tasks.pop(identity, None):
+                    self._tell(place)
 
     def reap(self) -> list[Exit]:
         """The agents that have ended since the last call."""

@@ -63,6 +63,11 @@ def bound_router(
     return socket
 
 
+def address_of(socket: zmq.Socket) -> str:
+    """Where a bound socket is to be found."""
+    return socket.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
+
+
 class Waker:
     """A pipe that a poller watches. Any thread may write to it; the poller's thread reads it."""
 
