@@ -49,7 +49,11 @@ class Pictures:
         self._process = context.Process(target=_draw, args=(config, theirs), daemon=True)
         self._process.start()
         theirs.close()
-        found = self._answer()
+        try:
+            found = self._answer()
+        except NoPictures:
+            self.close()
+            raise
         self.actions: list[str] = found[0]
         """The name of each action."""
         self.per_second: float = found[1]
@@ -68,6 +72,7 @@ class Pictures:
         self._pipe.close()
         self._process.join(END_S)
         self._process.kill()
+        self._process.join(END_S)
 
     def _asked(self, method: str, given: Any) -> np.ndarray:
         self._pipe.send((method, given))

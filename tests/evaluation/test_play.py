@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,22 +23,22 @@ from ga3c.evaluation.canvas import (
     Canvas,
     Moment,
 )
-from tests.commands import ended
+from tests.commands import children, ended
 
 
 @pytest.mark.parametrize("game", ["Pong", "Breakout"])
 def test_pictures_are_of_the_game_that_is_played(game: str) -> None:
     """In grey and scaled down, each is nearly the agent's frame; with another seed it is not."""
     config = EnvironmentConfig(game=game, sticky_actions=0.25, noop_max=30)
-    environments, pictures, others = Environments(config, 1), Pictures(config), Pictures(config)
-    random = np.random.default_rng(0)
-    frames = [environments.reset(5).frames[0]]
-    shown, astray = [pictures.reset(5)], [others.reset(6)]
-    for _ in range(300):
-        actions = environments.spaces.actions.random(random, 1)
-        frames.append(environments.step(actions).frames[0])
-        shown.append(pictures.step(actions))
-        astray.append(others.step(actions))
+    environments, random = Environments(config, 1), np.random.default_rng(0)
+    with closing(Pictures(config)) as pictures, closing(Pictures(config)) as others:
+        frames = [environments.reset(5).frames[0]]
+        shown, astray = [pictures.reset(5)], [others.reset(6)]
+        for _ in range(300):
+            actions = environments.spaces.actions.random(random, 1)
+            frames.append(environments.step(actions).frames[0])
+            shown.append(pictures.step(actions))
+            astray.append(others.step(actions))
     differences = [
         np.mean([(np.abs(_small(p) - frame) > 50).mean() for p, frame in zip(some, frames)])
         for some in (shown, astray)
@@ -79,8 +80,8 @@ def test_a_game_of_vectors_can_be_watched_without_a_screen(
 
 def test_a_game_that_cannot_be_rendered_is_said() -> None:
     with pytest.raises(NoPictures, match="Corridor-v0 cannot be rendered"):
-        pictures = Pictures(EnvironmentConfig(game="tests.tiny:Corridor-v0"))
-        pictures.reset(0)
+        Pictures(EnvironmentConfig(game="tests.tiny:Corridor-v0")).reset(0)
+    assert children() == set()
 
 
 def test_the_likeliest_action_has_the_longest_bar() -> None:

@@ -409,5 +409,7 @@ def test_too_many_slots_are_refused_with_the_number_that_fits() -> None:
         plan(config, VECTORS, build_algorithm(config, Actions(4)))
     most = int(str(refusal.value).split("at most ")[1].split(" ")[0].replace(",", ""))
     fits = configured(replay_steps=int(0.9 * most))
-    stated = 0.9 * most * (2 * 67 * 4 + 4 + 3 * 3 * 4 + 8) / 1e9
-    assert f"{stated:.0f}" in str(plan(fits, VECTORS, build_algorithm(fits, Actions(4))))
+    planned = plan(fits, VECTORS, build_algorithm(fits, Actions(4)))
+    step_bytes = 2 * 67 * 4 + 4 + 3 * fits.replay.n_step * 4 + 8
+    stated = fits.replay.replay_steps * step_bytes + planned.fixed_bytes
+    assert str(planned).startswith(f"{stated / 1e9:.2f} GB in RAM")

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
 
 from agents.actions import Actions
@@ -35,7 +34,7 @@ from ga3c.settings.scheduler import Counts, SchedulerConfig
 from ga3c.settings.service import ServiceConfig
 from ga3c.settings.train import TrainConfig
 from tests import leaks
-from tests.commands import ROOT
+from tests.commands import ROOT, children
 from tests.tiny import ledger_end, ledger_reward
 
 CORRIDOR = "tests.tiny:Corridor-v0"
@@ -89,7 +88,7 @@ def running(service: Service) -> Iterator[Service]:
         stuck = service.stop(STOP_S)
     assert stuck == []
     assert set(threading.enumerate()) <= before
-    assert psutil.Process().children() == []
+    assert children() == set()
     assert list(Path(tempfile.gettempdir()).glob("ga3c-*")) == []
 
 
@@ -128,11 +127,6 @@ def alive(role: str) -> int:
     return sum(thread.name.startswith(f"{role}-") for thread in threading.enumerate())
 
 
-def processes() -> set[int]:
-    """Of agents, this process's only children; ended ones that nobody has reaped count too."""
-    return {process.pid for process in psutil.Process().children()}
-
-
 def observed_lags(service: Service, monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Filled with each update's largest lag, in updates."""
     lags: list[float] = []
@@ -164,7 +158,7 @@ def test_counts_change_200_times_while_running(game: str) -> None:
             lambda: (
                 alive("predictor") == counts.predictors
                 and alive("trainer") == counts.trainers
-                and processes() == set(service.agents.pids())
+                and children() == set(service.agents.pids())
             ),
         )
         assert counts.agents <= len(service.agents.pids()) <= config.service.most.agents
@@ -207,7 +201,7 @@ def test_agents_that_rest_are_never_more_than_there_is_room_for() -> None:
         for agents in (3, 1, 3, 1, 3, 2):
             service.resize(Counts(agents, 1, 1))  # sooner than any of them can say that it rests
             assert len(service.agents.pids()) <= 3
-        assert tend_until(service, lambda: processes() == set(service.agents.pids())) == []
+        assert tend_until(service, lambda: children() == set(service.agents.pids())) == []
         assert tend_until(service, all_play(service)) == []
 
 
@@ -218,7 +212,7 @@ def test_with_a_cap_on_memory_no_agent_rests() -> None:
         tend_until(service, all_play(service))
         service.resize(Counts(1, 1, 1))
         assert len(service.agents.pids()) == 1
-        assert tend_until(service, lambda: processes() == set(service.agents.pids())) == []
+        assert tend_until(service, lambda: children() == set(service.agents.pids())) == []
         assert tend_until(service, all_play(service)) == []
 
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-import psutil
 import pytest
 
 import ga3c
@@ -21,7 +20,7 @@ from ga3c import backend
 from ga3c.api import _wanted
 from ga3c.settings.parse import TrainArguments, parse
 from ga3c.settings.service import ServiceConfig
-from tests.commands import BEGIN_S, ROOT, STOP_S, Command, assert_nothing_is_left
+from tests.commands import BEGIN_S, ROOT, STOP_S, Command, assert_nothing_is_left, children
 from tests.leaks import descriptors
 from tests.tiny import Corridor
 
@@ -106,7 +105,7 @@ def test_what_cannot_be_is_one_sentence_and_starts_nothing(fault: str, tmp_path:
         ga3c.train(**{"runs_dir": tmp_path / "runs", "steps": 50, **SMALL, **settings})
     assert "\n" not in str(error.value)
     assert not (tmp_path / "runs").exists()
-    assert psutil.Process().children() == []
+    assert children() == set()
 
 
 def test_a_config_must_be_one() -> None:
@@ -126,7 +125,7 @@ def test_runs_leave_nothing_but_their_directories(tmp_path: Path) -> None:
     threads, open_before = set(threading.enumerate()), descriptors()
     run = ga3c.train(**SMALL, steps=400, runs_dir=tmp_path, name="second")
     assert set(threading.enumerate()) <= threads
-    assert psutil.Process().children() == []
+    assert children() == set()
     assert not {each for each in descriptors() - open_before if str(tmp_path) in each[1]}
     assert len(descriptors() - open_before) <= len(open_before - descriptors())
     assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)] == handlers
@@ -177,7 +176,7 @@ def test_it_runs_in_another_thread(tmp_path: Path) -> None:
 def test_a_run_that_fails_raises_and_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ga3c.RunFailed, match="the corridor has fallen in"):
         ga3c.train(**{**SMALL, "game": "tests.tiny:Fallen-v0"}, runs_dir=tmp_path, name="mine")
-    assert psutil.Process().children() == []
+    assert children() == set()
     assert json.loads((tmp_path / "mine" / "result.json").read_text())["ended"] == "failed"
 
 
