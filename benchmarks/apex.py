@@ -3,6 +3,7 @@
 Scores are drawn by updates, as the learner's rate is the same for all variants of a study.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,12 +84,14 @@ class Learned(NamedTuple):
 
 
 def run(config: Config) -> None:
-    """Run what is missing, then print, draw and keep all. Raises RuntimeError on a failed run."""
+    """Run what is missing; print, draw and keep each study. Raises RuntimeError on a failed run."""
     config.out_dir.mkdir(parents=True, exist_ok=True)
     results: dict[str, Any] = {}
     for name in config.studies:
         results[name] = _fresh(config) if name == "fresh" else _study(config, name, STUDIES[name])
-    keep_in(config.out_dir, "apex", {"results": results}, config, config.json)
+        keep_in(config.out_dir, name, {"results": results[name]}, config, print_it=False)
+    if config.json:
+        print(json.dumps({"results": results}), flush=True)
 
 
 def _fresh(config: Config) -> list[dict[str, Any]]:

@@ -61,6 +61,9 @@ def test_a_study_of_apex_is_made_once_and_shown_by_updates(tmp_path: Path) -> No
     assert float(few["after 30 updates"].split()[0]) > 5
     assert "the paper: the full range is slightly better" in done.stdout
     assert (tmp_path / "epsilons.png").stat().st_size > 5000
+    kept = json.loads((tmp_path / "epsilons.json").read_text())
+    assert kept["results"] == [few, all_of_them]
+    assert kept["machine"]["cores"] > 0
     config = json.loads((tmp_path / "runs" / "epsilons-6-epsilons-0" / "config.json").read_text())
     assert config["dqn"]["ladder_rungs"] == 6
     assert config["run"]["steps"] == 5_000 + 30 * 128
