@@ -13,18 +13,18 @@ import socket
 import sys
 import time
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
-from agents import keys, messages
+from agents import keys, link, messages
 from agents.games import check
 from agents.headers import Kind, MessageError, decode_header
 from agents.launchers import LocalLauncher
-from agents.link import Curve, connect
+from agents.link import Curve
+from agents.versions import differences
 from agents.worker import Task
 
 STATE_S = 2.0
@@ -73,25 +73,19 @@ class Config:
         return Curve(service, *keys.own(self.key))
 
 
-def versions() -> dict[str, str]:
-    """What must be the same on both sides, or games would not be.
-
-    ale-py checks the sum of each ROM, which is therefore the same where ale-py is.
-    """
-    return {name: version(name) for name in ("ale-py", "gymnasium", "numpy")}
-
-
 class Host:
     """Obeys the service. Owned by one thread."""
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
-        self._curve = config.curve
+    def __init__(
+        self, *, connect: str, curve: Curve, agents: int, name: str, modules: tuple[str, ...]
+    ) -> None:
+        """Args: as `Config` has them."""
+        self._address, self._curve = connect, curve
+        self._agents, self._name, self._modules = agents, name, modules
         self._launcher = LocalLauncher()
         self._context = zmq.Context()
-        self._socket = connect(
-            self._context, config.connect, f"host-{os.urandom(8).hex()}", "", self._curve
-        )
+        identity = f"host-{os.urandom(8).hex()}"
+        self._socket = link.connect(self._context, connect, identity, "", curve)
         self._events = self._socket.get_monitor_socket(
             zmq.EVENT_HANDSHAKE_SUCCEEDED | sum(REFUSALS)
         )
@@ -119,10 +113,10 @@ class Host:
 
     def _tell_of(self, event: int) -> None:
         if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
-            self._say(f"connected to {self._config.connect}")
+            self._say(f"connected to {self._address}")
             self._told_s = 0.0  # the service hears of this host at once
         else:
-            self._say(f"the service at {self._config.connect} is not reached: {REFUSALS[event]}")
+            self._say(f"the service at {self._address} is not reached: {REFUSALS[event]}")
 
     def _say(self, line: str) -> None:
         if line != self._said:  # a refusal comes again and again
@@ -163,21 +157,20 @@ class Host:
         self._end(self._playing - set(tasks))
         if len(tasks) != self._counted:
             self._counted = len(tasks)
-            self._say(f"plays with {len(tasks)} of {self._config.agents} agents")
+            self._say(f"plays with {len(tasks)} of {self._agents} agents")
 
     def _task(self, values: dict[str, Any]) -> Task:
         given = {name: value for name, value in values.items() if name != "after"}
         given |= {"registration": None, "played": None, "played_steps": 0, "curve": None}
         task = Task.of(given)
-        return replace(task, endpoint=self._config.connect, curve=self._curve)
+        return replace(task, endpoint=self._address, curve=self._curve)
 
     def _why_not(self, there: dict[str, str], game: str) -> str:
         """Why `game` is not played here; empty if it is. Args: there: the service's versions."""
-        here = versions()
-        if others := [name for name in here if here[name] != there.get(name)]:
-            return ", ".join(f"{n} is {here[n]} here and {there.get(n)} there" for n in others)
+        if others := differences(there):
+            return others
         module, _, _ = game.rpartition(":")
-        if module and module not in self._config.modules:
+        if module and module not in self._modules:
             return f"{game} is of a module that --modules does not name"
         try:
             check(game)
@@ -210,8 +203,8 @@ class Host:
 
     def _state(self) -> dict[str, Any]:
         return {
-            "name": self._config.name,
-            "agents": self._config.agents,
+            "name": self._name,
+            "agents": self._agents,
             "playing": len(self._playing),
             "exits": {name: [code, log] for name, (code, log) in self._exits.items()},
             "refuses": self._refuses,
@@ -230,7 +223,13 @@ class Host:
 
 def run(config: Config) -> int:
     """Play until a signal comes. Returns the exit code 130."""
-    host = Host(config)
+    host = Host(
+        connect=config.connect,
+        curve=config.curve,
+        agents=config.agents,
+        name=config.name,
+        modules=config.modules,
+    )
     cores = f"up to {config.agents} agents" if config.agents > 1 else "one agent"
     print(
         f"ga3c: {config.name} plays with {cores} for {config.connect}; Ctrl-C ends it", flush=True

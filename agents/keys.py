@@ -47,7 +47,7 @@ class Pair(NamedTuple):
 
 def run(config: Config) -> None:
     """Make the two files. Raises OSError if one exists or cannot be written."""
-    public, secret = (key.decode() for key in zmq.curve_keypair())
+    public, secret = new()
     name = f"{config.file.name}@{socket.gethostname()}"
     for file, text, mode in (
         (config.file, secret, 0o600),
@@ -56,6 +56,11 @@ def run(config: Config) -> None:
         with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as written:
             written.write(f"{text}\n")
     print(f"{config.file} is secret and stays here; copy {config.shared} to the other side")
+
+
+def new() -> Pair:
+    """A pair that nobody has."""
+    return Pair(*(key.decode() for key in zmq.curve_keypair()))
 
 
 def own(file: Path) -> Pair:

@@ -87,7 +87,7 @@ class LocalLauncher:
         output, written = self._tails.open()
         try:
             process = subprocess.Popen(
-                [sys.executable, "-P", start.__file__, *_search_path()],
+                [sys.executable, "-P", start.__file__, *search_path()],
                 stdin=subprocess.PIPE,
                 stdout=written,
                 stderr=written,
@@ -160,7 +160,7 @@ class LocalLauncher:
         return Exit(identity, agent.process.returncode, tail.strip())
 
 
-def _search_path() -> list[str]:
+def search_path() -> list[str]:
     """The module search path of this process, with "" replaced by the working directory."""
     return [entry or os.getcwd() for entry in sys.path if isinstance(entry, str)]
 

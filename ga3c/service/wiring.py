@@ -38,7 +38,7 @@ from ga3c.service.trainer import Trainer
 from ga3c.settings.train import TrainConfig
 from ga3c.wire.doors import listening
 from ga3c.wire.frontend import Frontend
-from ga3c.wire.hosts import build_launcher
+from ga3c.wire.launching import build_launcher
 from ga3c.wire.queues import BatchQueue
 from ga3c.wire.requests import Request
 from ga3c.wire.sockets import endpoint_in
@@ -75,7 +75,8 @@ def build_service(
         source = build_source(config, spaces, algorithm, book, memory)
         model = build_model(config, spaces, algorithm, source, pacing.acts_on_target)
     parts = _parts(config, spaces, model, book, pacing)
-    if address := parts.frontend.listens_at:
+    if listens := parts.frontend.listening:
+        address = listens.endpoint
         tell(f"other machines may play: ga3c agents --connect {address} with its real address")
     return Service(parts)
 

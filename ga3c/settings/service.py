@@ -199,11 +199,15 @@ def _check_limits(service: ServiceConfig) -> None:
 class HostsConfig:
     """Other machines that play for this service (docs/machines.md)."""
 
+    launcher: Literal["local", "ray"] = "local"
+    """ray also starts agents on the other nodes of a Ray cluster, on all cores of each."""
+    ray_address: str = "127.0.0.1:6379"
+    """The cluster's head, with --launcher ray: HOST:PORT."""
     listen: str | None = None
     """Address at which other machines may come to play (ga3c agents): tcp://0.0.0.0:PORT. Needs
-    --key and --allow."""
+    --key and --allow, but not with --launcher ray, which takes a free port if none is given."""
     key: Path | None = None
-    """File with this service's secret key (ga3c keys)."""
+    """File with this service's secret key (ga3c keys); --launcher ray makes one for the run."""
     allow: tuple[Path, ...] = ()
     """Files with the public keys of machines that may play: those of ga3c keys, or several lines of
     them in one."""
@@ -212,6 +216,9 @@ class HostsConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "allow", tuple(self.allow))  # JSON has no tuples
+        not_negative(self, "agents_here")
+        if not re.fullmatch(r"[^/\s:]+:\d{1,5}", self.ray_address):
+            raise ValueError(f"ray_address {self.ray_address}: must be HOST:PORT, as head:6379")
         if self.listen is None:
             if self.key is not None or self.allow:
                 raise ValueError("key and allow: are for --listen, and without it nobody can come")
@@ -220,9 +227,13 @@ class HostsConfig:
             raise ValueError(
                 f"listen {self.listen}: must be tcp://ADDRESS:PORT, as tcp://0.0.0.0:5555"
             )
-        if self.key is None or not self.allow:
+        if self.launcher == "local" and (self.key is None or not self.allow):
             raise ValueError(
                 f"listen {self.listen}: needs --key and --allow, or anybody could play; ga3c keys "
                 "makes keys"
             )
-        not_negative(self, "agents_here")
+
+    @property
+    def others_may_play(self) -> bool:
+        """Whether agents may play on other machines."""
+        return self.launcher == "ray" or self.listen is not None

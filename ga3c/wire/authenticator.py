@@ -42,6 +42,10 @@ class Authenticator:
         self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.bind(ZAP_ENDPOINT)
 
+    def allow(self, key: str, name: str) -> None:
+        """Admit whoever has this public key from now on. Called by any thread."""
+        self._allowed[zmq.utils.z85.decode(key)] = name
+
     @staticmethod
     def guard(server: zmq.Socket, keys: Pair | None = None) -> None:
         """Make `server` admit only peers that an authenticator accepts. Call before its bind.

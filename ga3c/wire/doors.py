@@ -28,9 +28,11 @@ class Listening(NamedTuple):
 
 def listening(hosts: HostsConfig) -> Listening | None:
     """How other machines may come, if they may. Raises ValueError if a key cannot be read."""
-    if hosts.listen is None or hosts.key is None:
+    if not hosts.others_may_play:
         return None
-    return Listening(hosts.listen, keys.own(hosts.key), keys.public(hosts.allow))
+    own = keys.own(hosts.key) if hosts.key else keys.new()
+    allowed = keys.public(hosts.allow) if hosts.allow else {}
+    return Listening(hosts.listen or "tcp://0.0.0.0:*", own, allowed)
 
 
 class Doors:
@@ -58,8 +60,10 @@ class Doors:
                 raise ValueError(f"listen {listening.endpoint}: {error}") from None
             self._poller.register(self._far, zmq.POLLIN)
         self.endpoint = address_of(self._near)
-        self.listens_at = address_of(self._far) if self._far else ""
-        """Where other machines connect to; empty if they may not."""
+        self.listening: Listening | None = None
+        """How other machines may come, with the port that was taken; None if they may not."""
+        if listening and self._far:
+            self.listening = listening._replace(endpoint=address_of(self._far))
 
     def wake(self) -> None:
         """End the current `wait`. Called by any thread."""

@@ -65,7 +65,7 @@ class Frontend:
         self.on_host: Callable[[str, str, dict[str, Any]], None] | None = None
         """Called with the identity of a host, whose key it has, and its account of itself."""
         self._doors = Doors(endpoint, token, self._hello, listening)
-        self.endpoint, self.listens_at = self._doors.endpoint, self._doors.listens_at
+        self.endpoint, self.listening = self._doors.endpoint, self._doors.listening
         self._stop = threading.Event()
         self._stopped = False
         self._thread = threading.Thread(target=self._serve, name="frontend", daemon=True)
@@ -94,6 +94,10 @@ class Frontend:
     def alive(self) -> bool:
         """Whether the thread runs."""
         return self._thread.is_alive()
+
+    def allow(self, key: str, name: str) -> None:
+        """Let a machine with this public key come."""
+        self._doors.authenticator.allow(key, name)
 
     def refused(self) -> dict[str, int]:
         """How often each address was refused because its key is not allowed."""

@@ -6,12 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from agents.host import versions
-from agents.launchers import Exit, Launcher, LocalLauncher
-from agents.messages import Kind, MessageError, encode_note
+from agents.launchers import Exit, LocalLauncher
+from agents.messages import MessageError
+from agents.versions import versions
 from agents.worker import Task
-from ga3c.settings.service import HostsConfig
-from ga3c.wire.frontend import Frontend
 from ga3c.wire.peers import Peers
 
 LOST_S = 15.0  # after which the agents of a host that says nothing are started elsewhere
@@ -223,19 +221,6 @@ class Hosts:
     def stop(self, timeout_s: float) -> None:
         """End all agents of this machine."""
         self._local.stop(timeout_s)
-
-
-def build_launcher(config: HostsConfig, game: str, frontend: Frontend) -> Launcher:
-    """A launcher of agents of `game` on this machine, and on others if they may come."""
-    if config.listen is None:
-        return LocalLauncher()
-
-    def order(host: str, values: dict[str, Any]) -> None:
-        frontend.send(host, encode_note(Kind.ORDER, values))
-
-    hosts = Hosts(game, config.agents_here, order, frontend.peers, frontend.refused)
-    frontend.on_host = hosts.report
-    return hosts
 
 
 def _exit(identity: str, ended: Any) -> Exit:

@@ -20,9 +20,10 @@ from agents.actions import Actions
 from agents.environments import EnvironmentConfig, spaces
 from agents.headers import Header, Kind
 from agents.host import Config as HostConfig
-from agents.host import Host, versions
+from agents.host import Host
 from agents.link import Curve, connect
 from agents.messages import Hello, MessageError
+from agents.versions import versions
 from agents.worker import Task
 from ga3c.runs.metrics import Metrics
 from ga3c.wire.doors import Listening
@@ -262,7 +263,8 @@ def test_a_host_plays_only_what_it_was_told_that_it_may(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     paths = [key(tmp_path, "host"), key(tmp_path, "service").with_name("service.pub")]
-    host = Host(HostConfig("tcp://127.0.0.1:1", *paths, modules=("mine",)))
+    curve = HostConfig("tcp://127.0.0.1:1", *paths).curve
+    host = Host(connect="tcp://127.0.0.1:1", curve=curve, agents=1, name="mine", modules=("mine",))
     try:
         assert host._why_not(versions(), "Pong") == ""
         assert host._why_not({**versions(), "ale-py": "0.1"}, "Pong").endswith("and 0.1 there")
@@ -337,7 +339,8 @@ def test_an_agent_is_welcome_by_the_key_of_its_host_only(tmp_path: Path) -> None
             where, curve = frontend.endpoint, None
             if owner:
                 curve = Curve(pairs["service"].public, *pairs[owner])
-                where = frontend.listens_at
+                assert frontend.listening
+                where = frontend.listening.endpoint
             sockets.append(connect(context, where, identity, TOKEN, curve))
             sockets[-1].send_multipart(messages.encode_hello(HELLO))
         deadline_s = time.monotonic() + STOP_S

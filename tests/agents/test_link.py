@@ -47,7 +47,9 @@ class Rig:
             listening=door if encrypted else None,
         )
         self.frontend.start()
-        self.relay = Relay(self.frontend.listens_at or self.frontend.endpoint)
+        self.relay = Relay(
+            listens.endpoint if (listens := self.frontend.listening) else self.frontend.endpoint
+        )
         self._random = np.random.default_rng(0)
         self.taken: list[list[Request]] = [[] for _ in range(GROUPS)]
         self.actions: list[list[np.ndarray]] = [[] for _ in range(GROUPS)]

@@ -1,0 +1,102 @@
+"""Hosts on the nodes of a Ray cluster, kept there by `agents.cluster`, a process of its own."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from agents.cluster import Orders, Word
+from agents.launchers import search_path
+from ga3c.wire.hosts import Hosts
+
+RETRY_S = 10.0  # after the process has ended, as it does when it loses the cluster
+END_S = 5.0
+
+
+class Cluster:
+    """The process that keeps the hosts. It ends with its standard input, so with this process."""
+
+    def __init__(self, orders: Orders, allow: Callable[[str, str], None]) -> None:
+        """Args: allow: called with each node's public key, and its name."""
+        self._orders = orders
+        self._allow = allow
+        self._process: subprocess.Popen[bytes] | None = None
+        self._output = b""  # the beginning of a line
+        self._due_s = 0.0  # when the process is started
+
+    def news(self) -> list[str]:
+        """Lines about nodes that have come or gone since the last call."""
+        if self._process is None:
+            if time.monotonic() >= self._due_s:
+                self._start()
+            return []
+        has_ended = self._process.poll() is not None
+        assert self._process.stdout is not None
+        *lines, self._output = (self._output + (self._process.stdout.read() or b"")).split(b"\n")
+        words = [Word(**json.loads(line)) for line in lines]
+        for word in words:
+            if word.key:
+                self._allow(word.key, word.name)
+                self._tell(word.key)
+        news = [word.news for word in words if word.news]
+        if has_ended:
+            news.append(f"Ray at {self._orders.address} is tried again in {RETRY_S:g} s")
+            self._due_s = time.monotonic() + RETRY_S
+            self.stop()
+        return news
+
+    def _start(self) -> None:
+        self._output = b""
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "agents.cluster"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(search_path())},
+        )
+        assert self._process.stdout is not None
+        os.set_blocking(self._process.stdout.fileno(), False)
+        self._tell(json.dumps(self._orders._asdict()))
+
+    def _tell(self, line: str) -> None:
+        assert self._process is not None and self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has ended
+            self._process.stdin.write(f"{line}\n".encode())
+            self._process.stdin.flush()
+
+    def stop(self) -> None:
+        """End the process, and with it all hosts."""
+        if self._process is None:
+            return
+        process, self._process = self._process, None
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.close()
+        try:
+            process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+
+
+class RayHosts(Hosts):
+    """Hosts that come as Ray starts them, one on each node."""
+
+    def __init__(self, cluster: Cluster, **given: Any) -> None:
+        """Args: given: what `Hosts` takes."""
+        super().__init__(**given)
+        self._cluster = cluster
+
+    def news(self) -> list[str]:
+        """Lines about nodes and hosts that have come or gone since the last call."""
+        return [*self._cluster.news(), *super().news()]
+
+    def stop(self, timeout_s: float) -> None:
+        """End all hosts, and all agents of this machine."""
+        self._cluster.stop()
+        super().stop(timeout_s)

@@ -1,0 +1,60 @@
+"""Which launcher starts a run's agents: on this machine, on others, on a Ray cluster."""
+
+import importlib.util
+import socket
+from typing import Any
+
+from agents.cluster import Orders
+from agents.launchers import Launcher, LocalLauncher
+from agents.messages import Kind, encode_note
+from ga3c.settings.service import HostsConfig
+from ga3c.wire.cluster import Cluster, RayHosts
+from ga3c.wire.frontend import Frontend
+from ga3c.wire.hosts import Hosts
+
+REACHED_S = 5.0
+
+
+def check_launcher(config: HostsConfig) -> None:
+    """Raises ValueError if Ray is to be used and is not installed, or not at its address."""
+    if config.launcher == "local":
+        return
+    if importlib.util.find_spec("ray") is None:
+        raise ValueError("launcher ray: Ray is not installed; pip install 'ga3c[ray]'")
+    host, port = config.ray_address.split(":")
+    try:
+        socket.create_connection((host, int(port)), REACHED_S).close()
+    except (OSError, OverflowError) as error:
+        raise ValueError(
+            f"ray_address {config.ray_address}: there is no Ray head: {error}; ray start --head "
+            "starts one on this machine"
+        ) from None
+
+
+def build_launcher(config: HostsConfig, game: str, frontend: Frontend) -> Launcher:
+    """A launcher of agents of `game` on this machine, and on others if they may come."""
+    if frontend.listening is None:
+        return LocalLauncher()
+
+    def order(host: str, values: dict[str, Any]) -> None:
+        frontend.send(host, encode_note(Kind.ORDER, values))
+
+    given: dict[str, Any] = {
+        "game": game,
+        "room_here": config.agents_here,
+        "order": order,
+        "peers": frontend.peers,
+        "refused": frontend.refused,
+    }
+    hosts = Hosts(**given)
+    if config.launcher == "ray":
+        module, _, _ = game.rpartition(":")
+        orders = Orders(
+            address=config.ray_address,
+            connect=frontend.listening.endpoint,
+            service=frontend.listening.keys.public,
+            modules=[module] if module else [],
+        )
+        hosts = RayHosts(Cluster(orders, frontend.allow), **given)
+    frontend.on_host = hosts.report
+    return hosts
