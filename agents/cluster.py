@@ -1,180 +1,82 @@
-"""Keeps a host on each node of a Ray cluster, for one service. The service starts it.
+"""Hosts on the nodes of a Ray cluster, kept there by `agents.nodes`, a process of its own."""
 
-    python -m agents.cluster    reads `Orders` as a line of JSON, then each public key that the
-                                service has allowed, and ends with its standard input;
-                                writes a line of JSON for each `Word`
-
-It is a process of its own because Ray ends one that loses its cluster; the service learns on with
-the agents that it still has. Ray only starts and watches: what is played goes between agents and
-service, and each node makes a pair of keys of which only the public one leaves it.
-"""
-
+import contextlib
 import json
-import logging
 import os
-import select
+import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
 
-from agents import keys
-from agents.host import Host
-from agents.link import Curve
+from agents.launchers import search_path
+from agents.nodes import Orders, Word
 
-POLL_S = 0.5
-RETRY_S = 5.0  # after a host of a node has ended
-MAX_NAME = 200
-EVERYWHERE = "tcp://0.0.0.0:"
-
-
-class Orders(NamedTuple):
-    """What is to be played for, and where."""
-
-    address: str  # of Ray: HOST:PORT
-    connect: str  # the service: tcp://HOST:PORT
-    service: str  # its public key
-    modules: list[str]  # of the user's own environments
-
-
-@dataclass(frozen=True)
-class Word:
-    """A line for the service: something to say, or a public key that it is to allow."""
-
-    news: str = ""
-    key: str = ""
-    name: str = ""  # of the key's node
-
-
-class NodeHost:
-    """A Ray actor: the host of one node, with keys of its own."""
-
-    def __init__(self) -> None:
-        self._pair = keys.new()
-
-    def public_key(self) -> str:
-        """The key that the service must allow."""
-        return self._pair.public
-
-    def play(self, orders: Orders, name: str, agents: int) -> None:
-        """Play until the actor is killed; its agents then end with their standard input."""
-        host = Host(
-            connect=orders.connect,
-            curve=Curve(orders.service, *self._pair),
-            agents=agents,
-            name=name,
-            modules=tuple(orders.modules),
-        )
-        try:
-            host.obey()
-        finally:
-            host.close()
-
-
-@dataclass
-class _Placed:
-    """The host of a node, and what it was last asked: for its key, then to play."""
-
-    name: str
-    agents: int
-    actor: Any
-    asked: Any  # Ray's promise of an answer; None while the service is to allow the key
-    key: str = ""
+RETRY_S = 10.0  # after the process has ended, as it does when it loses the cluster
+END_S = 5.0
 
 
 class Cluster:
-    """One host on each node that is alive, has cores, and is not this process's own."""
+    """The process that keeps the hosts. It ends with its standard input, so with this process."""
 
-    def __init__(self, ray: Any, orders: Orders, say: Callable[[Word], None]) -> None:
-        """Args: ray: the module, connected to the cluster."""
-        self._ray, self._say = ray, say
-        here = ray.util.get_node_ip_address()
-        self._orders = orders._replace(connect=orders.connect.replace(EVERYWHERE, f"tcp://{here}:"))
-        self._own = ray.get_runtime_context().get_node_id()
-        self._placed: dict[str, _Placed] = {}
-        self._due_s: dict[str, float] = {}  # when a node whose host has ended gets another
+    def __init__(self, orders: Orders, allow: Callable[[str, str], None]) -> None:
+        """Args: allow: called with each node's public key, and its name."""
+        self._orders = orders
+        self._allow = allow
+        self._process: subprocess.Popen[bytes] | None = None
+        self._output = b""  # the beginning of a line
+        self._due_s = 0.0  # when the process is started
 
-    def tend(self) -> None:
-        """Place hosts on nodes that have none, and tell of those that have come or gone."""
-        nodes = {node["NodeID"]: node for node in self._ray.nodes() if node["Alive"]}
-        for gone in self._placed.keys() - nodes.keys():
-            placed = self._placed.pop(gone)
-            self._ray.kill(placed.actor)
-            self._say(Word(news=f"Ray node {placed.name} has left the cluster"))
-        for identity, node in nodes.items():
-            cores, due_s = int(node["Resources"].get("CPU", 0)), self._due_s.get(identity, 0.0)
-            waits = identity in self._placed or time.monotonic() < due_s
-            if cores > 0 and identity != self._own and not waits:
-                self._place(identity, node["NodeName"][:MAX_NAME], cores)
-        for identity in list(self._placed):
-            self._follow(identity)
+    def news(self) -> list[str]:
+        """Lines about nodes that have come or gone since the last call."""
+        if self._process is None:
+            if time.monotonic() >= self._due_s:
+                self._start()
+            return []
+        has_ended = self._process.poll() is not None
+        assert self._process.stdout is not None
+        *lines, self._output = (self._output + (self._process.stdout.read() or b"")).split(b"\n")
+        words = [Word(**json.loads(line)) for line in lines]
+        for word in words:
+            if word.key:
+                self._allow(word.key, word.name)
+                self._tell(word.key)
+        news = [word.news for word in words if word.news]
+        if has_ended:
+            news.append(f"Ray at {self._orders.address} is tried again in {RETRY_S:g} s")
+            self._due_s = time.monotonic() + RETRY_S
+            self.stop()
+        return news
 
-    def _place(self, identity: str, name: str, cores: int) -> None:
-        strategy = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
-        options = {"num_cpus": cores, "scheduling_strategy": strategy(identity, soft=False)}
-        actor = self._ray.remote(NodeHost).options(**options).remote()
-        self._placed[identity] = _Placed(name, cores, actor, actor.public_key.remote())
+    def _start(self) -> None:
+        self._output = b""
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "agents.nodes"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(search_path())},
+        )
+        assert self._process.stdout is not None
+        os.set_blocking(self._process.stdout.fileno(), False)
+        self._tell(json.dumps(self._orders._asdict()))
 
-    def _follow(self, identity: str) -> None:
-        placed = self._placed[identity]
-        if placed.asked is None or not self._ray.wait([placed.asked], timeout=0)[0]:
-            return
-        try:
-            answer = self._ray.get(placed.asked)
-        except self._ray.exceptions.RayError as error:
-            del self._placed[identity]
-            self._due_s[identity] = time.monotonic() + RETRY_S
-            (why, *_) = str(error).strip().splitlines() or [type(error).__name__]
-            self._say(Word(news=f"the host of Ray node {placed.name} has ended: {why}"))
-            return
-        placed.asked, placed.key = None, answer
-        self._say(Word(key=answer, name=f"Ray node {placed.name}"))
-
-    def allowed(self, key: str) -> None:
-        """Let the host with this key play, as the service will not refuse it."""
-        for placed in self._placed.values():
-            if placed.key == key:
-                placed.asked = placed.actor.play.remote(self._orders, placed.name, placed.agents)
+    def _tell(self, line: str) -> None:
+        assert self._process is not None and self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has ended
+            self._process.stdin.write(f"{line}\n".encode())
+            self._process.stdin.flush()
 
     def stop(self) -> None:
-        """End all hosts."""
-        for placed in self._placed.values():
-            self._ray.kill(placed.actor)
-
-
-def main() -> int:
-    """Tend the cluster until the standard input ends. Returns the exit code."""
-    given = os.fdopen(0, "rb", buffering=0)  # `select` does not see what a buffer holds
-    written = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # for what Ray prints
-
-    def say(word: Word) -> None:
-        print(json.dumps(asdict(word)), file=written, flush=True)
-
-    orders = Orders(**json.loads(given.readline()))
-    import ray
-    import ray.util.scheduling_strategies
-
-    try:
-        ray.init(orders.address, namespace="ga3c", log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        say(Word(news=f"Ray at {orders.address} cannot be used: {error}"))
-        return 1
-    cluster = Cluster(ray, orders, say)
-    try:
-        while True:
-            if select.select([given], [], [], POLL_S)[0]:
-                if not (line := given.readline()):
-                    break
-                cluster.allowed(line.decode().strip())
-            cluster.tend()
-    finally:
-        cluster.stop()
-    return 0
-
-
-if __name__ == "__main__":
-    from agents import cluster  # not __main__: nodes import `NodeHost` by its module's name
-
-    sys.exit(cluster.main())
+        """End the process, and with it all hosts."""
+        if self._process is None:
+            return
+        process, self._process = self._process, None
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.close()
+        try:
+            process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from agents.cluster import Cluster
 from agents.launchers import Exit, LocalLauncher
 from agents.messages import MessageError
 from agents.versions import versions
@@ -46,6 +47,7 @@ class Hosts:
         peers: Peers,
         refused: Callable[[], Mapping[str, int]],
         clock: Callable[[], float] = time.monotonic,
+        cluster: Cluster | None = None,
     ) -> None:
         """Args:
         game: what is played; a host says whether it can.
@@ -53,6 +55,7 @@ class Hosts:
         order: sends a host, by its identity, all that it is to do.
         peers: told whose key an agent must have; and those that wait for a place owe no step.
         refused: how often each address was refused for its key.
+        cluster: what starts hosts, if they do not come by themselves.
         """
         self._local = LocalLauncher()
         self._asked = {"game": game, "versions": versions()}
@@ -61,6 +64,7 @@ class Hosts:
         self._peers = peers
         self._refused = refused
         self._clock = clock
+        self._cluster = cluster
         self._lock = threading.Lock()  # guards all attributes below
         self._hosts: dict[str, _Host] = {}
         self._here: set[str] = set()
@@ -197,8 +201,9 @@ class Hosts:
 
     def news(self) -> list[str]:
         """Lines about hosts that have come or gone since the last call."""
+        nodes = self._cluster.news() if self._cluster else []
         with self._lock:
-            news, self._news = self._news, []
+            news, self._news = [*nodes, *self._news], []
             strangers = self._refused().keys() - self._told_of
             self._told_of |= strangers
             return news + [f"refused {each}: its key is not allowed" for each in sorted(strangers)]
@@ -219,7 +224,9 @@ class Hosts:
             return any(host.playing for host in self._hosts.values())
 
     def stop(self, timeout_s: float) -> None:
-        """End all agents of this machine."""
+        """End all agents of this machine, and hosts that were started for this run."""
+        if self._cluster:
+            self._cluster.stop()
         self._local.stop(timeout_s)
 
 

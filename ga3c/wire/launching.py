@@ -4,11 +4,11 @@ import importlib.util
 import socket
 from typing import Any
 
-from agents.cluster import Orders
+from agents.cluster import Cluster
 from agents.launchers import Launcher, LocalLauncher
 from agents.messages import Kind, encode_note
+from agents.nodes import Orders
 from ga3c.settings.service import HostsConfig
-from ga3c.wire.cluster import Cluster, RayHosts
 from ga3c.wire.frontend import Frontend
 from ga3c.wire.hosts import Hosts
 
@@ -39,14 +39,7 @@ def build_launcher(config: HostsConfig, game: str, frontend: Frontend) -> Launch
     def order(host: str, values: dict[str, Any]) -> None:
         frontend.send(host, encode_note(Kind.ORDER, values))
 
-    given: dict[str, Any] = {
-        "game": game,
-        "room_here": config.agents_here,
-        "order": order,
-        "peers": frontend.peers,
-        "refused": frontend.refused,
-    }
-    hosts = Hosts(**given)
+    cluster = None
     if config.launcher == "ray":
         module, _, _ = game.rpartition(":")
         orders = Orders(
@@ -55,6 +48,9 @@ def build_launcher(config: HostsConfig, game: str, frontend: Frontend) -> Launch
             service=frontend.listening.keys.public,
             modules=[module] if module else [],
         )
-        hosts = RayHosts(Cluster(orders, frontend.allow), **given)
+        cluster = Cluster(orders, frontend.allow)
+    hosts = Hosts(
+        game, config.agents_here, order, frontend.peers, frontend.refused, cluster=cluster
+    )
     frontend.on_host = hosts.report
     return hosts
