@@ -23,17 +23,20 @@ Parts = list[bytes | memoryview]
 # makes a new one, because it hears only one connection of the same identity.
 HEARTBEAT_MS = 2000
 SERVICE_PATIENCE_MS = 6000
+HANDSHAKE_MS = 5000  # who has not said by then who it is, is cut off
 AGENT_OPTIONS = (
     (zmq.HEARTBEAT_IVL, HEARTBEAT_MS),
     (zmq.HEARTBEAT_TTL, SERVICE_PATIENCE_MS),
     (zmq.HEARTBEAT_TIMEOUT, SERVICE_PATIENCE_MS + HEARTBEAT_MS),
-    (zmq.HANDSHAKE_IVL, 5000),
+    (zmq.HANDSHAKE_IVL, HANDSHAKE_MS),
     (zmq.RECONNECT_IVL, 200),
     (zmq.RECONNECT_IVL_MAX, 5000),
 )
 SERVICE_OPTIONS = (
     (zmq.HEARTBEAT_IVL, HEARTBEAT_MS),
     (zmq.HEARTBEAT_TIMEOUT, SERVICE_PATIENCE_MS),
+    (zmq.HANDSHAKE_IVL, HANDSHAKE_MS),
+    (zmq.BACKLOG, 1024),
 )
 
 

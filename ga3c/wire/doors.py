@@ -13,7 +13,7 @@ from agents.keys import Pair
 from agents.messages import Hello
 from ga3c.settings.service import HostsConfig
 from ga3c.wire.authenticator import Authenticator
-from ga3c.wire.sockets import Waker, address_of, bound_router
+from ga3c.wire.sockets import Waker, address_of, bound_router, raise_connection_limit
 
 Parts = list[bytes]
 
@@ -53,6 +53,7 @@ class Doors:
         for place in (self._near, self.authenticator.socket, self._waker.fd):
             self._poller.register(place, zmq.POLLIN)
         if listening is not None:
+            raise_connection_limit()
             try:
                 self._far = bound_router(self._context, listening.endpoint, hello, listening.keys)
             except zmq.ZMQError as error:

@@ -1,6 +1,7 @@
 """Who may connect: strangers are closed out before a message of theirs is taken or held."""
 
 import contextlib
+import resource
 import socket
 import struct
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import zmq
 
 from agents.link import connect
 from ga3c.wire.peers import name_of, new_identity
+from ga3c.wire.sockets import raise_connection_limit
 from tests.damage import ENVS, HELLO, NUM_ACTIONS
 from tests.wire.test_frontend import (
     LIMIT_S,
@@ -63,8 +65,8 @@ def rig() -> Iterator[Rig]:
     rig.close()
 
 
-def assert_serves(rig: Rig) -> None:
-    agent = rig.welcome("good")
+def assert_serves(rig: Rig, index: int = 0) -> None:
+    agent = rig.welcome(f"good {index}", index)
     agent.step()
     rig.answer(rig.take())
     assert len(agent.receive().actions) == ENVS
@@ -147,3 +149,34 @@ def test_the_authenticator_answers_many_at_once(rig: Rig) -> None:
         agent.hello()
     wait_until(lambda: len(rig.frontend.peers) == 50)
     rig.agents += agents
+
+
+def test_idle_strangers_are_cut_off_and_cost_the_agents_nothing(rig: Rig) -> None:
+    """Some say nothing at all, some only begin to."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    raise_connection_limit()
+    idle = min(2000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
+    address = rig.frontend.endpoint.removeprefix("tcp://").split(":")
+    try:
+        with contextlib.ExitStack() as stack:
+            strangers = []
+            for number in range(idle):
+                stranger = socket.create_connection((address[0], int(address[1])), LIMIT_S)
+                strangers.append(stack.enter_context(stranger))
+                stranger.sendall(greeting(b"PLAIN")[: 40 * (number % 2)])
+            assert_serves(rig)
+            for stranger in strangers:
+                assert _is_cut_off(stranger)
+            assert_serves(rig, index=1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def _is_cut_off(stranger: socket.socket) -> bool:
+    """Wait for it. Raises TimeoutError if it does not come."""
+    try:
+        while stranger.recv(100):
+            pass
+    except ConnectionResetError:
+        pass
+    return True
