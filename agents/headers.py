@@ -5,7 +5,7 @@ import struct
 from enum import IntEnum
 from typing import NamedTuple
 
-PROTOCOL = 3
+PROTOCOL = 4
 MAGIC = b"GA3C"
 _HEADER = struct.Struct("<4sHHHHIff")
 
@@ -20,6 +20,7 @@ class Kind(IntEnum):
     FAILURE = 5
     HOST = 6
     ORDER = 7
+    PACKED = 8
 
 
 class Header(NamedTuple):

@@ -95,7 +95,10 @@ class Link:
         identity: str,
         token: str,
         curve: Curve | None = None,
+        pack: bool = False,
     ) -> None:
+        """Args: pack: whether frames are sent compressed."""
+        self._encode = messages.encode_packed_step if pack else messages.encode_step
         self._socket = connect(context, endpoint, identity, token, curve)
         self._events = self._socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
         self._poller = zmq.Poller()
@@ -119,7 +122,7 @@ class Link:
 
     def send(self, header: Header, step: Step) -> None:
         """Send a step of a group. Its arrays must not change until its answer has come."""
-        parts = messages.encode_step(header, step)
+        parts = self._encode(header, step)
         self._sent[header.group] = _Sent(header.sequence, parts)
         self._socket.send_multipart(parts, copy=False)
 

@@ -5,6 +5,7 @@ always a `Header`. The other parts are
 
     hello    a JSON object: protocol, token, shapes and counts (`Hello`)
     step     outcomes `OUTCOME[n]`, newest frames `dtype[n, *shape]`; one message per group and step
+    packed   a step whose frames are compressed (`agents.packing`)
     actions  `int32[n]` or `float32[n, d]`, one action per environment of the group
     retire   none; the service asks the agent to rest, and the agent repeats this as its answer
     failure  a traceback as UTF-8 text; the agent has ended
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from agents import packing
 from agents.actions import Actions
 from agents.headers import PROTOCOL, Header, Kind, MessageError, decode_header, encode_header
 
@@ -141,6 +143,15 @@ def encode_step(header: Header, step: Step) -> list[bytes | memoryview]:
     ]
 
 
+def encode_packed_step(header: Header, step: Step) -> list[bytes | memoryview]:
+    """The parts of a step with compressed frames, or as they are if that is shorter."""
+    plain = encode_step(header, step)
+    frames = packing.packed(memoryview(plain[2]))
+    if len(frames) >= len(plain[2]):
+        return plain
+    return [encode_header(header._replace(kind=Kind.PACKED)), plain[1], frames]
+
+
 def decode_step(
     parts: Sequence[bytes | memoryview], shape: tuple[int, ...], dtype: np.dtype
 ) -> Step:
@@ -150,10 +161,14 @@ def decode_step(
     """
     if len(parts) != 3:
         raise MessageError("part count", f"{len(parts)}, not 3")
-    n = decode_header(parts[0]).envs
+    header, frames_part = decode_header(parts[0]), parts[2]
+    n = header.envs
     if len(parts[1]) != n * OUTCOME.itemsize:
         raise MessageError("outcome size", f"{len(parts[1])} bytes for {n} environments")
-    if len(parts[2]) != n * math.prod(shape) * dtype.itemsize:
+    frames_bytes = n * math.prod(shape) * dtype.itemsize
+    if header.kind == Kind.PACKED:
+        frames_part = packing.unpacked(frames_part, frames_bytes)
+    if len(frames_part) != frames_bytes:
         raise MessageError("frame size", f"{len(parts[2])} bytes for {n} of {shape} {dtype}")
     outcomes = np.frombuffer(parts[1], OUTCOME)
     for flag in _FLAGS:
@@ -161,7 +176,7 @@ def decode_step(
     for name in ("reward", "episode_return"):
         _check_all(np.isfinite(outcomes[name]), outcomes[name], "reward")
     _check_all(outcomes["episode_length"] >= 0, outcomes["episode_length"], "episode length")
-    frames = np.frombuffer(parts[2], dtype).reshape(n, *shape)
+    frames = np.frombuffer(frames_part, dtype).reshape(n, *shape)
     if dtype == np.float32:
         _check_all(np.isfinite(frames), frames, "frame values")
     return Step(frames, outcomes)

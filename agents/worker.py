@@ -42,6 +42,7 @@ class Task:
     played_steps: int = 0  # the first t of them are played once more
     registration: str | None = None  # of the environment, in the form of `agents.registrations`
     curve: Curve | None = None  # the keys with which a host's agents connect
+    pack: bool = False  # whether frames are sent compressed
 
     def to_json(self) -> str:
         """The task as one line, for `from_json`."""
@@ -136,7 +137,8 @@ def main() -> int:
     groups: list[Environments] = []
     while True:
         task = Task.from_json(lines.get().decode())
-        with Link(context, task.endpoint, task.identity, task.token, task.curve) as link:
+        to = (task.endpoint, task.identity, task.token, task.curve, task.pack)
+        with Link(context, *to) as link:
             try:
                 new = not groups
                 if new and task.registration:

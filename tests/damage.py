@@ -268,9 +268,9 @@ def header_flaw(part: bytes) -> str:
     if len(part) != HEADER_LAYOUT.size:
         return "size"
     magic, protocol, kind, _group, _envs, _sequence, *times = HEADER_LAYOUT.unpack(part)
-    if magic != b"GA3C" or protocol != 3:
+    if magic != b"GA3C" or protocol != 4:
         return "not ours"
-    if not 1 <= kind <= 7:
+    if not 1 <= kind <= 8:
         return "kind"
     return "" if all(0 <= time < math.inf for time in times) else "times"
 
@@ -281,6 +281,8 @@ def step_flaw(parts: list[bytes], shape: tuple[int, ...] = SHAPE) -> str:
         return "parts"
     if flaw := header_flaw(parts[0]):
         return flaw
+    if parts[0][KIND_AT] == 8:
+        return "said to be compressed, which no frames are by chance"
     (n,) = struct.unpack_from("<H", parts[0], ENVS_AT)
     if len(parts[1]) != 16 * n or len(parts[2]) != n * math.prod(shape):
         return "size"
@@ -327,7 +329,7 @@ def hello_flaw(hello: Hello) -> str:
         return "text"
     if type(hello.shape) is not tuple or not 1 <= len(hello.shape) <= 4:
         return "shape"
-    if hello.protocol != 3 or hello.dtype not in {"uint8", "float32"}:
+    if hello.protocol != 4 or hello.dtype not in {"uint8", "float32"}:
         return "values"
     if not all(type(count) is int and count >= 1 for count in counts):
         return "counts"

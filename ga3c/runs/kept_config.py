@@ -73,7 +73,7 @@ NEWER: dict[int, set[str]] = {
         "replay.eviction_exponent",
     },
     7: {"hosts.listen", "hosts.key", "hosts.allow", "hosts.agents_here"},
-    8: {"hosts.launcher", "hosts.ray_address"},
+    8: {"hosts.launcher", "hosts.ray_address", "hosts.compress"},
 }
 BEFORE = {"network.layer_norm": False}
 

@@ -213,6 +213,8 @@ class HostsConfig:
     them in one."""
     agents_here: int = CORES
     """Most agents on this machine, if others may play; 0: none. The rest waits for a host."""
+    compress: bool = True
+    """Compress observations on their way from other machines (zstd, level 1)."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "allow", tuple(self.allow))  # JSON has no tuples

@@ -185,7 +185,7 @@ class Frontend:
             raise MessageError("no hello", identity)
         if header.kind == Kind.FAILURE:
             self.peers.failed(identity, messages.decode_failure(parts[1:]))
-        elif header.kind == Kind.STEP:
+        elif header.kind in (Kind.STEP, Kind.PACKED):
             self._step(identity, peer, header, parts[1:])
         else:
             raise MessageError("kind", header.kind.name)

@@ -48,6 +48,7 @@ class Hosts:
         refused: Callable[[], Mapping[str, int]],
         clock: Callable[[], float] = time.monotonic,
         cluster: Cluster | None = None,
+        pack: bool = False,
     ) -> None:
         """Args:
         game: what is played; a host says whether it can.
@@ -56,6 +57,7 @@ class Hosts:
         peers: told whose key an agent must have; and those that wait for a place owe no step.
         refused: how often each address was refused for its key.
         cluster: what starts hosts, if they do not come by themselves.
+        pack: whether other machines send frames compressed.
         """
         self._local = LocalLauncher()
         self._asked = {"game": game, "versions": versions()}
@@ -64,7 +66,7 @@ class Hosts:
         self._peers = peers
         self._refused = refused
         self._clock = clock
-        self._cluster = cluster
+        self._cluster, self._pack = cluster, pack
         self._lock = threading.Lock()  # guards all attributes below
         self._hosts: dict[str, _Host] = {}
         self._here: set[str] = set()
@@ -146,7 +148,7 @@ class Hosts:
             return
         host = self._hosts[place]
         self._peers.expect_of(task.identity, host.user)
-        host.tasks[task.identity] = {**asdict(task), "after": after}
+        host.tasks[task.identity] = {**asdict(task), "after": after, "pack": self._pack}
         self._tell(place)
 
     def start_again(self, identity: str, task: Task) -> None:

@@ -50,7 +50,13 @@ def build_launcher(config: HostsConfig, game: str, frontend: Frontend) -> Launch
         )
         cluster = Cluster(orders, frontend.allow)
     hosts = Hosts(
-        game, config.agents_here, order, frontend.peers, frontend.refused, cluster=cluster
+        game,
+        config.agents_here,
+        order,
+        frontend.peers,
+        frontend.refused,
+        cluster=cluster,
+        pack=config.compress,
     )
     frontend.on_host = hosts.report
     return hosts

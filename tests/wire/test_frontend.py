@@ -14,7 +14,7 @@ import pytest
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
-from agents import messages
+from agents import messages, packing
 from agents.actions import Actions
 from agents.environments import Spaces
 from agents.messages import Header, Hello, Kind, Step
@@ -226,6 +226,18 @@ def test_steps_are_queued_as_they_were_sent(any_rig: Rig) -> None:
         np.testing.assert_array_equal(request.step.frames, step.frames)
         np.testing.assert_array_equal(request.step.outcomes, step.outcomes)
     assert any_rig.all_rejected() == 0
+
+
+def test_a_step_with_packed_frames_is_queued_as_another(rig: Rig) -> None:
+    agent, step = rig.welcome("agent"), make_step()
+    header = messages.encode_header(Header(Kind.PACKED, 0, ENVS))
+    frames = step.frames.data.cast("B")
+    for bad in (frames, packing.packed(frames[:-1]), b""):
+        agent.send([header, step.outcomes.tobytes(), bytes(bad)])
+    agent.send([header, step.outcomes.tobytes(), packing.packed(frames)])
+    assert rig.take().step.frames.tobytes() == step.frames.tobytes()
+    assert rig.rejected("packed") == 2
+    assert rig.rejected("packed size") == 1
 
 
 def test_actions_reach_the_agent_and_group_that_asked(any_rig: Rig) -> None:

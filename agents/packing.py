@@ -1,0 +1,34 @@
+"""Compression of frames on their way to another machine, by zstd (RFC 8878).
+
+Level 1 takes one or two microseconds a frame of an Atari game and leaves about a hundredth of it.
+"""
+
+from backports import zstd
+
+from agents.headers import MessageError
+
+LEVEL = 1
+
+
+def packed(data: memoryview) -> bytes:
+    """`data`, compressed."""
+    return zstd.compress(data, LEVEL)
+
+
+def unpacked(part: bytes | memoryview, size: int) -> bytes:
+    """The `size` bytes that were packed. Raises MessageError if there are more, fewer or none.
+
+    The size that the part declares is checked before anything is decompressed: a few bytes could
+    else become gigabytes.
+    """
+    try:
+        declared = zstd.get_frame_info(part).decompressed_size
+        if declared != size:
+            raise MessageError("packed size", f"{declared} bytes are declared, not {size}")
+        decompressor = zstd.ZstdDecompressor()
+        data = decompressor.decompress(part, size)
+    except zstd.ZstdError as error:
+        raise MessageError("packed", str(error)) from error
+    if len(data) != size or not decompressor.eof or decompressor.unused_data:
+        raise MessageError("packed size", f"{len(data)} bytes, not {size}")
+    return data
