@@ -16,5 +16,6 @@ NAMES = (
     "replay",
     "fast-dqn",
     "apex",
+    "machines",
     "gpu-check",
 )

@@ -10,7 +10,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -76,11 +77,17 @@ class Point(NamedTuple):
 
 
 def measure(
-    points: Sequence[Point], game: str, seconds: float, directory: Path
+    points: Sequence[Point],
+    game: str,
+    seconds: float,
+    directory: Path,
+    around: Callable[[Point], AbstractContextManager[object]] = contextlib.nullcontext,
 ) -> list[tuple[Point, Figures]]:
     """The figures of all points; points that `directory` keeps are not measured again.
 
     Points of another revision, framework or machine may be kept there too; they are not reused.
+
+    Args: around: gives what must be there while a point is measured.
 
     Raises RuntimeError, with the output of its process, if a point cannot be measured.
     """
@@ -94,7 +101,8 @@ def measure(
     for number, (key, point) in enumerate(zip(keys, points, strict=True), 1):
         if key in measured:
             continue
-        measured[key] = figures = _measure(point, game, seconds)
+        with around(point):
+            measured[key] = figures = _measure(point, game, seconds)
         records.append(file, {"key": key, "figures": figures})
         line = f"{number} of {len(points)}: {' '.join(point.arguments)}: {figures['pps']:,.0f} PPS"
         print(line, flush=True)

@@ -34,7 +34,8 @@ class Usage(NamedTuple):
 
 def usage(agents: list[int]) -> Usage:
     """The CPU time of this process, the service, and of `agents`, given by process ids."""
-    seconds: defaultdict[str, float] = defaultdict(float)
+    elsewhere = {"environment": 0.0, "agents_python": 0.0}  # if all agents play on other machines
+    seconds: defaultdict[str, float] = defaultdict(float, elsewhere)
     python = {thread.native_id: thread.name for thread in threading.enumerate()}
     for thread, name, used in _threads(os.getpid()):
         if name.startswith(ZEROMQ) or python.get(thread) == "frontend":

@@ -8,13 +8,15 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from benchmarks.points import said_by
+from benchmarks import machines
+from benchmarks.points import measure, said_by
 from benchmarks.readme import table
 from ga3c.measuring.accounting import usage
 from ga3c.measuring.doctor import Sizes, _remedies
@@ -258,8 +260,21 @@ def test_fast_dqns_ideas_are_measured_on_and_off(tmp_path: Path) -> None:
     assert (tmp_path / "fast-dqn.png").stat().st_size > 0
 
 
+@pytest.mark.slow
+def test_agents_of_another_machine_wait_for_the_way_there(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"game": "CartPole-v1", "seconds": 1.0, "agents": 1, "envs": 4}
+    config = machines.Config(tmp_path, **given, round_trips_ms=(100.0,), groups=(1,))
+    *near, far = machines.points(config)
+    assert [point.part for point in near] == [*machines.LOCAL, *machines.FAR]
+    around = partial(machines.far_away, config)
+    ((_, figures),) = measure([far], config.game, config.seconds, tmp_path, around)
+    assert 0 < figures["pps"] <= 4 / 0.1, "a group of 4 waits for its answer all the while"
+    assert figures["core_seconds_per_s"]["environment"] == 0.0, "nothing is played here"
+
+
 LEARN = """
 import time
+from benchmarks import machines
 from agents.environments import spaces
 from benchmarks.a3c import Baseline
 from ga3c.settings.train import TrainConfig

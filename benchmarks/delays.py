@@ -1,0 +1,62 @@
+"""A way between two TCP ports on which everything takes a while, as between two machines."""
+
+import asyncio
+import contextlib
+import threading
+
+CHUNK_BYTES = 1 << 18
+START_S = 10.0
+
+
+class Delay:
+    """Hands every byte on, in both directions, after a delay. The context gives its port."""
+
+    def __init__(self, target: tuple[str, int], delay_s: float) -> None:
+        self._target, self._delay_s = target, delay_s
+        self._loop = asyncio.new_event_loop()
+        self._port = 0
+        self._listens = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> int:
+        self._thread.start()
+        if not self._listens.wait(START_S):
+            raise RuntimeError("the relay does not listen")
+        return self._port
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        server = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", 0))
+        self._port = server.sockets[0].getsockname()[1]
+        self._listens.set()
+        self._loop.run_forever()
+        server.close()
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+        self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            there, back = await asyncio.open_connection(*self._target)
+        except OSError:  # nobody is there yet
+            writer.close()
+            return
+        with contextlib.suppress(ConnectionError, asyncio.CancelledError):
+            await asyncio.gather(self._hand_on(reader, back), self._hand_on(there, writer))
+
+    async def _hand_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """What is read at a moment is written `delay_s` later; so is the end."""
+        while data := await reader.read(CHUNK_BYTES):
+            self._later(writer, data)
+        self._loop.call_later(self._delay_s, writer.close)
+
+    def _later(self, writer: asyncio.StreamWriter, data: bytes) -> None:
+        if self._delay_s:
+            self._loop.call_later(self._delay_s, writer.write, data)
+        else:
+            writer.write(data)

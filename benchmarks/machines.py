@@ -1,0 +1,133 @@
+"""`ga3c benchmark machines`: what it costs that agents play on another machine.
+
+The other machine is this one, behind a relay that hands everything on after a delay, so that the
+figures show the cost of encryption and compression and of the way there, not of a network's cards.
+First the ways are compared, without delay: ipc, tcp, CURVE, and CURVE with compressed frames. Then,
+by round trip, how many groups of environments hide it: an agent plays with one group while the
+answers to the others are on their way. It can be interrupted and run again (benchmarks/points.py).
+"""
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from agents import keys
+from benchmarks.delays import Delay
+from benchmarks.points import Figures, Point, PointsConfig, conclude, measure
+from ga3c.reports.console import show
+from ga3c.reports.processes import end
+from ga3c.settings.machine import CORES
+
+LOCAL: dict[str, dict[str, str]] = {"ipc": {}, "tcp": {"transport": "tcp"}}
+FAR: dict[str, dict[str, str]] = {"tcp, CURVE": {"no-compress": ""}, "tcp, CURVE, compressed": {}}
+MS = " ms there and back"
+QUICK_ROUND_TRIPS_MS, QUICK_GROUPS = (5.0,), (2, 8)
+
+
+@dataclass(frozen=True)
+class Config(PointsConfig):
+    """Measure agents of another machine: by the way that steps take, by round trip and groups."""
+
+    agents: int = CORES
+    """Agent processes."""
+    envs: int = 64
+    """Environments of each."""
+    round_trips_ms: tuple[float, ...] = (1.0, 5.0, 20.0)
+    """Round trips between agents and service, in milliseconds."""
+    groups: tuple[int, ...] = (2, 4, 8, 16)
+    """Numbers of groups into which an agent's environments are divided."""
+    port: int = 5599
+    """A free port of this machine."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for groups in self.groups:
+            if groups < 1 or self.envs % groups:
+                raise ValueError(f"groups {groups}: must divide envs {self.envs}")
+        if not self.round_trips_ms or min(self.round_trips_ms) < 0:
+            raise ValueError(f"round_trips_ms {self.round_trips_ms}: must not be negative")
+
+
+def run(config: Config) -> None:
+    """Measure missing points, then print and keep all. Raises RuntimeError on a failure."""
+    around = partial(far_away, config)
+    measured = measure(list(points(config)), config.game, config.window_s, config.out_dir, around)
+    _print(measured)
+    conclude("machines", measured, config)
+
+
+def _key(config: Config, name: str) -> Path:
+    return config.out_dir / "keys" / name
+
+
+def points(config: Config) -> Iterator[Point]:
+    """All points, and the keys that they need."""
+    _key(config, "").mkdir(parents=True, exist_ok=True)
+    for name in ("service", "host"):
+        if not _key(config, name).exists():
+            keys.run(keys.Config(_key(config, name)))
+    agents = {"agents": str(config.agents), "max-agents": str(config.agents)}
+    agents["envs-per-agent"] = str(config.envs)
+    listening = {
+        "listen": f"tcp://127.0.0.1:{config.port}",
+        "key": str(_key(config, "service")),
+        "allow": f"{_key(config, 'host')}.pub",
+        "agents-here": "0",
+    }
+    for name, options in LOCAL.items():
+        yield Point(name, {**agents, **options})
+    for name, options in FAR.items():
+        yield Point(name, {**agents, **options, **listening})
+    for trip_ms in QUICK_ROUND_TRIPS_MS if config.quick else config.round_trips_ms:
+        for groups in QUICK_GROUPS if config.quick else config.groups:
+            options = {"groups": str(groups)}
+            yield Point(f"{trip_ms:g}{MS}", {**agents, **options, **listening})
+
+
+@contextlib.contextmanager
+def far_away(config: Config, point: Point) -> Iterator[None]:
+    """While a point is measured, a host as far away as the point says, if it says so."""
+    if "listen" not in point.options:
+        yield
+        return
+    trip_ms = float(point.part.removesuffix(MS)) if point.part.endswith(MS) else 0.0
+    with Delay(("127.0.0.1", config.port), trip_ms / 2000) as port, _host(config, port):
+        yield
+
+
+@contextlib.contextmanager
+def _host(config: Config, port: int) -> Iterator[None]:
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "ga3c", "agents", "--connect", f"tcp://127.0.0.1:{port}"),
+            *("--key", str(_key(config, "host")), "--agents", str(config.agents)),
+            *("--service", f"{_key(config, 'service')}.pub"),
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        end(process)
+
+
+def _print(measured: list[tuple[Point, Figures]]) -> None:
+    first = measured[0][1]["pps"]
+    rows = [
+        (
+            point.part,
+            point.options.get("groups", ""),
+            f"{figures['pps']:,.0f}",
+            f"{figures['pps'] / first:.0%}",
+            f"{figures['agents_waiting_share']:.0%}",
+        )
+        for point, figures in measured
+    ]
+    headings = ("way, or round trip", "groups", "PPS", "of ipc", "agents wait")
+    show(f"agents of another machine, on {CORES} cores for both", headings, rows)
