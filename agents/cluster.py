@@ -1,8 +1,11 @@
 """Hosts on the nodes of a Ray cluster, kept there by `agents.nodes`, a process of its own."""
 
 import contextlib
+import importlib.util
 import json
 import os
+import re
+import socket
 import subprocess
 import sys
 import time
@@ -13,6 +16,23 @@ from agents.nodes import Orders, Word
 
 RETRY_S = 10.0  # after the process has ended, as it does when it loses the cluster
 END_S = 5.0
+REACHED_S = 5.0
+
+
+def check_ray(address: str) -> None:
+    """Raises ValueError if Ray is not installed, or its head is not at HOST:PORT."""
+    if not re.fullmatch(r"[^/\s:]+:\d{1,5}", address):
+        raise ValueError(f"ray_address {address}: must be HOST:PORT, as head:6379")
+    if importlib.util.find_spec("ray") is None:
+        raise ValueError("Ray is not installed: pip install 'ga3c[ray]'")
+    host, port = address.split(":")
+    try:
+        socket.create_connection((host, int(port)), REACHED_S).close()
+    except (OSError, OverflowError) as error:
+        raise ValueError(
+            f"ray_address {address}: there is no Ray head: {error}; ray start --head starts one "
+            "on this machine"
+        ) from None
 
 
 class Cluster:

@@ -7,17 +7,16 @@ so the same jobs, given again, continue.
 import json
 import shlex
 import shutil
-import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ga3c.reports import history
 from ga3c.reports.console import show
-from ga3c.reports.processes import end
+from ga3c.reports.processes import LOST, Process, end, here
 from ga3c.runs import checkpoints
 from ga3c.runs.finding import RESULT, is_running, newest_figures
 from ga3c.runs.kept_config import CONFIG
@@ -109,23 +108,37 @@ def result(path: Path) -> dict[str, Any]:
     return figures
 
 
-def complete(jobs: Sequence[Job], at_once: int = 1) -> None:
-    """Run what is missing. Raises RuntimeError with the output of a process that fails."""
+def complete(
+    jobs: Sequence[Job], at_once: int = 1, start: Callable[[list[str], Path], Process] = here
+) -> None:
+    """Run what is missing. Raises RuntimeError with the output of a process that fails.
+
+    A run whose node was lost goes on elsewhere from its last checkpoint.
+
+    Args: start: starts a command on this machine or another.
+    """
     for parent in {job.path.parent for job in jobs}:
         parent.mkdir(parents=True, exist_ok=True)
     while any(is_running(job.path) for job in jobs):  # left by a killed command
         time.sleep(POLL_S)
     waiting = deque(job for job in jobs if job.next_command)
-    running: dict[Job, tuple[subprocess.Popen[bytes], list[str]]] = {}
+    running: dict[Job, tuple[Process, list[str]]] = {}
     shown_s = -SHOW_STATE_S
     try:
         while waiting or running:
-            while waiting and len(running) < at_once:
-                job = waiting.popleft()
-                running[job] = _start(job)
+            free = [job for job in waiting if not is_running(job.path)]
+            for job in free[: at_once - len(running)]:
+                waiting.remove(job)
+                running[job] = _started(job, start)
             for job, (process, command) in list(running.items()):
                 if process.poll() is not None:
                     del running[job]
+                    if process.returncode == LOST:
+                        print(
+                            f"{job.path.name}: its node is lost; it goes on elsewhere", flush=True
+                        )
+                        waiting.append(job)
+                        continue
                     _check(job, process)
                     next_command = job.next_command
                     if next_command == command:
@@ -138,26 +151,23 @@ def complete(jobs: Sequence[Job], at_once: int = 1) -> None:
                 _show_state(jobs, waiting, commands)
             time.sleep(POLL_S)
     finally:
-        for process, _ in running.values():
-            end(process)
+        end(*(process for process, _ in running.values()))
     _show_state(jobs, waiting, {})
 
 
-def _start(job: Job) -> tuple[subprocess.Popen[bytes], list[str]]:
+def _started(job: Job, start: Callable[[list[str], Path], Process]) -> tuple[Process, list[str]]:
     command = job.next_command
     if "--resume" not in command and command[0] == "train":
         shutil.rmtree(job.path, ignore_errors=True)  # of a run without a checkpoint
     print(f"{job.path.name}: ga3c {shlex.join(command)}", flush=True)
-    with open(_error_file(job), "wb") as errors:
-        whole = [sys.executable, "-m", "ga3c", *command]
-        return subprocess.Popen(whole, stdout=subprocess.DEVNULL, stderr=errors), command
+    return start(command, _error_file(job)), command
 
 
 def _error_file(job: Job) -> Path:
     return job.path.parent / f"{job.path.name}.err"
 
 
-def _check(job: Job, process: subprocess.Popen[bytes]) -> None:
+def _check(job: Job, process: Process) -> None:
     """Print what the process wrote to standard error. Raises RuntimeError if it failed."""
     file = _error_file(job)
     errors = file.read_text(errors="replace").strip()

@@ -8,12 +8,16 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
+from agents.cluster import check_ray
 from agents.games import check
 from ga3c.reports import comparison, history, page, tables
 from ga3c.reports.figures import CONTROL, published_rows
 from ga3c.reports.jobs import Evaluation, Job, check_arguments, complete
+from ga3c.reports.processes import OnRay
 from ga3c.settings.checks import WrongInput
+from ga3c.settings.machine import CORES
 from ga3c.settings.run import ProtocolName
 
 LISTS = {  # games of published tables: GA3C's Table 3, fast-dqn's Table 4, all 57; and six tasks
@@ -44,17 +48,30 @@ class Config:
     episodes: int = 30
     """Games in the evaluation of each run."""
     at_once: int = 1
-    """Number of runs at the same time."""
+    """Number of runs at the same time, if they are on this machine."""
+    on: Literal["here", "ray"] = "here"
+    """ray: each run is a task of a Ray cluster, on whatever node has room. All nodes must reach
+    out_dir by the same path."""
+    ray_address: str = "127.0.0.1:6379"
+    """The cluster's head, with --on ray: HOST:PORT."""
+    cores: int = CORES
+    """Cores that Ray counts for each run, which has as many agents."""
+    gpus: float = 0.0
+    """GPUs that Ray counts for each run; several may share one: 0.25."""
     train: str = ""
     """More arguments for ga3c train, in quotes: --train="--envs-per-agent 32"."""
     evaluate: str = ""
     """More arguments for ga3c evaluate, in quotes: --evaluate="--at-once 8"."""
 
     def __post_init__(self) -> None:
-        for name in ("seeds", "steps", "seconds", "episodes", "at_once"):
+        for name in ("seeds", "steps", "seconds", "episodes", "at_once", "cores"):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise ValueError(f"{name} {value}: must be above 0")
+        if self.on == "ray":
+            check_ray(self.ray_address)
+        if self.gpus < 0:
+            raise ValueError(f"gpus {self.gpus}: must not be negative")
         if self.steps is None and self.seconds is None:
             raise ValueError("neither steps nor seconds: no run would end")
         for name in ("train", "evaluate"):
@@ -67,7 +84,10 @@ class Config:
 def run(config: Config) -> None:
     """Run what is missing. Raises WrongInput, or RuntimeError with the output of a process."""
     jobs = _jobs(config)
-    complete(jobs, config.at_once)
+    if config.on == "ray":
+        complete(jobs, len(jobs), OnRay(config.ray_address, config.cores, config.gpus))
+    else:
+        complete(jobs, config.at_once)
     _conclude(config, jobs)
 
 
@@ -82,15 +102,16 @@ def _jobs(config: Config) -> list[Job]:
         names = {check(game).name: game for game in games}
     except ValueError as error:
         raise WrongInput(f"{error}; lists: {', '.join(LISTS)}") from error
+    on_ray = config.on == "ray"
     evaluation = Evaluation(config.protocol, config.episodes, config.evaluate)
     return [
         Job(
-            path=config.out_dir / f"{name.replace('/', '-')}-{seed}",
+            path=config.out_dir.absolute() / f"{name.replace('/', '-')}-{seed}",
             game=game,
             seed=seed,
             steps=config.steps,
             seconds=config.seconds,
-            arguments=config.train,
+            arguments=f"--agents {config.cores} {config.train}" if on_ray else config.train,
             evaluation=evaluation,
         )
         for name, game in names.items()

@@ -219,8 +219,6 @@ class HostsConfig:
     def __post_init__(self) -> None:
         object.__setattr__(self, "allow", tuple(self.allow))  # JSON has no tuples
         not_negative(self, "agents_here")
-        if not re.fullmatch(r"[^/\s:]+:\d{1,5}", self.ray_address):
-            raise ValueError(f"ray_address {self.ray_address}: must be HOST:PORT, as head:6379")
         if self.listen is None:
             if self.key is not None or self.allow:
                 raise ValueError("key and allow: are for --listen, and without it nobody can come")

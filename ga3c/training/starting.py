@@ -5,6 +5,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from agents.cluster import check_ray
 from agents.environments import Spaces, spaces
 from agents.registrations import handed_over
 from ga3c.command import files, frameworks, streams
@@ -15,7 +16,6 @@ from ga3c.settings.checks import WrongInput
 from ga3c.settings.train import TrainConfig
 from ga3c.training.interrupts import Interrupts
 from ga3c.wire.doors import listening
-from ga3c.wire.launching import check_launcher
 
 if TYPE_CHECKING:  # it loads the framework
     from ga3c.training.results import Outcome
@@ -62,7 +62,8 @@ def prepared(config: TrainConfig, known: Known | None) -> Start:
         check_resumed(config, known.config)
     check_tracker(config.run.track)
     listening(config.hosts)  # checks that the keys can be read
-    check_launcher(config.hosts)
+    if config.hosts.launcher == "ray":
+        check_ray(config.hosts.ray_address)
     handed_over(config.environment.game)  # checks that agent processes can find the environment
     return Start(config, spaces(config.environment), known.path if known else new_run_path(config))
 

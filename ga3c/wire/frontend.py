@@ -16,7 +16,7 @@ from agents.environments import Spaces
 from agents.messages import Hello, Kind, MessageError
 from ga3c.runs.metrics import Metrics
 from ga3c.wire.doors import Doors, Listening
-from ga3c.wire.peers import Peer, Peers, name_of
+from ga3c.wire.peers import Peer, Peers
 from ga3c.wire.queues import BatchQueue, Closed
 from ga3c.wire.requests import Message, Reply, Request
 
@@ -207,7 +207,7 @@ class Frontend:
         )
         came_s = time.monotonic()
         if self._on_step:
-            self._on_step(name_of(identity), header, came_s)
+            self._on_step(peer.named(identity), header, came_s)
         request = Request(identity, header.group, header.sequence, lanes, step, came_s)
         if waiting[0] is not None:
             self._parked[int(lanes[0])] = request

@@ -12,6 +12,7 @@ from agents.messages import MessageError
 from agents.versions import versions
 from agents.worker import Task
 from ga3c.wire.peers import Peers
+from ga3c.wire.settled import Settled
 
 LOST_S = 15.0  # after which the agents of a host that says nothing are started elsewhere
 MOST_AGENTS = 4096
@@ -74,6 +75,7 @@ class Hosts:
         self._exits: list[Exit] = []
         self._news: list[str] = []
         self._told_of: set[str] = set()  # addresses that were refused
+        self._where = Settled(clock)
 
     def report(self, identity: str, user: str, state: dict[str, Any]) -> None:
         """Take a host's account of itself, and tell it what to do. Called by the frontend's thread.
@@ -208,7 +210,15 @@ class Hosts:
             news, self._news = [*nodes, *self._news], []
             strangers = self._refused().keys() - self._told_of
             self._told_of |= strangers
-            return news + [f"refused {each}: its key is not allowed" for each in sorted(strangers)]
+            news += [f"refused {each}: its key is not allowed" for each in sorted(strangers)]
+            return news + self._places()
+
+    def _places(self) -> list[str]:
+        """A line that says where agents are, if that has changed and come to rest."""
+        places = [(f"on {host.name}", len(host.tasks)) for host in self._hosts.values()]
+        places = [("here", len(self._here)), *places, ("that wait", len(self._waiting))]
+        words = ", ".join(f"{count} {where}" for where, count in places if count)
+        return self._where.news(f"agents: {words}") if words else []
 
     def dismiss(self) -> None:
         """Order all agents of other machines to end, and wait for it a moment."""

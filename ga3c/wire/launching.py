@@ -1,7 +1,5 @@
 """Which launcher starts a run's agents: on this machine, on others, on a Ray cluster."""
 
-import importlib.util
-import socket
 from typing import Any
 
 from agents.cluster import Cluster
@@ -11,24 +9,6 @@ from agents.nodes import Orders
 from ga3c.settings.service import HostsConfig
 from ga3c.wire.frontend import Frontend
 from ga3c.wire.hosts import Hosts
-
-REACHED_S = 5.0
-
-
-def check_launcher(config: HostsConfig) -> None:
-    """Raises ValueError if Ray is to be used and is not installed, or not at its address."""
-    if config.launcher == "local":
-        return
-    if importlib.util.find_spec("ray") is None:
-        raise ValueError("launcher ray: Ray is not installed; pip install 'ga3c[ray]'")
-    host, port = config.ray_address.split(":")
-    try:
-        socket.create_connection((host, int(port)), REACHED_S).close()
-    except (OSError, OverflowError) as error:
-        raise ValueError(
-            f"ray_address {config.ray_address}: there is no Ray head: {error}; ray start --head "
-            "starts one on this machine"
-        ) from None
 
 
 def build_launcher(config: HostsConfig, game: str, frontend: Frontend) -> Launcher:

@@ -29,6 +29,10 @@ class Peer:
     answers: dict[int, list[bytes]] = field(default_factory=dict)  # to each group's last step
     user: str = ""  # the owner of its key; none on this machine
 
+    def named(self, identity: str) -> str:
+        """Its readable name, and where it is if that is another machine."""
+        return f"{name_of(identity)} on {self.user}" if self.user else name_of(identity)
+
     def is_next(self, header: Header) -> bool:
         """Whether this is its group's next step; False if it is the last one, sent again.
 

@@ -1,83 +1,25 @@
 """Agents on the nodes of a real Ray cluster, on this machine."""
 
-import contextlib
-import os
-import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
 
+from ga3c.runs.finding import newest_figures
 from tests.commands import (
     BEGIN_S,
     CORRIDOR,
-    ROOT,
     STOP_S,
     Command,
     assert_nothing_is_left,
     refused,
     wait_for,
 )
+from tests.ray_nodes import Nodes, nodes
 
 Start = Callable[..., Command]
-
-
-class Nodes:
-    """A Ray cluster whose head has no cores, and nodes of one core each."""
-
-    def __init__(self, directory: str) -> None:
-        self._directory = directory
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.ray_nodes"],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,
-            env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": directory},
-        )
-        self.address = self._line()
-
-    def _line(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
-
-    def do(self, order: str) -> None:
-        """add NAME, or remove NAME."""
-        assert self._process.stdin is not None
-        print(order, file=self._process.stdin, flush=True)
-        assert self._line() == "done"
-
-    def agents(self) -> list[psutil.Process]:
-        """The agent processes on all nodes."""
-        found = []
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                is_agent = any(word.endswith("agents/start.py") for word in process.cmdline())
-                if is_agent and process.environ().get("RAY_TMPDIR") == self._directory:
-                    found.append(process)
-        return found
-
-    def close(self) -> None:
-        """End all nodes."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait(BEGIN_S)
-        self._process.stdout.close()
-
-
-@pytest.fixture
-def nodes() -> Iterator[Nodes]:
-    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as directory:
-        cluster = Nodes(directory)
-        try:
-            yield cluster
-        finally:
-            cluster.close()
+__all__ = ["nodes"]
 
 
 @pytest.mark.slow
@@ -105,3 +47,28 @@ def test_a_head_that_is_not_there_is_said_before_anything_begins() -> None:
     assert said.startswith("ga3c: ray_address 127.0.0.1:9: there is no Ray head: ")
     said = refused("train", "--launcher", "ray", "--ray-address", "auto")
     assert said == "ga3c: ray_address auto: must be HOST:PORT, as head:6379"
+
+
+@pytest.mark.slow
+def test_scores_go_on_elsewhere_if_a_node_is_lost(
+    command: Start, nodes: Nodes, tmp_path: Path
+) -> None:
+    out, steps = tmp_path / "scores", 30_000
+    for name in ("one", "two"):
+        nodes.do(f"add {name}")
+    train = "--envs-per-agent 4 --checkpoint-every-s 1 --algorithm a3c"
+    scores = command(
+        *("scores", "--games", "tests.tiny:Corridor-v0", "--seeds", "2", "--steps", str(steps)),
+        *("--out-dir", str(out), "--episodes", "2", "--on", "ray", "--cores", "1"),
+        *("--ray-address", nodes.address, f"--train={train}"),
+    )
+    runs = [out / f"Corridor-v0-{seed}" for seed in range(2)]
+    scores.until(lambda: all(any(run.glob("checkpoints/*")) for run in runs), BEGIN_S)
+    nodes.do("remove one")
+    scores.until(lambda: "its node is lost; it goes on elsewhere" in scores.out, BEGIN_S)
+    assert scores.wait(2 * BEGIN_S) == 0, scores.err
+    assert all(newest_figures(run)["steps"] >= steps for run in runs)
+    assert "Corridor" in (out / "scores.md").read_text()
+    evaluations = [(run / "evaluations.jsonl").read_text().splitlines() for run in runs]
+    assert [json.loads(lines[-1])["episodes"] for lines in evaluations] == [2, 2]
+    assert_nothing_is_left(scores)

@@ -32,6 +32,7 @@ from ga3c.wire.hosts import LOST, LOST_S, Hosts
 from ga3c.wire.peers import Peers
 from ga3c.wire.queues import BatchQueue
 from ga3c.wire.requests import Request
+from ga3c.wire.settled import SETTLED_S
 from tests.commands import (
     BEGIN_S,
     CORRIDOR,
@@ -256,6 +257,19 @@ def test_a_host_that_cannot_play_gets_no_agents() -> None:
     rig.refused = {"10.0.0.7": 4}
     assert rig.hosts.news() == ["refused 10.0.0.7: its key is not allowed"]
     rig.refused = {"10.0.0.7": 9}
+    assert rig.hosts.news() == []
+
+
+def test_where_agents_are_is_said_once_that_has_come_to_rest() -> None:
+    rig = Rig()
+    rig.report("atlas")
+    rig.hosts.news()
+    rig.start("a", "b")
+    assert rig.hosts.news() == []
+    rig.now_s += SETTLED_S
+    said = rig.hosts.news()
+    assert said == ["agents: 1 on atlas, 1 that wait"]
+    rig.now_s += SETTLED_S
     assert rig.hosts.news() == []
 
 
