@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from agents import keys
 from ga3c.__main__ import COMMANDS, MEASURED
 from ga3c.command.line import WrongUse, parsed
 from ga3c.settings.parse import TrainArguments
@@ -134,7 +135,10 @@ def test_every_command_on_a_page_is_one_that_ga3c_takes(
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
+    for name in ("atlas", "service"):
+        keys.run(keys.Config(tmp_path / name))
     whole, mentioned = commands(page)
+    monkeypatch.chdir(tmp_path)
     for given in whole + mentioned:
         command, *arguments = (a for a in given if not a.startswith("--help"))
         if command == "help" or arguments in ([], ["NAME"]):

@@ -68,8 +68,6 @@ class Config:
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise ValueError(f"{name} {value}: must be above 0")
-        if self.on == "ray":
-            check_ray(self.ray_address)
         if self.gpus < 0:
             raise ValueError(f"gpus {self.gpus}: must not be negative")
         if self.steps is None and self.seconds is None:
@@ -85,6 +83,10 @@ def run(config: Config) -> None:
     """Run what is missing. Raises WrongInput, or RuntimeError with the output of a process."""
     jobs = _jobs(config)
     if config.on == "ray":
+        try:
+            check_ray(config.ray_address)
+        except ValueError as error:
+            raise WrongInput(str(error)) from error
         complete(jobs, len(jobs), OnRay(config.ray_address, config.cores, config.gpus))
     else:
         complete(jobs, config.at_once)

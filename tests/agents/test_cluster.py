@@ -42,11 +42,16 @@ def test_nodes_play_come_and_go(command: Start, nodes: Nodes, tmp_path: Path) ->
     wait_for(lambda: not nodes.agents(), STOP_S)
 
 
-def test_a_head_that_is_not_there_is_said_before_anything_begins() -> None:
+def test_a_head_that_is_not_there_is_said_before_anything_begins(tmp_path: Path) -> None:
     said = refused("train", "--launcher", "ray", "--ray-address", "127.0.0.1:9")
     assert said.startswith("ga3c: ray_address 127.0.0.1:9: there is no Ray head: ")
     said = refused("train", "--launcher", "ray", "--ray-address", "auto")
     assert said == "ga3c: ray_address auto: must be HOST:PORT, as head:6379"
+    scores = ("scores", "--out-dir", str(tmp_path / "new"), "--on", "ray")
+    assert "there is no Ray head" in refused(*scores, "--ray-address", "127.0.0.1:9")
+    assert "cores 0: must be above 0" in refused(*scores, "--cores", "0")
+    assert "gpus -1.0: must not be negative" in refused(*scores, "--gpus", "-1")
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.slow
