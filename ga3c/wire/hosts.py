@@ -42,6 +42,7 @@ class Hosts:
 
     def __init__(
         self,
+        *,
         game: str,
         room_here: int,
         order: Callable[[str, dict[str, Any]], None],
@@ -65,8 +66,7 @@ class Hosts:
         self._room_here = room_here
         self._order = order
         self._peers = peers
-        self._refused = refused
-        self._clock = clock
+        self._refused, self._clock = refused, clock
         self._cluster, self._pack = cluster, pack
         self._lock = threading.Lock()  # guards all attributes below
         self._hosts: dict[str, _Host] = {}

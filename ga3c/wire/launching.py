@@ -30,11 +30,11 @@ def build_launcher(config: HostsConfig, game: str, frontend: Frontend) -> Launch
         )
         cluster = Cluster(orders, frontend.allow)
     hosts = Hosts(
-        game,
-        config.agents_here,
-        order,
-        frontend.peers,
-        frontend.refused,
+        game=game,
+        room_here=config.agents_here,
+        order=order,
+        peers=frontend.peers,
+        refused=frontend.refused,
         cluster=cluster,
         pack=config.compress,
     )

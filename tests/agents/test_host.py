@@ -177,7 +177,12 @@ class Rig:
             self.orders.append(Ordered(host, sorted(tasks)))
 
         self.hosts = Hosts(
-            "CartPole-v1", room_here, order, self.peers, lambda: self.refused, lambda: self.now_s
+            game="CartPole-v1",
+            room_here=room_here,
+            order=order,
+            peers=self.peers,
+            refused=lambda: self.refused,
+            clock=lambda: self.now_s,
         )
 
     def report(self, host: str, agents: int = 1, refuses: str = "", **exits: list[object]) -> None:
