@@ -17,5 +17,6 @@ NAMES = (
     "fast-dqn",
     "apex",
     "machines",
+    "faults",
     "gpu-check",
 )

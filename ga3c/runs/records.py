@@ -1,17 +1,20 @@
 """Files with one JSON object per line. A kill or a full disk may have cut a line short."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 
 def read(file: Path) -> list[dict[str, Any]]:
     """The objects of `file`; none if the file is missing. Damaged lines are skipped."""
-    if not file.exists():
-        return []
+    return parsed(file.read_bytes().splitlines()) if file.exists() else []
+
+
+def parsed(lines: Iterable[bytes]) -> list[dict[str, Any]]:
+    """The objects of these lines. Damaged lines are skipped."""
     objects = []
-    for line in file.read_bytes().splitlines():
+    for line in lines:
         try:
             value = json.loads(line)
         except ValueError:  # not JSON, or not UTF-8

@@ -1,0 +1,102 @@
+"""`ga3c benchmark faults`: breaks a run in every way that we know, and keeps what it saw.
+
+A case warms a run up, measures it without a fault, injects the fault, and measures it afterwards. A
+case that could not inject its fault has failed. What a case has seen is kept in `cases.jsonl` as
+soon as it ends, so that the command, given again, goes on where it was interrupted.
+"""
+
+import json
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.faults import agents, data, machines, messages, numbers, service, soak
+from benchmarks.faults.case import Bench, Case
+from benchmarks.faults.table import markdown, print_table
+from benchmarks.points import keep_in
+from ga3c.runs import records
+from ga3c.runs.scratch import ScratchDirectory
+from ga3c.settings.machine import origin
+
+GROUPS = (agents, service, data, messages, numbers, machines, soak)
+CASES: dict[str, Case] = {case.name: case for group in GROUPS for case in group.CASES}
+
+
+@dataclass(frozen=True)
+class Config:
+    """Break runs in every way that we know: what is promised, what was injected, what was seen."""
+
+    out_dir: Path
+    """Directory of the results; created if it is missing."""
+    quick: bool = False
+    """Shorter cases: all of them within ten minutes."""
+    cases: tuple[str, ...] = ("all",)
+    """Cases to try, as GROUP or GROUP/FAULT; all: every one. `--cases list` prints them."""
+    seed: int = 0
+    """Of what cases draw at random."""
+    json: bool = False
+    """Print the result as one JSON object in the last line."""
+
+    def __post_init__(self) -> None:
+        if not self.cases:
+            raise ValueError("cases: must name at least one, or nothing would be tried")
+        for name in self.cases:
+            if name not in ("all", "list") and not _named(name):
+                groups = ", ".join(dict.fromkeys(each.partition("/")[0] for each in CASES))
+                raise ValueError(
+                    f"cases {name}: must be all, list, a group ({groups}) or one of its cases; "
+                    "ga3c benchmark faults --cases list prints them"
+                )
+
+    @property
+    def chosen(self) -> list[Case]:
+        """The cases to try, in their order."""
+        if "all" in self.cases:
+            return list(CASES.values())
+        names = {each for name in self.cases for each in _named(name)}
+        return [case for name, case in CASES.items() if name in names]
+
+
+def _named(name: str) -> list[str]:
+    """The cases that `name` stands for: those of a group, or one."""
+    return [each for each in CASES if name in (each, each.partition("/")[0])]
+
+
+def run(config: Config) -> int | None:
+    """Try all cases, print and keep them. Returns the exit code: 1 if a case has failed."""
+    if "list" in config.cases:
+        for case in CASES.values():
+            print(f"{case.name}: {case.promise}")
+        return None
+    config.out_dir.mkdir(parents=True, exist_ok=True)
+    file = config.out_dir / "cases.jsonl"
+    kept = {line["key"]: line["seen"] for line in records.read(file)}
+    place = origin()
+    seen: dict[str, dict[str, Any]] = {}
+    for number, case in enumerate(config.chosen, 1):
+        key = json.dumps([case.name, config.quick, config.seed, *place])
+        if key not in kept:
+            kept[key] = attempt(case, config)
+            records.append(file, {"key": key, "seen": kept[key]})
+        seen[case.name] = kept[key]
+        words = "passed" if kept[key]["passed"] else f"FAILED: {'; '.join(kept[key]['problems'])}"
+        print(f"{number} of {len(config.chosen)}: {case.name}: {words}", flush=True)
+    print_table(seen)
+    (config.out_dir / "table.md").write_text(markdown(seen, CASES))
+    keep_in(config.out_dir, "faults", {"cases": seen}, config, config.json)
+    return 0 if all(each["passed"] for each in seen.values()) else 1
+
+
+def attempt(case: Case, config: Config) -> dict[str, Any]:
+    """Try one case. One that raises has failed."""
+    began_s = time.monotonic()
+    with ScratchDirectory() as directory:
+        try:
+            figures = case.attempt(Bench(directory, config.quick, config.seed)).figures()
+        except Exception as error:  # noqa: BLE001  the other cases are tried all the same
+            traceback.print_exc()
+            problem = f"{type(error).__name__}: {error}"
+            figures = {"injected": 0, "problems": [problem], "passed": False}
+    return {**figures, "seconds": round(time.monotonic() - began_s, 1)}

@@ -1,0 +1,5 @@
+"""To be written."""
+
+from benchmarks.faults.case import Case
+
+CASES: tuple[Case, ...] = ()
