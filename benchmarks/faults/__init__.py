@@ -36,10 +36,14 @@ class Config:
     """Cases to try, as GROUP or GROUP/FAULT; all: every one. `--cases list` prints them."""
     seed: int = 0
     """Of what cases draw at random."""
+    soak_hours: float = 2.0
+    """Length of the soak, unless --quick is given."""
     json: bool = False
     """Print the result as one JSON object in the last line."""
 
     def __post_init__(self) -> None:
+        if self.soak_hours <= 0:
+            raise ValueError(f"soak_hours {self.soak_hours:g}: must be above 0")
         if not self.cases:
             raise ValueError("cases: must name at least one, or nothing would be tried")
         for name in self.cases:
@@ -94,8 +98,10 @@ def attempt(case: Case, config: Config) -> dict[str, Any]:
     began_s = time.monotonic()
     with ScratchDirectory() as directory:
         try:
-            figures = case.attempt(Bench(directory, config.quick, config.seed)).figures()
-        except Exception as error:  # noqa: BLE001  the other cases are tried all the same
+            figures = case.attempt(
+                Bench(directory, config.quick, config.seed, config.soak_hours * 3600)
+            ).figures()
+        except Exception as error:  # the other cases are tried all the same
             traceback.print_exc()
             problem = f"{type(error).__name__}: {error}"
             figures = {"injected": 0, "problems": [problem], "passed": False}

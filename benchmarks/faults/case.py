@@ -62,6 +62,8 @@ class Bench:
     """Whether the case takes seconds, not minutes."""
     seed: int = 0
     """Of what the case draws at random."""
+    soak_s: float = 7200.0
+    """Length of the soak in its long form."""
 
     def scaled(self, full: float, quick: float) -> float:
         """The number for this form of the case."""

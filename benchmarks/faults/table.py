@@ -18,8 +18,10 @@ FORMATS = {
     "left": ".0f",
     "seconds": ".0f",
 }
-HEADINGS = ("injected", "PPS before", "during", "after", "s until back", "peak MiB")
-HEADINGS += ("descriptors", "threads", "left", "s in all")
+HEADINGS = (
+    *("injected", "PPS before", "during", "after", "s until back"),
+    *("peak MiB", "descriptors", "threads", "left", "s in all"),
+)
 Cases = Mapping[str, Mapping[str, Any]]
 
 

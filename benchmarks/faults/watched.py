@@ -1,4 +1,4 @@
-"""A `ga3c train` in a process of its own, whose speed and belongings are read while it is broken."""
+"""A `ga3c train` in its own process, whose speed and belongings are read while it is broken."""
 
 import contextlib
 import os
