@@ -25,7 +25,7 @@ LIVES = 3  # the service is terminated, then killed, and resumed each time
 EVERY_S = 20.0  # mean time between two faults
 WARM_UP = 0.1  # share of a life after which its memory must be flat
 DEVIATIONS = 3.0  # the drift of a life's memory is within so many deviations from its own line
-PARTS = 40  # means of a life's memory through which the line is drawn
+PARTS = 40  # most means of a life's memory through which the line is drawn
 
 
 def kill_one(run: Watched, rng: random.Random) -> None:
@@ -142,11 +142,12 @@ def _judge(seen: Seen, held: Sequence[Belongings], life: int) -> str:
 
 
 def drift_and_noise(memory_mb: Sequence[float]) -> tuple[float, float]:
-    """How far a line through PARTS means rises from the first to the last, and their deviation."""
-    means = np.array([part.mean() for part in np.array_split(np.asarray(memory_mb), PARTS)])
-    at = np.arange(PARTS)
+    """How far a line through the means of parts rises in all, and the means' deviation from it."""
+    parts = min(PARTS, len(memory_mb))
+    means = np.array([part.mean() for part in np.array_split(np.asarray(memory_mb), parts)])
+    at = np.arange(parts)
     slope, start = np.polyfit(at, means, 1)
-    return slope * (PARTS - 1), float(np.std(means - (start + slope * at), ddof=2))
+    return slope * (parts - 1), float(np.std(means - (start + slope * at), ddof=2))
 
 
 def _rates(seen: Seen, run: Watched) -> None:
