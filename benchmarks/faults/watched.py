@@ -19,6 +19,7 @@ from ga3c.runs import records
 from ga3c.runs.scratch import PREFIX
 
 ROOT = Path(__file__).resolve().parents[2]
+GA3C = (sys.executable, "-m", "ga3c")
 BEGIN_S = 120.0  # a run has begun within this, however busy the machine
 END_S = 30.0  # a run ends within this after a signal
 POLL_S = 0.05
@@ -44,6 +45,8 @@ class Watched:
     def __init__(self, directory: Path, name: str = "run") -> None:
         self.path = directory / "runs" / name
         """The run's directory."""
+        self.prefix: tuple[str, ...] = ()
+        """With what the command begins; it must become the command, as `ip netns exec` does."""
         self.temporary = directory / "tmp"
         self.temporary.mkdir(parents=True, exist_ok=True)
         self.output = directory / f"{name}.out"
@@ -63,6 +66,10 @@ class Watched:
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
+        self.kill_all()
+
+    def kill_all(self) -> None:
+        """Kill the command and all that it started."""
         for process in marked(self._mark):
             with contextlib.suppress(psutil.Error):
                 process.kill()
@@ -79,18 +86,15 @@ class Watched:
         self._start(["train", "--resume", str(self.path), *arguments], environment)
 
     def _start(self, arguments: list[str], environment: Mapping[str, str] | None) -> None:
-        paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-        own = {MARK: self._mark, "TMPDIR": str(self.temporary)}
-        own |= {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
         with open(self.output, "ab") as out, open(self.errors, "ab") as err:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "ga3c", *arguments, "--progress-every-s", str(PROGRESS_S)],
-                env={**os.environ, **own, **(environment or {})},
+                [*self.prefix, *GA3C, *arguments, "--progress-every-s", str(PROGRESS_S)],
+                env={**marked_environment(self._mark, self.temporary), **(environment or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
-                preexec_fn=_hear_signals,
+                preexec_fn=hear_signals,
             )
 
     def _read(self) -> None:
@@ -191,7 +195,14 @@ class Watched:
         return processes + [str(path) for path in self.temporary.glob(f"{PREFIX}*")]
 
 
-def _hear_signals() -> None:
+def marked_environment(mark: str, temporary: Path) -> dict[str, str]:
+    """The environment of a command that carries `mark` and has a place for temporary files."""
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    own = {MARK: mark, "TMPDIR": str(temporary), "PYTHONUNBUFFERED": "1"}
+    return {**os.environ, **own, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def hear_signals() -> None:
     """Also in a script's background or under nohup, where these signals are ignored."""
     for number in (signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
