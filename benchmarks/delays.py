@@ -1,4 +1,7 @@
-"""A way between two TCP ports on which everything takes a while, as between two machines."""
+"""A way between two TCP ports on which everything takes a while, as between two machines.
+
+It can also go silent for a while, as a network does whose cable is cut.
+"""
 
 import asyncio
 import contextlib
@@ -16,6 +19,8 @@ class Delay:
         self._loop = asyncio.new_event_loop()
         self._port = 0
         self._listens = threading.Event()
+        self._flows = asyncio.Event()  # of the relay's own thread, as all of asyncio
+        self._flows.set()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> int:
@@ -27,6 +32,14 @@ class Delay:
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+
+    def freeze(self) -> None:
+        """Hand nothing on until `mend`, though every connection looks whole."""
+        self._loop.call_soon_threadsafe(self._flows.clear)
+
+    def mend(self) -> None:
+        """Hand on what has come, and what comes."""
+        self._loop.call_soon_threadsafe(self._flows.set)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -52,6 +65,7 @@ class Delay:
     async def _hand_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """What is read at a moment is written `delay_s` later; so is the end."""
         while data := await reader.read(CHUNK_BYTES):
+            await self._flows.wait()
             self._later(writer, data)
         self._loop.call_later(self._delay_s, writer.close)
 
