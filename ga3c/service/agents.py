@@ -1,5 +1,6 @@
 """Starts, replaces, rests and ends the agent processes."""
 
+import math
 import signal
 import time
 from collections import defaultdict
@@ -22,6 +23,7 @@ from ga3c.wire.peers import name_of, new_identity
 MAX_EARLY_DEATHS = 3  # consecutive deaths in one place before the agent's first step
 MAX_FAILURES = 5  # consecutive failures in one place
 HEALTHY_S = 600.0  # the death of an agent that lived this long is not counted as a failure
+KILLED_S = 120.0  # kills from outside for this long, without an update, end the run
 FIRST_DELAY_S = 0.5  # delay of the successor after a second failure; doubles with each further one
 SLOWEST_STEPS_PER_S = 100.0  # slowest rate assumed of an agent that replays recorded actions
 OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP}  # kills from outside
@@ -43,15 +45,15 @@ class _Place:
     updates: float = 0.0  # the run's updates when the current agent began
     early_deaths: int = 0  # consecutive
     failures: int = 0  # consecutive
+    killed_since_s: float = math.inf  # first kill since an update, or since a long life
 
 
 class Deaths:
     """Counts consecutive failures in each agent's place.
 
-    A death is a failure, unless the agent had lived for HEALTHY_S, or was killed from outside
-    after the run had made updates during its life. The successor starts at once after a first
-    failure, so that a rare death costs nothing. After each further failure the successor waits,
-    twice as long as the time before.
+    A death is a failure, unless the agent had lived for HEALTHY_S or was killed from outside. The
+    successor starts at once after a first failure, and waits twice as long after each further one.
+    Kills from outside end the run if they go on in one place for KILLED_S without an update.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -65,12 +67,14 @@ class Deaths:
 
     def delay_s(self, index: int, death: Death, updates: float) -> float:
         """Count a death in place `index`. Returns how long its successor must wait."""
-        place = self._places[index]
-        place.early_deaths = 0 if death.played else place.early_deaths + 1
-        if self._clock() - place.began_s - death.silent_s >= HEALTHY_S:
-            place.failures = 0
-        elif not (death.from_outside and updates > place.updates):
-            place.failures += 1
+        place, now_s, own_fault = self._places[index], self._clock(), not death.from_outside
+        lived_s = now_s - place.began_s - death.silent_s
+        place.early_deaths = 0 if death.played else place.early_deaths + own_fault
+        place.failures = 0 if lived_s >= HEALTHY_S else place.failures + own_fault
+        if own_fault or updates > place.updates or lived_s >= KILLED_S:
+            place.killed_since_s = math.inf
+        if death.from_outside:
+            place.killed_since_s = min(place.killed_since_s, now_s)
         return FIRST_DELAY_S * 2 ** (place.failures - 2) if place.failures > 1 else 0.0
 
     def hopeless(self, index: int) -> str:
@@ -79,10 +83,11 @@ class Deaths:
         if place.early_deaths >= MAX_EARLY_DEATHS:
             return f"{MAX_EARLY_DEATHS} in a row ended in its place before their first step"
         if place.failures >= MAX_FAILURES:
-            return (
-                f"{MAX_FAILURES} agents in a row failed in its place, each within "
-                f"{HEALTHY_S:g} s of its start"
-            )
+            within = f"each within {HEALTHY_S:g} s of its start"
+            return f"{MAX_FAILURES} agents in a row failed in its place, {within}"
+        if self._clock() - place.killed_since_s >= KILLED_S:
+            kills = f"agents in its place have been killed from outside for {KILLED_S:g} s"
+            return f"{kills}, in which the run made no update: memory may be short"
         return ""
 
 
@@ -145,8 +150,7 @@ class Agents:
 
     def pids(self) -> list[int]:
         """Process ids of the playing agents, then of the resting ones, on this machine."""
-        identities = [*self._identities.values(), *self._retired]
-        pids = map(self._launcher.pid, identities)
+        pids = map(self._launcher.pid, [*self._identities.values(), *self._retired])
         return [pid for pid in pids if pid is not None]
 
     def resize(self, count: int) -> None:
@@ -156,9 +160,8 @@ class Agents:
             if index not in self._identities and index not in self._due_s:
                 self._start(index)
         for index in [i for i in self._identities if i >= count]:
-            identity = self._identities.pop(index)
-            self._retired.append(identity)
-            self._frontend.retire(identity)
+            self._retired.append(self._identities.pop(index))
+            self._frontend.retire(self._retired[-1])
         may_rest = max(self._service.most.agents - count, 0) if self._may_rest else 0
         while len(self._retired) > may_rest:
             self._launcher.end(self._retired.pop(0))
@@ -224,11 +227,10 @@ class Agents:
         return f"agent {name} {how} ({reason}): replaced by {name_of(self._identities[index])}"
 
     def _start(self, index: int) -> None:
-        service = self._service
         identity = new_identity(f"agent-{index}.{self.started}")
         seeds = np.random.SeedSequence([self._seed, index, self.started])
         self.started += 1
-        per_agent, groups = service.envs_per_agent, service.groups
+        per_agent, groups = self._service.envs_per_agent, self._service.groups
         lanes = np.arange(index * per_agent, (index + 1) * per_agent, dtype=np.int32)
         file, played = self._played
         patience_s = played * per_agent / SLOWEST_STEPS_PER_S
@@ -237,7 +239,7 @@ class Agents:
         self._deaths.began(index, self._updates())
         task = Task(
             *(identity, self._frontend.endpoint, self._token, groups, per_agent // groups),
-            *(int(seeds.generate_state(1)[0]), self._environment, service.stagger_steps),
+            *(int(seeds.generate_state(1)[0]), self._environment, self._service.stagger_steps),
             *(str(file) if file else None, played),
         )
         rests = next((name for name in self._retired if not self._frontend.peers.knows(name)), None)

@@ -2,10 +2,18 @@
 
 import pytest
 
-from ga3c.service.agents import HEALTHY_S, MAX_EARLY_DEATHS, MAX_FAILURES, Death, Deaths
+from ga3c.service.agents import (
+    HEALTHY_S,
+    KILLED_S,
+    MAX_EARLY_DEATHS,
+    MAX_FAILURES,
+    Death,
+    Deaths,
+)
 
 CRASH = Death(played=True, from_outside=False, silent_s=0.0)
 KILLED = Death(played=True, from_outside=True, silent_s=0.0)
+KILLED_EARLY = KILLED._replace(played=False)
 
 
 class Place:
@@ -46,18 +54,56 @@ def test_failures_in_a_row_wait_longer_and_longer_and_then_end_the_run(
     )
 
 
+@pytest.mark.parametrize("killed", [KILLED, KILLED_EARLY])
 def test_agents_that_are_killed_while_the_run_learns_are_replaced_at_once_for_ever(
-    place: Place,
+    place: Place, killed: Death
 ) -> None:
-    assert {place.lives(1.0, KILLED) for _ in range(100)} == {0.0}
+    assert {place.lives(1.0, killed) for _ in range(1000)} == {0.0}
     assert place.hopeless == ""
 
 
-def test_agents_that_are_killed_again_and_again_without_an_update_end_the_run(place: Place) -> None:
-    for _ in range(MAX_FAILURES):
+@pytest.mark.parametrize("killed", [KILLED, KILLED_EARLY])
+def test_a_storm_of_kills_without_an_update_ends_the_run_only_after_a_time(
+    place: Place, killed: Death
+) -> None:
+    first_s = place.now_s + 1.0
+    while not place.hopeless:
+        assert place.lives(1.0, killed, learns=False) == 0.0
+    assert place.now_s - first_s == KILLED_S
+    assert "killed from outside for 120 s, in which the run made no update" in place.hopeless
+
+
+def test_one_update_in_a_storm_of_kills_begins_the_time_anew(place: Place) -> None:
+    for _ in range(10):
+        for learns in (True, *[False] * int(KILLED_S - 1)):
+            place.lives(1.0, KILLED, learns)
+            assert not place.hopeless
+
+
+def test_kills_that_an_agent_outlives_do_not_end_a_run_that_does_not_learn_yet(
+    place: Place,
+) -> None:
+    for _ in range(100):
+        place.lives(KILLED_S, KILLED, learns=False)
         assert not place.hopeless
-        place.lives(1.0, KILLED, learns=False)
-    assert place.hopeless
+
+
+def test_a_crash_between_kills_is_counted_and_the_kills_are_not(place: Place) -> None:
+    for _ in range(MAX_FAILURES - 1):
+        place.lives(1.0, CRASH)
+        for _ in range(10):
+            place.lives(1.0, KILLED, learns=False)
+        assert not place.hopeless
+    place.lives(1.0, CRASH)
+    assert f"{MAX_FAILURES} agents in a row failed" in place.hopeless
+
+
+def test_kills_do_not_hide_that_agents_cannot_start(place: Place) -> None:
+    for _ in range(MAX_EARLY_DEATHS):
+        assert not place.hopeless
+        place.lives(1.0, CRASH._replace(played=False))
+        place.lives(1.0, KILLED_EARLY, learns=False)
+    assert "before their first step" in place.hopeless
 
 
 @pytest.mark.parametrize("death", [CRASH, KILLED])
