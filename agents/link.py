@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 import zmq
-from zmq.utils.monitor import recv_monitor_message
 
 from agents import messages
 from agents.headers import Header, Kind
@@ -131,7 +130,7 @@ class Link:
         while True:
             ready = dict(self._poller.poll(POLL_MS))
             if self._events in ready:
-                recv_monitor_message(self._events)
+                self._events.recv_multipart()  # it can only be the one event that is asked for
                 self._connected()
             elif self._socket in ready:
                 parts = self._socket.recv_multipart()

@@ -6,6 +6,7 @@ are the search path of the starting process, so that both processes find the sam
 """
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 
@@ -21,6 +22,9 @@ def main(directories: list[str]) -> int:
     sys.modules["agents"] = package
     spec.loader.exec_module(package)
     sys.path[:] = directories
+    # Nothing here multiplies matrices. NumPy's library of them would start a thread for each core,
+    # which took a third of an agent's start and would slow other agents down.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from agents import worker
 
     return worker.main()
