@@ -2,7 +2,7 @@
 
 config.json      every setting
 meta.json        machine, versions, git revision, at the start and at each resumption
-log.txt          every line that was printed
+log.txt          every line that was printed; log.txt.1 holds those before
 episodes.csv     each finished episode: the fields of `tally.Episode`
 metrics.jsonl    the figures of each progress line, one object a line
 events.out.*     the same for TensorBoard, by environment steps
@@ -14,6 +14,14 @@ best/            the state that had the best evaluation of the run (--evaluate-e
 result.json      the run's figures, written at the end
 tracking.json    only with --track: the run's id at the tracker
 lock             held while a service uses the directory
+
+None of these grows with the run for ever. `episodes.csv` and `metrics.jsonl` are thinned to half,
+evenly, whenever they exceed 32 and 16 MiB; `log.txt` becomes `log.txt.1` at 8 MiB and takes the
+place of the one before. TensorBoard gets the figures more and more rarely: about 16 MiB for the
+first half day of progress lines, and as many again each time that the run has become twice as old.
+The journal of the scheduler has a line for each decision, of which a run with default settings
+makes fewer and fewer. Only `evaluations.jsonl` (1 kB each) and `actions.bin` (2 bytes a step, or 4
+for each number of a continuous action; needed in lockstep) grow with what is asked for.
 """
 
 import contextlib
@@ -27,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from ga3c.runs import records
-from ga3c.runs.durable import rewrite_whole
+from ga3c.runs.durable import rewrite_lines, rewrite_whole
 from ga3c.runs.events import Events
 from ga3c.runs.finding import EVALUATIONS, LATEST, LOCK, RESULT, locked
 from ga3c.runs.kept_config import CONFIG, to_json
@@ -36,6 +44,10 @@ from ga3c.runs.tracking import Tracking, tracking
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.machine import machine
 from ga3c.settings.train import TrainConfig
+
+EPISODES, METRICS, LOG = "episodes.csv", "metrics.jsonl", "log.txt"
+# A line is about 40, 750 and 130 bytes: 800,000 episodes, a day of progress lines.
+MOST_BYTES = {EPISODES: 32 << 20, METRICS: 16 << 20, LOG: 8 << 20}
 
 
 class RunDirectory:
@@ -53,13 +65,13 @@ class RunDirectory:
         if not locked(self._lock):
             self._lock.close()
             raise BlockingIOError(f"another process uses {path}")
-        self._log = open(self.path / "log.txt", "a", buffering=1)  # noqa: SIM115
+        self._log = records.Rotated(self.path / LOG, MOST_BYTES[LOG])
         self._open: list[Any] = [self._lock, self._log]
         self._config = config
         self._reported_errors: set[str] = set()
 
-    def begin(self, steps: int, episodes: int) -> str | None:
-        """Start, or resume after `steps` and `episodes`; entries beyond these are removed.
+    def begin(self, steps: int) -> str | None:
+        """Start, or resume after `steps`; entries beyond these are removed.
 
         Returns a line that says where the run is tracked, if it is.
 
@@ -72,12 +84,12 @@ class RunDirectory:
         self._note_start(steps)
         (self.path / RESULT).unlink(missing_ok=True)
         self._point_latest()
-        self._cut(steps, episodes)
-        self._episodes = open(self.path / "episodes.csv", "a", newline="", buffering=1)  # noqa: SIM115
+        self._cut(steps)
+        self._episodes = records.Thinned(self.path / EPISODES, MOST_BYTES[EPISODES])
         self._csv = csv.writer(self._episodes)
-        if not self._episodes.tell():
+        if self._episodes.is_empty:
             self._csv.writerow(Episode._fields)
-        self._metrics = open(self.path / "metrics.jsonl", "a", buffering=1)  # noqa: SIM115
+        self._metrics = records.Thinned(self.path / METRICS, MOST_BYTES[METRICS])
         self._events = Events(self.path, steps, tracking)
         with self._errors_reported():
             self._events.settings(settings)
@@ -143,17 +155,14 @@ class RunDirectory:
                 shutil.rmtree(self.path, ignore_errors=True)
             raise
 
-    def _cut(self, steps: int, episodes: int) -> None:
+    def _cut(self, steps: int) -> None:
         """Remove what was written after the checkpoint that the run is resumed from."""
-        table = self.path / "episodes.csv"
+        table = self.path / EPISODES
         if table.exists():
-            lines = table.read_text(errors="replace").splitlines(keepends=True)
-            head = ",".join(Episode._fields) + "\n"  # older tables have fewer columns
-            rewrite_whole(table, head + "".join(lines[1 : episodes + 1]))
-        for file in (self.path / "metrics.jsonl", self.path / EVALUATIONS):
+            rewrite_lines(table, _episodes_before(table, steps))
+        for file in (self.path / METRICS, self.path / EVALUATIONS):
             if file.exists():
-                entries = [entry for entry in records.read(file) if entry["steps"] <= steps]
-                rewrite_whole(file, "".join(json.dumps(entry) + "\n" for entry in entries))
+                rewrite_lines(file, _entries_until(file, steps))
 
     def _note_start(self, steps: int) -> None:
         """Write the machine of this start to meta.json, or add that of resuming after `steps`."""
@@ -179,3 +188,26 @@ class RunDirectory:
             new.unlink(missing_ok=True)  # left by a run that was killed right here
             new.write_text(self.path.name + "\n")
             new.replace(latest)
+
+
+def _episodes_before(table: Path, steps: int) -> Iterator[bytes]:
+    """The lines of a table of episodes, those of a checkpoint after `steps`.
+
+    An episode has the steps that had been made before the batch in which it was seen, so those of
+    the checkpoint have fewer.
+    """
+    with open(table, "rb") as lines:
+        next(lines, b"")
+        yield (",".join(Episode._fields) + "\r\n").encode()  # older tables have fewer columns
+        for line in lines:
+            number = line.split(b",", 2)[1:2]
+            if line.endswith(b"\n") and number and number[0].isdigit() and int(number[0]) < steps:
+                yield line
+
+
+def _entries_until(file: Path, steps: int) -> Iterator[bytes]:
+    """The lines of `file` that hold an object of at most `steps`."""
+    with open(file, "rb") as lines:
+        for line in lines:
+            if line.endswith(b"\n") and any(e["steps"] <= steps for e in records.parsed([line])):
+                yield line

@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import io
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -77,10 +77,19 @@ def sync_directory(path: Path) -> None:
 
 def rewrite_whole(path: Path, text: str) -> None:
     """Replace a file by `text`, whole or not at all, even if power fails in the middle."""
+    rewrite_lines(path, [text.encode()])
+
+
+def rewrite_lines(path: Path, lines: Iterable[bytes]) -> None:
+    """The same with lines, which may be read from the file itself, one after another."""
     partial = path.with_name(f".{path.name}")
-    with open(partial, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    try:
+        with open(partial, "wb") as file:
+            file.writelines(lines)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError:
+        partial.unlink(missing_ok=True)  # a full disk needs the room
+        raise
     sync_directory(path.parent)

@@ -1,5 +1,7 @@
 """A run's figures for TensorBoard and trackers, under the field's usual names, by steps."""
 
+import errno
+import io
 import math
 import os
 import time
@@ -50,11 +52,15 @@ TAGS = {
 }
 
 
+PART_BYTES = 16 << 20  # of event files; each further part takes twice as long to fill
+
+
 class Events:
     """Writes a TensorBoard event file into `directory`; owned by one thread.
 
     A tracker gets the same, but of the episodes only the newest, with the next figures: small
-    environments finish thousands a second.
+    environments finish thousands a second. So does TensorBoard beyond the first PART_BYTES, and
+    then of the figures only every second line, every fourth beyond twice as many, and so on.
 
     Raises OSError, for example if the disk is full.
     """
@@ -63,9 +69,11 @@ class Events:
         """`steps`: TensorBoard hides what earlier files recorded after this step."""
         self._tracking = tracking
         self._newest: dict[str, float] = {}  # scalars of the newest episode
+        self._lines = 0  # of figures
+        before = directory.glob("events.out.*")
+        self._parts_bytes = sum(file.stat().st_size for file in before)
         name = f"events.out.tfevents.{time.time_ns() // 10**6:013}.{os.getpid()}"
         self._file = open(directory / name, "wb", buffering=0)  # noqa: SIM115
-        self._writer = RecordWriter(self._file)
         self._write(Event(file_version="brain.Event:2"))
         self._write(Event(step=steps, session_log=SessionLog(status=SessionLog.START)))
 
@@ -87,13 +95,15 @@ class Events:
             return
         values = {"return": episode.score, "length": episode.length}
         self._newest = {f"charts/episodic_{name}": v for name, v in values.items()}
-        self._write_scalars(self._newest, episode.steps)
+        if self._rarity == 1:
+            self._write_scalars(self._newest, episode.steps)
 
     def figures(self, values: Mapping[str, Any]) -> None:
         """Add the figures of one progress line."""
         scalars = {TAGS[name]: v for name, v in values.items() if name in TAGS and v is not None}
         scalars["perf/PPS"] = values["pps"]
-        self._add(scalars, values["steps"])
+        self._lines += 1
+        self._add(scalars, values["steps"], left_out=self._lines % self._rarity != 0)
 
     def evaluation(self, entry: Mapping[str, Any]) -> None:
         """Add an evaluation's mean score."""
@@ -112,20 +122,39 @@ class Events:
         if self._tracking:
             self._tracking.close("failed")
 
-    def _add(self, scalars: Mapping[str, float], steps: int) -> None:
+    @property
+    def _rarity(self) -> int:
+        """Of so many lines of figures one is written."""
+        return 2 ** (self._parts_bytes // PART_BYTES)
+
+    def _add(self, scalars: Mapping[str, float], steps: int, left_out: bool = False) -> None:
         """Write scalars, and hand them to the tracker with those of the newest episode."""
-        self._write_scalars(scalars, steps)
+        both = {**self._newest, **scalars}
+        if not left_out:
+            self._write_scalars(both if self._rarity > 1 else scalars, steps)
         if self._tracking:
-            self._tracking.scalars(_finite({**self._newest, **scalars}), steps)
-            self._newest = {}
+            self._tracking.scalars(_finite(both), steps)
+        self._newest = {}
 
     def _write_scalars(self, scalars: Mapping[str, float], steps: int) -> None:
         values = [Summary.Value(tag=tag, simple_value=v) for tag, v in _finite(scalars).items()]
         self._write(Event(step=steps, summary=Summary(value=values)))
 
     def _write(self, event: Event) -> None:
+        """Append a record, whole or not at all: no reader finds the ones after half a record."""
         event.wall_time = time.time()
-        self._writer.write(event.SerializeToString())
+        record, end = io.BytesIO(), self._file.tell()
+        RecordWriter(record).write(event.SerializeToString())
+        written = 0
+        try:
+            written = self._file.write(record.getbuffer())
+        finally:
+            if written < record.tell():
+                self._file.truncate(end)
+                self._file.seek(end)
+        if written < record.tell():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._file.name)
+        self._parts_bytes += written
 
 
 def _finite(scalars: Mapping[str, float]) -> dict[str, float]:

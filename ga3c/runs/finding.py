@@ -144,7 +144,7 @@ def newest_figures(path: Path) -> dict[str, Any]:
     try:
         return dict(json.loads((path / RESULT).read_bytes()))
     except (OSError, ValueError):  # the run has not ended
-        return ([{}] + records.read(path / "metrics.jsonl"))[-1]
+        return records.newest(path / "metrics.jsonl")
 
 
 def evaluations(path: Path) -> list[dict[str, Any]]:

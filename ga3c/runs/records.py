@@ -1,14 +1,35 @@
-"""Files with one JSON object per line. A kill or a full disk may have cut a line short."""
+"""Files to which a run appends lines, most of them JSON objects, and which stay below a size.
+
+A kill or a full disk may have cut a line short.
+"""
 
 import json
-from collections.abc import Iterable, Mapping
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from ga3c.runs.durable import rewrite_lines
+
+TAIL_BYTES = 1 << 16  # at the end of a file, in which its newest object is looked for
 
 
 def read(file: Path) -> list[dict[str, Any]]:
     """The objects of `file`; none if the file is missing. Damaged lines are skipped."""
-    return parsed(file.read_bytes().splitlines()) if file.exists() else []
+    if not file.exists():
+        return []
+    with open(file, "rb") as lines:
+        return parsed(lines)
+
+
+def newest(file: Path) -> dict[str, Any]:
+    """The last whole object of `file`, without reading all of it; empty if there is none."""
+    if not file.exists():
+        return {}
+    with open(file, "rb") as tail:
+        tail.seek(max(tail.seek(0, 2) - TAIL_BYTES, 0))
+        return ([{}] + parsed(tail))[-1]
 
 
 def parsed(lines: Iterable[bytes]) -> list[dict[str, Any]]:
@@ -32,3 +53,93 @@ def append(file: Path, value: Mapping[str, Any]) -> None:
             if out.read(1) != b"\n":
                 out.write(b"\n")
         out.write(json.dumps(value).encode() + b"\n")
+
+
+class _Appended:
+    """A file to which lines are appended, as to a text file. Subclasses make room in it."""
+
+    def __init__(self, path: Path, most_bytes: int) -> None:
+        self._path = path
+        self._most_bytes = most_bytes
+        self._left_bytes = most_bytes - self._open()
+
+    def write(self, line: str) -> None:
+        """Append a line, and make room if that is due. Raises OSError."""
+        if self._file.closed:
+            self._open()
+        self._file.write(line)
+        self._left_bytes -= len(line)
+        if self._left_bytes <= 0:
+            self._left_bytes = self._most_bytes // 2  # until it is tried again if it fails now
+            self._file.close()
+            self._make_room()
+            self._left_bytes = self._most_bytes - self._open()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was written to it yet."""
+        return not self._file.tell()
+
+    def _open(self) -> int:
+        """Open the file. Returns its size."""
+        self._file = open(self._path, "a", newline="", buffering=1)  # noqa: SIM115
+        return self._file.tell()
+
+    def _make_room(self) -> None:
+        raise NotImplementedError
+
+
+class Thinned(_Appended):
+    """A file that is thinned to half of `most_bytes` whenever it has grown beyond them."""
+
+    def _make_room(self) -> None:
+        thin(self._path, self._most_bytes // 2)
+
+
+class Rotated(_Appended):
+    """A file that takes the place of `NAME.1` when it has `most_bytes`; a new one is begun."""
+
+    def _make_room(self) -> None:
+        self._path.replace(self._path.with_name(f"{self._path.name}.1"))
+
+
+def thin(file: Path, most_bytes: int) -> None:
+    """Leave out lines, evenly over the whole file, until it has at most `most_bytes`.
+
+    The first and the last line stay. Of the others every second one is left out, or three of four,
+    and so on, as their checksums decide: so a file that is thinned again and again is still even,
+    and what comes at regular intervals is not left out as a whole. Raises OSError.
+    """
+    sizes: Counter[int] = Counter()
+    with open(file, "rb") as lines:
+        kept_bytes = len(next(lines, b""))
+        for line in lines:
+            sizes[_rank(line)] += len(line)
+    kept_bytes += sizes.total()
+    least = 0
+    while kept_bytes > most_bytes and sizes.total():
+        kept_bytes -= sizes.pop(least, 0)
+        least += 1
+    rewrite_lines(file, _ranked(file, least))
+
+
+def _ranked(file: Path, least: int) -> Iterator[bytes]:
+    """The first and the last line, and those of at least this rank."""
+    with open(file, "rb") as lines:
+        yield next(lines, b"")
+        before = next(lines, b"")
+        for line in lines:
+            if _rank(before) >= least:
+                yield before
+            before = line
+        yield before
+
+
+def _rank(line: bytes) -> int:
+    """Of half of all lines 0, of a quarter 1, and so on."""
+    checksum = zlib.crc32(line)
+    return (checksum & -checksum).bit_length() - 1 if checksum else 32

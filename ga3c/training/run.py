@@ -96,7 +96,7 @@ class Run:
         service.keep_actions(self._directory.path)
         if config.run.resume:
             self._restore()
-        if tracked := self._directory.begin(service.pacing.steps, service.tally.episodes):
+        if tracked := self._directory.begin(service.pacing.steps):
             self._say(f"ga3c: {tracked}")
         self._keeper.begin()
         if not config.run.resume:

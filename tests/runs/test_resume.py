@@ -342,7 +342,7 @@ def test_settings_are_on_the_disk_before_they_take_the_old_ones_place(
 ) -> None:
     """After a power cut there is the old file or the new one, never an empty one."""
     directory = RunDirectory(TrainConfig(), tmp_path / "run")
-    directory.begin(0, 0)
+    directory.begin(0)
     config = directory.path / "config.json"
     before, synced = config.stat().st_ino, []
     sync = os.fsync
@@ -352,7 +352,7 @@ def test_settings_are_on_the_disk_before_they_take_the_old_ones_place(
         sync(number)
 
     monkeypatch.setattr(os, "fsync", noted)
-    directory.begin(0, 0)
+    directory.begin(0)
     directory.finish({})
     assert synced[0] == (directory.path / ".config.json", before)
     assert synced[1] == (directory.path, config.stat().st_ino)

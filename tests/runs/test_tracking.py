@@ -36,7 +36,7 @@ def kept_run(
     """A run of some progress lines, or the rest of it; in this process, without a service."""
     run = replace(TrainConfig().run, track=tracker, steps=steps[-1])
     directory = RunDirectory(replace(TrainConfig(), run=run), path)
-    place = directory.begin(steps[0], 0)
+    place = directory.begin(steps[0])
     directory.episodes([Episode(1.0, steps[0], 3.5, 7, 0.0, True)])
     for each in steps:
         directory.metrics(figures(each))
