@@ -112,7 +112,6 @@ def test_files_of_any_size_are_cut_and_thinned_in_little_memory(tmp_path: Path) 
     assert file.stat().st_size > 2_500_000
     tracemalloc.start()
     durable.rewrite_lines(file, directory._episodes_before(file, 20 * 95_000))
-    assert file.stat().st_size < 2_600_000
     records.thin(file, 500_000)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
