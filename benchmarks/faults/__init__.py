@@ -12,7 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.faults import agents, data, machines, messages, numbers, service, soak
+from benchmarks.faults import (
+    agents,
+    counts,
+    data,
+    machines,
+    messages,
+    numbers,
+    refused,
+    service,
+    soak,
+)
 from benchmarks.faults.case import Bench, Case
 from benchmarks.faults.table import markdown, print_table
 from benchmarks.points import keep_in
@@ -20,7 +30,7 @@ from ga3c.runs import records
 from ga3c.runs.scratch import ScratchDirectory
 from ga3c.settings.machine import origin
 
-GROUPS = (agents, service, data, messages, numbers, machines, soak)
+GROUPS = (agents, service, counts, refused, data, messages, numbers, machines, soak)
 CASES: dict[str, Case] = {case.name: case for group in GROUPS for case in group.CASES}
 
 
