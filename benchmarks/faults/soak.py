@@ -15,7 +15,7 @@ from benchmarks.faults.watched import Watched
 from ga3c.runs.scratch import PREFIX
 
 AGENTS = 4
-TIMEOUT_S = 20.0
+TIMEOUT_S = 40.0
 PONG = (
     *("--game", "Pong", "--scheduler", "off", "--envs-per-agent", "16"),
     *("--agents", str(AGENTS), "--max-agents", str(AGENTS)),
