@@ -17,6 +17,7 @@ from benchmarks.delays import Delay
 PORT = 5555
 LOCAL = "127.0.0.1"
 CALL_S = 20.0
+FAR_END = "cable"  # its name on the node
 
 
 class NoNamespaces(RuntimeError):
@@ -112,9 +113,9 @@ class Namespaces:
     def _join(self, number: int) -> None:
         """A cable between the learner and a node, and addresses for both ends."""
         one, other = self._space("learner"), self._space(f"{number}")
-        ends = ("type", "veth", "peer", "name", "up", "netns", other)
+        ends = ("type", "veth", "peer", "name", FAR_END, "netns", other)
         _ip("-n", one, "link", "add", f"to-{number}", *ends)
-        for space, cable, host in ((one, f"to-{number}", 1), (other, "up", 2)):
+        for space, cable, host in ((one, f"to-{number}", 1), (other, FAR_END, 2)):
             _ip("-n", space, "address", "add", f"{_address(number, host)}/24", "dev", cable)
             _ip("-n", space, "link", "set", cable, "up")
 

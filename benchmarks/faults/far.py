@@ -1,0 +1,221 @@
+"""A run whose agents all play on other nodes, which are broken; its ledger shows each step once."""
+
+import contextlib
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import psutil
+
+from agents import keys
+from benchmarks.faults.case import Bench, Seen
+from benchmarks.faults.nodes import Network, network
+from benchmarks.faults.processes import marked, new_mark
+from benchmarks.faults.watched import END_S, GA3C, Watched, hear_signals, marked_environment
+from ga3c.runs import checkpoints
+from ga3c.runs.scratch import PREFIX
+
+AGENTS, NODES = 4, 2
+MODULES = ("benchmarks.paced", "tests.tiny")
+
+
+def counts(agents: int) -> tuple[str, ...]:
+    """Options for a number of agents that stays."""
+    return ("--scheduler", "off", "--agents", f"{agents}", "--max-agents", f"{agents}")
+
+
+LEDGER = (
+    *("--game", "benchmarks.paced:PacedLedger-v0", "--algorithm", "dqn", "--save-replay"),
+    *("--envs-per-agent", "16", "--steps-per-update", "64", "--slack-steps", "4096"),
+    *("--replay-steps", "400000", "--replay-min-steps", "1000"),
+)
+
+
+class Host:
+    """`ga3c agents` on a node, with its agents."""
+
+    def __init__(self, arguments: list[str], directory: Path, run: str, name: str) -> None:
+        """Args: arguments: the whole command."""
+        self.name = name
+        self._arguments = arguments
+        self._temporary = directory / f"tmp-{run}-{name}"
+        self._temporary.mkdir()
+        self._output = directory / f"{run}-{name}.out"
+        self._mark = new_mark()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, for the first time or again."""
+        with open(self._output, "ab") as out:
+            self._process = subprocess.Popen(
+                self._arguments,
+                env=marked_environment(self._mark, self._temporary),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+                preexec_fn=hear_signals,
+            )
+
+    def agents(self) -> list[psutil.Process]:
+        """The agents that play on it."""
+        assert self._process is not None
+        return [each for each in marked(self._mark) if each.pid != self._process.pid]
+
+    def kill(self) -> int:
+        """Kill the host, not its agents. Returns how many agents it had."""
+        assert self._process is not None
+        agents = len(self.agents())
+        self._process.kill()
+        self._process.wait(END_S)
+        return agents
+
+    def signal_all(self, number: int) -> int:
+        """Send a signal to the host and to its agents. Returns how many it had."""
+        agents = len(self.agents())
+        for each in marked(self._mark):
+            with contextlib.suppress(psutil.Error):
+                each.send_signal(number)
+        return agents
+
+    def end(self) -> None:
+        """Let it end as by SIGTERM, or kill all if it does not."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(END_S)
+
+    def left(self) -> list[str]:
+        """Processes and temporary files that are left after its end."""
+        processes = [f"process {each.pid} of a host" for each in marked(self._mark)]
+        return processes + [str(path) for path in self._temporary.glob(f"{PREFIX}*")]
+
+    def close(self) -> None:
+        """Kill whatever is left."""
+        self.signal_all(signal.SIGKILL)
+        if self._process is not None:
+            self._process.wait(END_S)
+
+
+class Far:
+    """A run, the hosts of its nodes, and the network between them. Use it as a context."""
+
+    def __init__(
+        self, bench: Bench, run: Watched, net: Network, nodes: int, room: int = AGENTS
+    ) -> None:
+        """Args: room: for how many agents each host has room."""
+        self._bench, self.run, self.net = bench, run, net
+        run.prefix = net.learner
+        self._keys = bench.directory / "keys"
+        self._keys.mkdir(exist_ok=True)
+        self.hosts = [self._host(number, room) for number in range(nodes)]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for host in self.hosts:
+            host.close()
+
+    def key(self, name: str) -> Path:
+        """The file of a secret key, made if it is missing."""
+        file = self._keys / name
+        if not file.exists():
+            keys.run(keys.Config(file))
+        return file
+
+    def shared(self, name: str) -> Path:
+        """The file of the public key."""
+        return self.key(name).with_name(f"{name}.pub")
+
+    def _host(self, number: int, room: int) -> Host:
+        name, address = f"node{number}", self.net.connect(number)
+        arguments = [
+            *(*self.net.node(number), *GA3C, "agents", "--connect", address, "--name", name),
+            *("--key", f"{self.key(name)}", "--service", f"{self.shared('service')}"),
+            *("--agents", f"{room}", "--modules", *MODULES),
+        ]
+        return Host(arguments, self._bench.directory, self.run.path.name, name)
+
+    def listening(self, *also: str) -> list[str]:
+        """Options of a run that listens. Args: also: names of further keys that may come."""
+        if not self.hosts:
+            return []
+        names = [*(f"node{number}" for number in range(len(self.hosts))), *also]
+        allowed = [f"{self.shared(name)}" for name in names]
+        given = ["--listen", self.net.listen, "--key", f"{self.key('service')}"]
+        return [*given, "--allow", *allowed, "--agents-here", "0"]
+
+    def begin(self, *arguments: str, agents: int = AGENTS, allow: tuple[str, ...] = ()) -> None:
+        """Start the run and its hosts, and wait until AGENTS play and learning makes updates."""
+        self.run.train(*arguments, *counts(agents), *self.listening(*allow))
+        for host in self.hosts:
+            host.start()
+        self.run.until(lambda: self.playing == AGENTS, 120.0)
+        self.run.begun(0)
+
+    @property
+    def fullest(self) -> Host:
+        """The host with the most agents."""
+        return max(self.hosts, key=lambda host: len(host.agents()))
+
+    @property
+    def playing(self) -> int:
+        """Agents of all nodes and of the learner."""
+        return len(self.run.agents()) + sum(len(host.agents()) for host in self.hosts)
+
+    def finish(self, seen: Seen, code: int = 130) -> None:
+        """Interrupt the run: its agents end, hosts stay; then end these. Nothing may be left."""
+        self._bench.finish(self.run, seen, code)
+        self._account(seen)
+
+    def account(self, seen: Seen) -> None:
+        """The same for a run that has ended."""
+        self._bench.account(self.run, seen)
+        self._account(seen)
+
+    def _account(self, seen: Seen) -> None:
+        for host in self.hosts:
+            host.end()
+        left = [each for host in self.hosts for each in host.left()]
+        seen.left = (seen.left or 0) + len(left)
+        seen.expect(not left, f"left: {', '.join(left)}")
+
+
+@contextlib.contextmanager
+def far(bench: Bench, seen: Seen, room: int = AGENTS) -> Iterator[Far]:
+    """A run that is to be begun, with NODES nodes; the note says what these are."""
+    with network(NODES) as net, bench.watched() as run, Far(bench, run, net, NODES, room) as made:
+        seen.note = net.words
+        yield made
+
+
+def check_ledger(run: Watched, seen: Seen) -> None:
+    """Each step of the run's replay is there once, and follows the one before it.
+
+    An observation of Ledger is [number of the environment, episode, step, action before].
+    """
+    found, _ = checkpoints.newest(run.path / "checkpoints")
+    if found is None:
+        seen.expect(False, "no whole checkpoint, so its ledger cannot be read")
+        return
+    written, frames = found.arrays["lanes/written"], found.arrays["ring/frame"]
+    capacity = len(frames) // len(written)
+    entries, holes = [], 0
+    for lane, count in enumerate(written):
+        slots = np.arange(max(count - capacity, 0), count) % capacity
+        lines = frames[lane * capacity + slots][:, :3].astype(np.int64)
+        number, episode, step = lines.T
+        follows = (np.diff(step) == 1) & (np.diff(episode) == 0) & (np.diff(number) == 0)
+        begins = (step[1:] == 0) & ((np.diff(episode) == 1) | (np.diff(number) != 0))
+        holes += int((~(follows | begins)).sum())
+        entries.append(lines)
+    ledger = np.concatenate(entries)
+    twice = len(ledger) - len(np.unique(ledger, axis=0))
+    seen.expect(len(ledger) > 0, "no step is in the ledger")
+    seen.expect(not twice, f"{twice} steps are in the ledger twice")
+    seen.expect(not holes, f"{holes} steps of the ledger do not follow the one before")
+    seen.note += f"; {len(ledger):,} steps in the ledger, {twice} twice, {holes} out of order"
