@@ -1,0 +1,136 @@
+"""Games that break when they are told to: `benchmarks.faulty_games:BreakableCart-v0`, and ...Pong.
+
+A file in the directory `orders` is an order to break in the way of its name. The environment that
+removes the file obeys, so each order is obeyed once; `always-...` stays, and all obey it. The
+environments with which the service tries a game before a run obey nothing.
+"""
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any, TypeVar
+
+import ale_py
+import gymnasium
+import numpy as np
+from gymnasium.wrappers import AtariPreprocessing
+
+from agents.link import Link
+from agents.worker import Task
+
+LOOK_S = 0.05  # between two looks for an order
+HANG_S = 3600.0
+SLOW = 100  # times as long as usual takes each step for SLOW_S after the order `slow`
+SLOW_S = 8.0
+REPEATS = 20_000  # of a step, from an agent that reads nothing
+EXIT_CODE = 7
+IN_AGENT = "ga3c" not in sys.modules  # which no agent imports
+Caller = TypeVar("Caller")
+
+
+class Breakable(gymnasium.Wrapper):
+    """A game that obeys the orders in a directory."""
+
+    def __init__(self, game: gymnasium.Env, orders: str) -> None:
+        super().__init__(game)
+        self._orders = Path(orders)
+        self._look_s = 0.0
+        self._slow_until_s = 0.0
+
+    def step(self, action: Any) -> Any:
+        """Take a step, or break in it."""
+        order, began_s = self._order(), time.perf_counter()
+        self._obey(order)
+        observation, reward, *rest = self.env.step(action)
+        if time.monotonic() < self._slow_until_s:
+            time.sleep((SLOW - 1) * (time.perf_counter() - began_s))
+        return self._broken(order, observation), _broken_reward(order, reward), *rest
+
+    def _order(self) -> str:
+        """What this environment must do now; empty if nothing."""
+        now_s = time.monotonic()
+        if not IN_AGENT or now_s < self._look_s:
+            return ""
+        self._look_s = now_s + LOOK_S
+        for name in os.listdir(self._orders):
+            if name.startswith("always-"):
+                self._look_s = now_s
+                return name.removeprefix("always-")
+            try:
+                os.unlink(self._orders / name)
+            except FileNotFoundError:  # another environment obeys
+                continue
+            return name
+        return ""
+
+    def _obey(self, order: str) -> None:
+        match order:
+            case "raises":
+                raise RuntimeError("this game was told to raise")
+            case "hangs":
+                time.sleep(HANG_S)
+            case "exits":
+                sys.exit(EXIT_CODE)
+            case "ends at once":
+                os._exit(EXIT_CODE)
+            case "slow":
+                self._slow_until_s = time.monotonic() + SLOW_S
+            case "never reads":
+                _repeat_unread()
+            case "tells":
+                told = self._orders.with_name("told")
+                told.with_suffix(".new").write_text(_of_caller("task", Task).to_json())
+                told.with_suffix(".new").rename(told.with_suffix(f".{os.getpid()}"))
+
+    def _broken(self, order: str, observation: np.ndarray) -> Any:
+        match order:
+            case "shape":
+                return observation[:-1]
+            case "type":
+                return observation.astype(np.complex64)
+            case "nan in observation":
+                return np.full_like(observation, np.nan)
+            case "infinity in observation":
+                return np.full_like(observation, np.inf)
+        return observation
+
+
+def _broken_reward(order: str, reward: Any) -> Any:
+    """Rewards from 3.5e38 on are infinite in float32."""
+    rewards = {"nan in reward": np.nan, "infinity in reward": np.inf, "huge reward": 1e38}
+    return rewards.get(order, reward)
+
+
+def _of_caller(name: str, kind: type[Caller]) -> Caller:
+    """The local variable `name` of what has called this environment. Raises LookupError."""
+    frame = sys._getframe()
+    while frame := frame.f_back:  # type: ignore[assignment]
+        if isinstance(value := frame.f_locals.get(name), kind):
+            return value
+    raise LookupError(f"no caller has a {name}")
+
+
+def _repeat_unread() -> None:
+    """Send the last steps again and again, as after a lost connection, and read no answer."""
+    link = _of_caller("link", Link)
+    for _ in range(REPEATS):
+        for sent in link._sent.values():
+            link._socket.send_multipart(sent.parts)
+    time.sleep(HANG_S)
+
+
+def cart(orders: str) -> gymnasium.Env:
+    """CartPole, which starts and steps fast."""
+    return Breakable(gymnasium.make("CartPole-v1"), orders)
+
+
+def pong(orders: str) -> gymnasium.Env:
+    """Pong in grey pictures of four frames' time."""
+    gymnasium.register_envs(ale_py)
+    game = gymnasium.make("ALE/Pong-v5", frameskip=1, repeat_action_probability=0.0)
+    return Breakable(AtariPreprocessing(game), orders)
+
+
+gymnasium.register("BreakableCart-v0", "benchmarks.faulty_games:cart")
+gymnasium.register("BreakablePong-v0", "benchmarks.faulty_games:pong")
