@@ -15,14 +15,14 @@ from benchmarks.faults.watched import Watched
 from ga3c.runs.scratch import PREFIX
 
 AGENTS = 4
-TIMEOUT_S = 40.0
+TIMEOUT_S = 60.0
 PONG = (
     *("--game", "Pong", "--scheduler", "off", "--envs-per-agent", "16"),
     *("--agents", str(AGENTS), "--max-agents", str(AGENTS)),
     *("--agent-timeout-s", str(TIMEOUT_S), "--checkpoint-every-s", "60"),
 )
 LIVES = 3  # the service is terminated, then killed, and resumed each time
-EVERY_S = 20.0  # mean time between two faults
+EVERY_S = 30.0  # mean time between two faults
 WARM_UP = 0.1  # share of a life after which its memory must be flat
 DEVIATIONS = 3.0  # the drift of a life's memory is within so many deviations from its own line
 PARTS = 40  # most means of a life's memory through which the line is drawn
