@@ -1,5 +1,7 @@
 """A client of our own, which speaks in the name of an agent that is dead."""
 
+import time
+
 import numpy as np
 import zmq
 
@@ -11,6 +13,7 @@ from agents.messages import Step
 from agents.worker import Task
 
 PATIENCE_MS = 5000
+HELD_S = 2.0  # libzmq drops what the service has not yet taken when the connection ends
 
 
 def send_late_steps(task: Task, count: int) -> None:
@@ -24,4 +27,5 @@ def send_late_steps(task: Task, count: int) -> None:
         for sequence in range(count):
             header = Header(Kind.STEP, 0, task.envs_per_group, sequence)
             socket.send_multipart(messages.encode_step(header, step))
-        socket.close(PATIENCE_MS)
+        time.sleep(HELD_S)
+        socket.close()
