@@ -42,6 +42,7 @@ class Keeper:
         self._directory = directory
         self._interrupts = interrupts
         self._say = say
+        self._failure = ""  # what was said of the last attempt, if it failed
         self._checkpoints = Checkpoints(
             directory.path / "checkpoints",
             keep.keep_checkpoints,
@@ -104,8 +105,13 @@ class Keeper:
         try:
             write()
         except (OSError, checkpoints.NotWritten) as error:
-            self._say(f"ga3c: no checkpoint: {error}", sys.stderr)
+            if str(error) != self._failure:  # it is tried again every few seconds
+                self._say(f"ga3c: no checkpoint: {error}", sys.stderr)
+            self._failure = str(error)
             return False
+        if self._failure:
+            self._say("ga3c: checkpoints are written again", None)
+        self._failure = ""
         return True
 
 

@@ -1,0 +1,102 @@
+"""A disk that is full for a while: a real file system of a few megabytes."""
+
+import contextlib
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.faults.case import Bench, Seen
+from benchmarks.faults.watched import Watched
+from ga3c.runs import checkpoints
+
+SIZE_MB = 16
+CART_POLE: tuple[str, ...] = ("--game", "CartPole-v1", "--algorithm", "a3c", "--scheduler", "off", "--agents", "2")
+CART_POLE += ("--envs-per-agent", "8", "--checkpoint-every-s", "1", "--network", "mlp")
+AGAIN_S = 10.0  # after room was made, a checkpoint is written within this
+SAID = "no checkpoint: [Errno 28]"
+
+
+@contextlib.contextmanager
+def _small_disk(place: Path) -> Iterator[str]:
+    """A file system of its own at `place`. Gives why it cannot be had; empty if it is there."""
+    place.mkdir()
+    options = ["-t", "tmpfs", "-o", f"size={SIZE_MB}m", "tmpfs"]
+    try:
+        done = subprocess.run(["mount", *options, str(place)], capture_output=True, text=True)
+        why = done.stderr.strip()
+    except OSError as error:
+        why = str(error)
+    try:
+        yield why
+    finally:
+        if not why:
+            subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def _fill(file: Path) -> None:
+    """Take all the room that is left."""
+    with open(file, "ab", buffering=0) as filler, contextlib.suppress(OSError):
+        size = 1 << 20
+        while size:
+            try:
+                filler.write(bytes(size))
+            except OSError:
+                size //= 2
+
+
+def full(bench: Bench) -> Seen:
+    """The disk of the run is full for a while."""
+    seen = Seen()
+    with _small_disk(bench.directory / "runs") as why, bench.watched() as run:
+        if why:
+            seen.note = f"no small file system can be mounted here: {why}"
+            return seen
+        run.train(*CART_POLE)
+        run.begun(2)
+        run.until(lambda: _newest(run) > 0, AGAIN_S)
+        clean_s, after_s = bench.scaled(20.0, 5.0), bench.scaled(10.0, 4.0)
+        full_s = bench.scaled(60.0, 8.0)
+        bench.disturb(run, seen, lambda: _full(run, seen, full_s), clean_s, after_s, AGAIN_S)
+        said = [line for line in run.log.splitlines() if SAID in line]
+        seen.expect(len(said) == 1, f"said {len(said)} times: {said[:3]}")
+        other = [line for line in run.log.splitlines() if "not written: " in line]
+        seen.note = f"full for {full_s:g} s, of which the run said: {'; '.join([*said, *other])}"
+        bench.finish(run, seen)
+        found, damaged = checkpoints.newest(run.path / "checkpoints")
+        seen.expect(found is not None and not damaged, f"damaged at the end: {damaged}")
+        _check_goes_on(run, seen)
+    return seen
+
+
+def _newest(run: Watched) -> int:
+    """Steps of the newest whole checkpoint; -1 if there is none."""
+    found, _ = checkpoints.newest(run.path / "checkpoints")
+    return int(found.state["steps"]) if found else -1
+
+
+def _full(run: Watched, seen: Seen, seconds: float) -> int:
+    """Fill the disk, wait, and make room. Returns 1 if a checkpoint found no room."""
+    filler = run.path.parent / "filler"
+    _fill(filler)
+    kept = _newest(run)
+    run.until(lambda: SAID in run.log, AGAIN_S)
+    before = run.steps
+    until_s = time.monotonic() + seconds
+    while time.monotonic() < until_s:
+        _fill(filler)  # what the run has given free
+        time.sleep(0.2)
+    seen.expect(_newest(run) >= kept >= 0, "the last whole checkpoint is gone")
+    held = _newest(run)
+    filler.unlink()
+    run.until(lambda: _newest(run) > held, AGAIN_S)
+    run.until(lambda: run.steps > before, AGAIN_S)  # its figures are written again too
+    return 1
+
+
+def _check_goes_on(run: Watched, seen: Seen) -> None:
+    """The run is resumed from its last checkpoint."""
+    newest = _newest(run)
+    run.resume("--steps", str(newest + 2000))
+    seen.expect(run.ended(60.0) == 0, f"was not resumed: {run.tail()}")
+    seen.expect(f"goes on from {newest:,} steps" in run.log, f"did not go on from {newest} steps")
