@@ -114,7 +114,8 @@ def _train(arguments: list[str]) -> int:
         resumed = given_value(arguments, "--resume")
         runs_dir = given_value(arguments, "--runs-dir") or "runs"
         new_steps = given_value(arguments, "--steps") is not None
-        known = known_run(Path(resumed), Path(runs_dir), new_steps) if resumed else None
+        trust = "--trust" in arguments
+        known = known_run(Path(resumed), Path(runs_dir), new_steps, trust) if resumed else None
     except ValueError as error:
         raise WrongUse(str(error)) from error
     base = known.config if known else None

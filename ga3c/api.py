@@ -112,22 +112,27 @@ def _random_state_kept() -> Iterator[None]:
         np.random.set_state(numpy_drawn)
 
 
-def load(run: str | int | Path | Run, checkpoint: str | int = "newest") -> "LearnedPolicy":
+def load(
+    run: str | int | Path | Run, checkpoint: str | int = "newest", trust: bool = False
+) -> "LearnedPolicy":
     """The policy that a run has learned.
 
     Args:
         run: a run's directory, its name or number in runs/, or the `Run` that `train` returned.
         checkpoint: "newest", "best" (by --evaluate-every) or a checkpoint's number of steps.
+        trust: import the modules that the run names, though somebody else began it.
 
     Raises:
-        ValueError: if there is no such run or checkpoint.
+        ValueError: if there is no such run or checkpoint, or its code is not trusted.
         RuntimeError: if the run has no undamaged checkpoint.
     """
     frameworks.choose()
     import ga3c.backend  # noqa: F401  imported first: it silences the framework's startup messages
     from ga3c.evaluation.learned import load_policy
 
-    return load_policy(run.path if isinstance(run, Run) else Path(str(run)), str(checkpoint))
+    if isinstance(run, Run):
+        return load_policy(run.path, str(checkpoint), True)
+    return load_policy(Path(str(run)), str(checkpoint), trust)
 
 
 def _wanted(
@@ -144,13 +149,16 @@ def _wanted(
                 f"{config.preset}, and would only change their name; give one of both"
             )
         wanted = changed(config, given)
-        resume = wanted.run.resume
-        return wanted, known_run(resume, wanted.run.runs_dir, False) if resume else None
+        asked = wanted.run
+        if not asked.resume:
+            return wanted, None
+        return wanted, known_run(asked.resume, asked.runs_dir, False, asked.trust)
     if given.get("preset") == DEFAULT:
         del given["preset"]
     if resume := given.get("resume"):
         new_steps = given.get("steps") is not None
-        known = known_run(resume, given.get("runs_dir", Path("runs")), new_steps)
+        place, trust = given.get("runs_dir", Path("runs")), given.get("trust", False)
+        known = known_run(resume, place, new_steps, trust)
         return changed(known.config, given), known
     names = ("preset", "algorithm", "game", "learns_from")
     base = preset_of(*map(given.get, names), env_args=tuple(given.get("env_args", ())))

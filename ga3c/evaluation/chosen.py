@@ -10,6 +10,7 @@ from ga3c.runs import checkpoints
 from ga3c.runs.checkpoints import Checkpoint
 from ga3c.runs.finding import find_run, newest_run, pretrained_run
 from ga3c.runs.kept_config import read_config
+from ga3c.runs.trust import check_trust
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.train import TrainConfig
 
@@ -24,6 +25,7 @@ def load(wanted: LearnedConfig) -> tuple[TrainConfig, Path, Checkpoint]:
     try:
         path = _path(wanted)
         config, notes = read_config(path)
+        check_trust(path, config, wanted.trust)
     except ValueError as error:
         raise WrongInput(str(error)) from error
     for note in notes:

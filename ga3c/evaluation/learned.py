@@ -163,7 +163,7 @@ class LearnedPolicy:
         return found.astype(dtype, copy=False)
 
 
-def load_policy(run: Path, checkpoint: str) -> LearnedPolicy:
+def load_policy(run: Path, checkpoint: str, trust: bool) -> LearnedPolicy:
     """The policy of a run's checkpoint. Raises ValueError or RuntimeError as `chosen.load`."""
-    config, path, found = load(LearnedConfig(run, checkpoint=checkpoint))
+    config, path, found = load(LearnedConfig(run, checkpoint=checkpoint, trust=trust))
     return LearnedPolicy(config, policy_of(config, found), path, int(found.state["steps"]))

@@ -36,6 +36,9 @@ class LearnedConfig:
     """Instead of a run: the policy that comes with ga3c for this game."""
     checkpoint: str = "newest"
     """newest, best (by --evaluate-every) or a checkpoint's number of steps."""
+    trust: bool = False
+    """Import the modules that the run names, though it was not begun by this user on this machine.
+    """
 
 
 @dataclass(frozen=True)

@@ -61,12 +61,12 @@ class Job(NamedTuple):
             own += ["--runs-dir", str(self.path.parent)]
             return ["train", *own, *limits, *shlex.split(self.arguments)]
         if not self._trained:
-            return ["train", "--resume", str(self.path), *limits]
+            return ["train", "--resume", str(self.path), "--trust", *limits]
         if self.evaluation and not self._evaluated:
             protocol, episodes, arguments = self.evaluation
             own = ["--protocol", protocol] if protocol else []
             own += ["--episodes", str(episodes)]
-            return ["evaluate", str(self.path), *own, *shlex.split(arguments)]
+            return ["evaluate", str(self.path), "--trust", *own, *shlex.split(arguments)]
         return []
 
     @property

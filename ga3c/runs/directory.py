@@ -41,6 +41,7 @@ from ga3c.runs.finding import EVALUATIONS, LATEST, LOCK, RESULT, locked
 from ga3c.runs.kept_config import CONFIG, to_json
 from ga3c.runs.tally import Episode
 from ga3c.runs.tracking import Tracking, tracking
+from ga3c.runs.trust import META, SEAL, seal
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.machine import machine
 from ga3c.settings.train import TrainConfig
@@ -77,7 +78,7 @@ class RunDirectory:
 
         Raises WrongInput if it cannot be tracked; a new run then leaves nothing.
         """
-        run = replace(self._config.run, resume=None, trace=None)  # these concern this start only
+        run = replace(self._config.run, resume=None, trace=None, trust=False)  # of this start only
         settings = to_json(replace(self._config, run=run))
         tracking = self._tracking()
         self._write(CONFIG, settings)
@@ -166,13 +167,15 @@ class RunDirectory:
 
     def _note_start(self, steps: int) -> None:
         """Write the machine of this start to meta.json, or add that of resuming after `steps`."""
-        file = self.path / "meta.json"
+        file = self.path / META
         try:
             meta = json.loads(file.read_text())
             meta.setdefault("resumed", []).append({**machine(), "steps": steps})
         except (OSError, ValueError):
             meta = machine()
-        self._write("meta.json", meta)
+        if owner := seal(self._config):
+            meta[SEAL] = owner
+        self._write(META, meta)
 
     def _write(self, name: str, values: Mapping[str, Any]) -> None:
         rewrite_whole(self.path / name, json.dumps(values, indent=2, default=str) + "\n")

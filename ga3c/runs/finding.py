@@ -17,6 +17,7 @@ from typing import IO, Any
 from agents.games import resolve
 from ga3c.runs import records
 from ga3c.runs.kept_config import CONFIG, load_config
+from ga3c.runs.trust import is_own
 from ga3c.settings.run import STEP_CAP
 from ga3c.settings.train import TrainConfig
 
@@ -94,7 +95,9 @@ def newest_run(game: str, runs_dir: Path = Path("runs")) -> Path:
     wanted = resolve(game)
     for path in runs_in(runs_dir):
         with contextlib.suppress(ValueError):  # settings that cannot be read
-            if resolve(load_config(path).environment.game) == wanted:
+            config = load_config(path)
+            name = config.environment.game
+            if name == game or (is_own(path, config) and resolve(name) == wanted):
                 return _from_here(path)
     raise ValueError(f"{runs_dir} has no run of {game}: make train GAME={game} starts one")
 

@@ -81,6 +81,9 @@ class RunConfig:
     """Continue this run from its newest checkpoint: its directory, its name in --runs-dir, or its
     number in `ga3c runs`. The run keeps its settings; every other argument changes one of them. A
     larger --steps also takes the place of its --seconds and --score."""
+    trust: bool = False
+    """With --resume: import the modules that the run names, though it was not begun by this user on
+    this machine."""
     runs_dir: Path = Path("runs")
     """Directory in which each run gets its own directory."""
     name: str | None = None

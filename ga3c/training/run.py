@@ -10,7 +10,6 @@ from ga3c.runs import checkpoints
 from ga3c.runs.directory import RunDirectory
 from ga3c.runs.kept_config import load_config
 from ga3c.runs.metrics import Window
-from ga3c.runs.watch import Watch, resumed_schedule
 from ga3c.service.scheduler import Scheduler
 from ga3c.service.service import Service
 from ga3c.service.threads import RunFailed
@@ -26,6 +25,7 @@ from ga3c.training.keeping import Keeper, write_trace
 from ga3c.training.results import INTERRUPTED, Outcome, ending, figures, finished
 from ga3c.training.tuning import build_scheduler, words
 from ga3c.training.view import view
+from ga3c.training.watch import Watch, resumed_schedule
 
 STOP_TIMEOUT_S = 8.0
 

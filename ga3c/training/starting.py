@@ -12,6 +12,7 @@ from ga3c.command import files, frameworks, streams
 from ga3c.runs.finding import check_resumed, find_run, new_run_path
 from ga3c.runs.kept_config import CONFIG, read_config
 from ga3c.runs.tracking import check_tracker
+from ga3c.runs.trust import check_trust
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.train import TrainConfig
 from ga3c.training.interrupts import Interrupts
@@ -36,18 +37,20 @@ class Start(NamedTuple):
     path: Path  # its directory
 
 
-def known_run(run: Path, runs_dir: Path, new_steps: bool) -> Known:
+def known_run(run: Path, runs_dir: Path, new_steps: bool, trust: bool) -> Known:
     """The run to resume, with the settings that it was last run with.
 
     Args:
         run: its directory, or its name in `runs_dir`.
         new_steps: whether it is given new `steps`. They replace its other ends, `seconds` and
             `score`: where one of these has ended it, it would else end again at once.
+        trust: whether modules that it names may be imported, whoever began it.
 
-    Raises ValueError if there is no such run or its settings cannot be read.
+    Raises ValueError if there is no such run, its settings cannot be read or it is not trusted.
     """
     path = find_run(run, runs_dir)
     kept = read_config(path)
+    check_trust(path, kept.config, trust)
     for note in kept.notes:
         streams.complain(note)
     config = kept.config

@@ -18,7 +18,6 @@ from ga3c import backend
 from ga3c.runs import checkpoints
 from ga3c.runs.kept_config import load_config
 from ga3c.runs.metrics import Snapshot, Window
-from ga3c.runs.watch import MEASURED_LAG_UPDATES, STILL_S, Watch, resumed_schedule
 from ga3c.service.service import Service
 from ga3c.service.wiring import build_service
 from ga3c.settings.learning import OptimizerConfig
@@ -27,6 +26,7 @@ from ga3c.settings.run import RunConfig
 from ga3c.settings.scheduler import SchedulerConfig
 from ga3c.settings.service import ServiceConfig
 from ga3c.settings.train import TrainConfig
+from ga3c.training.watch import MEASURED_LAG_UPDATES, STILL_S, Watch, resumed_schedule
 from tests.commands import CORRIDOR, PATIENCE, STOP_S, ended
 
 WAIT_S = 40.0 * PATIENCE

@@ -1,0 +1,97 @@
+"""Code that a run's directory names is imported only if this user began the run, or says so."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ga3c.runs import trust
+from ga3c.runs.finding import newest_run
+from ga3c.runs.kept_config import load_config
+from ga3c.runs.trust import check_trust, is_own, own_code, seal
+from tests.commands import CORRIDOR, ended, refused
+
+GIFT = """
+import pathlib
+pathlib.Path(__file__).with_name("imported").touch()
+import tests.tiny
+"""
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of an environment of ours, begun by this user."""
+    place = tmp_path_factory.mktemp("trust")
+    done = ended(*CORRIDOR, "--steps", "200", "--runs-dir", str(place), "--name", "mine")
+    assert done.returncode == 0, done.stderr
+    return place / "mine"
+
+
+@pytest.fixture
+def gift(begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A run by somebody else, whose settings name a module that can be found here."""
+    given = tmp_path / "runs" / "gift"
+    shutil.copytree(begun, given)
+    values = json.loads((given / "config.json").read_text())
+    values["environment"]["game"] = "stranger:Corridor-v0"
+    (given / "config.json").write_text(json.dumps(values))
+    (tmp_path / "stranger.py").write_text(GIFT)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield given
+
+
+def imported(gift: Path) -> bool:
+    return (gift.parents[1] / "imported").exists()
+
+
+def test_a_run_of_ones_own_needs_no_word(begun: Path) -> None:
+    config = load_config(begun)
+    assert own_code(config) == ["tests.tiny:Corridor-v0"]
+    assert is_own(begun, config)
+    check_trust(begun, config, trusted=False)
+    assert ended("evaluate", str(begun), "--episodes", "1").returncode == 0
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["evaluate"], ["play"], ["export", "--out", "no-such"], ["train", "--resume"]],
+    ids=lambda words: words[0],
+)
+def test_code_of_a_strangers_run_is_not_imported(gift: Path, command: list[str]) -> None:
+    line = refused(*command, str(gift))
+    assert "stranger:Corridor-v0" in line and "--trust" in line
+    assert not imported(gift)
+
+
+def test_it_is_imported_by_the_owners_word(gift: Path) -> None:
+    check_trust(gift, load_config(gift), trusted=True)
+
+
+def test_looking_for_the_newest_run_of_a_game_imports_nothing(gift: Path) -> None:
+    with pytest.raises(ValueError, match="no run of Pong"):
+        newest_run("Pong", gift.parent)
+    assert not imported(gift)
+
+
+def test_a_seal_is_of_these_names_on_this_machine(
+    begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, here = load_config(begun), seal(load_config(begun))
+    other = tmp_path / "machine-id"
+    other.write_text("0123456789abcdef\n")
+    monkeypatch.setattr(trust, "MACHINE_ID", other)
+    assert here and seal(config) and seal(config) != here
+    assert not is_own(begun, config)
+    other.unlink()
+    assert seal(config) is None
+    assert not is_own(begun, config)
+
+
+@pytest.mark.parametrize(
+    "meta", ["", "[]", "{}", '{"owner": 1}', '{"owner": null}', '{"owner": ""}']
+)
+def test_a_damaged_or_missing_seal_is_none(begun: Path, tmp_path: Path, meta: str) -> None:
+    (tmp_path / "meta.json").write_text(meta)
+    assert not is_own(tmp_path, load_config(begun))
