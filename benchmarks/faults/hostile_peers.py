@@ -4,6 +4,7 @@ One run plays on two nodes; the hostile peers come from the first, one kind afte
 """
 
 import json
+import statistics
 import subprocess
 import sys
 import time
@@ -18,25 +19,44 @@ ALLOWED = ("oversized", "many_parts", "bomb", "never_reads")
 ROGUE = "rogue"  # an allowed key that no good machine has
 MOST_MORE_MB = 128.0  # that the service may hold more than before, at its worst moment
 ENDED_S = 60.0
+QUICK_SHARE = 0.75  # of two seconds on a busy machine
 
 
-def _attack(bench: Bench, broken: Far, kind: str, key: str) -> tuple[int, float]:
-    """Attack for some seconds. Returns how often, and the PPS of the good agents meanwhile."""
-    seconds, connections = bench.scaled(20.0, 4.0), bench.scaled(5000, 1000)
+def _attack(bench: Bench, broken: Far, kind: str, key: str) -> int:
+    """Attack for some seconds, from another machine as far as cores go. Returns how often."""
+    seconds, connections = bench.scaled(10.0, 3.0), bench.scaled(5000, 1000)
     keys = f"{broken.shared('service')}", f"{broken.key(key)}"
-    address, node = broken.net.connect(0), broken.net.node(0)
     command = [
-        *(*node, sys.executable, "-m", "benchmarks.hostile", kind, address, *keys),
-        *(f"{seconds}", f"{connections:.0f}"),
+        *(*broken.net.node(0), "nice", "-n", "19", sys.executable, "-m", "benchmarks.hostile"),
+        *(kind, broken.net.connect(0), *keys, f"{seconds}", f"{connections:.0f}"),
     ]
-    began_s = time.monotonic()
     environment = marked_environment(new_mark(), bench.directory)
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=seconds + ENDED_S
     )
     if done.returncode:
         raise RuntimeError(f"{kind}: {done.stderr[-1000:]}")
-    return int(json.loads(done.stdout)), broken.run.pps(began_s, time.monotonic())
+    return int(json.loads(done.stdout))
+
+
+def _share(bench: Bench, seen: Seen, broken: Far, kind: str, key: str) -> float:
+    """The PPS of the good agents under attack, of that before and after, in turn."""
+    quiet, attacked = [], []
+    quiet_s = bench.scaled(10.0, 2.0)
+    for turn in range(int(bench.scaled(3, 1)) + 1):
+        if turn:
+            began_s = time.monotonic()
+            count = _attack(bench, broken, kind, key)
+            attacked.append(broken.run.pps(began_s, time.monotonic()))
+            seen.expect(count > 0, f"{kind}: not injected")
+            seen.injected += count
+        began_s = time.monotonic()
+        time.sleep(quiet_s)
+        quiet.append(broken.run.pps(began_s, began_s + quiet_s))
+    seen.pps_before = seen.pps_before or quiet[0]
+    seen.pps_during = min(*attacked, seen.pps_during or attacked[0])
+    seen.pps_after = quiet[-1]
+    return statistics.mean(attacked) / statistics.mean(quiet)
 
 
 def _attacked(bench: Bench, kinds: tuple[str, ...], key: str) -> Seen:
@@ -47,25 +67,16 @@ def _attacked(bench: Bench, kinds: tuple[str, ...], key: str) -> Seen:
     seen = Seen()
     with far(bench, seen, room=AGENTS // NODES) as broken:
         broken.begin(*LEDGER, agents=AGENTS + 1, allow=(ROGUE,))
-        clean_s = bench.scaled(20.0, 5.0)
-        time.sleep(clean_s)
-        now_s = time.monotonic()
-        seen.pps_before = before = broken.run.pps(now_s - clean_s, now_s)
-        held = broken.run.held[-1]
+        before = broken.run.held[-1]
         for kind in kinds:
-            count, pps = _attack(bench, broken, kind, key)
-            seen.expect(count > 0, f"{kind}: not injected")
-            seen.injected += count
-            words = f"{kind.replace('_', ' ')} ({count:,}): {pps / before:.0%} of PPS"
-            seen.expect(pps >= RECOVERED * before, words)
-            seen.pps_during = min(pps, seen.pps_during or pps)
+            share = _share(bench, seen, broken, kind, key)
+            words = f"{kind.replace('_', ' ')}: {share:.0%} of PPS"
+            seen.expect(share >= bench.scaled(RECOVERED, QUICK_SHARE), words)
             seen.note += f"; {words}"
-        peak_mb = max(each.memory_mb for each in broken.run.held)
-        more_mb = peak_mb - held.memory_mb
+        more_mb = max(each.memory_mb for each in broken.run.held) - before.memory_mb
         seen.expect(more_mb <= MOST_MORE_MB, f"{more_mb:.0f} MiB more at its worst")
-        time.sleep(bench.scaled(10.0, 3.0))
-        seen.descriptors = broken.run.held[-1].descriptors - held.descriptors
-        seen.threads = broken.run.held[-1].threads - held.threads
+        seen.descriptors = broken.run.held[-1].descriptors - before.descriptors
+        seen.threads = broken.run.held[-1].threads - before.threads
         broken.finish(seen)
     return seen
 

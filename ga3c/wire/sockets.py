@@ -61,7 +61,7 @@ def bound_router(
         (zmq.LINGER, 0),
         (zmq.MAXMSGSIZE, max(step_bytes, LEAST_PART_LIMIT_BYTES)),
         (zmq.RCVHWM, hello.groups + SPARE_MESSAGES),
-        (zmq.SNDHWM, 0),  # unlimited: there is at most one answer for each request
+        (zmq.SNDHWM, hello.groups + SPARE_MESSAGES),  # more is dropped: the peer does not read
     ):
         socket.setsockopt(option, value)
     watch_connections(socket, endpoint, SERVICE_OPTIONS)

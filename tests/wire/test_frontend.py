@@ -22,6 +22,7 @@ from ga3c.runs.metrics import Metrics
 from ga3c.wire.frontend import Frontend
 from ga3c.wire.queues import BatchQueue, Closed
 from ga3c.wire.requests import Reply, Request
+from ga3c.wire.sockets import SPARE_MESSAGES
 from tests import leaks
 from tests.damage import (
     ENVS,
@@ -208,6 +209,24 @@ def any_rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
     rig = Rig(endpoint_of(request.param, tmp_path))
     yield rig
     rig.close()
+
+
+def test_to_a_peer_that_does_not_read_only_so_many_messages_are_kept(rig: Rig) -> None:
+    deaf = Agent(rig.context, "deaf")
+    deaf.socket.setsockopt(zmq.RCVHWM, 1)
+    deaf.connect(rig.frontend.endpoint)
+    for _ in range(1000):
+        rig.frontend.send("deaf", [bytes(100_000)])
+    agent = rig.welcome("agent")  # served after all that
+    agent.step()
+    rig.answer(rig.take(), [0] * ENVS)
+    agent.receive()
+    kept = 0
+    while deaf.socket.poll(1000):
+        deaf.socket.recv()
+        kept += 1
+    assert GROUPS + SPARE_MESSAGES <= kept < 2 * (GROUPS + SPARE_MESSAGES)
+    rig.agents.append(deaf)
 
 
 def test_steps_are_queued_as_they_were_sent(any_rig: Rig) -> None:
