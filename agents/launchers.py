@@ -15,6 +15,7 @@ from agents.worker import Task
 
 LOG_TAIL_BYTES = 4000
 KILL_TIMEOUT_S = 5.0
+PLACES = "agents: "  # begins the line among a launcher's news that says where they are
 
 
 class Exit(NamedTuple):

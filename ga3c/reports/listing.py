@@ -5,15 +5,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agents.launchers import PLACES
 from ga3c.reports.console import show
 from ga3c.runs import checkpoints
+from ga3c.runs.directory import LOG
 from ga3c.runs.finding import is_running, newest_figures, runs_in
 from ga3c.runs.kept_config import load_config
+
+RUNNING = "running"
 
 
 @dataclass(frozen=True)
 class Config:
-    """List the runs: game, algorithm, steps, score, state. A narrow terminal shows less of it."""
+    """List the runs: game, algorithm, steps, score, state, and which agents of a run that goes on
+    are on which machine. A narrow terminal shows less of it."""
 
     runs_dir: Path = Path("runs")
     """The folder of the run directories."""
@@ -25,6 +30,8 @@ def summary(path: Path, name: str) -> dict[str, Any]:
     """The line of one run, called `name`. Raises ValueError if its settings cannot be read."""
     config = load_config(path)
     newest = newest_figures(path)
+    state = _state(path, newest)
+    may_be_elsewhere = state == RUNNING and config.hosts.others_may_play
     return {
         "run": name,
         "game": config.environment.game,
@@ -33,15 +40,27 @@ def summary(path: Path, name: str) -> dict[str, Any]:
         "steps": newest.get("steps", 0),
         "score": newest.get("score_mean_100"),
         "minutes": round(newest.get("seconds", 0.0) / 60, 1),
-        "state": _state(path, newest),
+        "state": state,
+        "places": _places(path) if may_be_elsewhere else "",
         "checkpoints": [int(kept.name) for kept in checkpoints.kept(path / "checkpoints")],
     }
 
 
 def _state(path: Path, newest: dict[str, Any]) -> str:
     if is_running(path):
-        return "running"
+        return RUNNING
     return str(newest.get("ended", "killed"))
+
+
+def _places(path: Path) -> str:
+    """Where the agents of a run are, as its log said last; empty if it has not said."""
+    for file in (path / LOG, path / f"{LOG}.1"):  # the older part
+        lines = file.read_text(errors="replace").splitlines() if file.exists() else []
+        for line in reversed(lines):
+            _, is_said, places = line.partition(f"ga3c: {PLACES}")
+            if is_said:
+                return places
+    return ""
 
 
 def run(config: Config) -> None:
@@ -72,7 +91,7 @@ def _print(lines: list[dict[str, Any]]) -> None:
             f"{line['steps']:,}",
             "-" if line["score"] is None else f"{line['score']:,.1f}",
             f"{line['minutes']:,.1f}",
-            line["state"],
+            ": ".join(filter(None, (line["state"], line["places"]))),
         )
         for line in lines
     ]

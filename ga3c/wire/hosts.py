@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from agents.cluster import Cluster
-from agents.launchers import Exit, LocalLauncher
+from agents.launchers import PLACES, Exit, LocalLauncher
 from agents.messages import MessageError
 from agents.versions import versions
 from agents.worker import Task
@@ -218,7 +218,7 @@ class Hosts:
         places = [(f"on {host.name}", len(host.tasks)) for host in self._hosts.values()]
         places = [("here", len(self._here)), *places, ("that wait", len(self._waiting))]
         words = ", ".join(f"{count} {where}" for where, count in places if count)
-        return self._where.news(f"agents: {words}") if words else []
+        return self._where.news(f"{PLACES}{words}") if words else []
 
     def dismiss(self) -> None:
         """Order all agents of other machines to end, and wait for it a moment."""

@@ -25,6 +25,7 @@ from agents.link import Curve, connect
 from agents.messages import Hello, MessageError
 from agents.versions import versions
 from agents.worker import Task
+from ga3c.reports.listing import summary
 from ga3c.runs.metrics import Metrics
 from ga3c.wire.doors import Listening
 from ga3c.wire.frontend import Frontend
@@ -87,6 +88,9 @@ def test_hosts_play_for_one_service_after_another(command: Start, tmp_path: Path
     assert service.agents() == [], "nothing is played here"
     for host in hosts:
         assert "plays with 1 of 1 agents" in host.out
+    mine = service.runs / "mine"
+    service.until(lambda: len(summary(mine, "mine")["places"].split(",")) == 2)
+    assert set(summary(mine, "mine")["places"].split(", ")) == {"1 on atlas", "1 on boreas"}
     hosts[0].process.kill()
     wait_for(lambda: not hosts[0].survivors(), STOP_S)
     service.until(lambda: "host atlas is lost" in service.out + service.err)
@@ -96,6 +100,7 @@ def test_hosts_play_for_one_service_after_another(command: Start, tmp_path: Path
     hosts[0].until(lambda: "plays with 1 of 1" in hosts[0].out)
     service.interrupt()
     assert service.wait(STOP_S) == 130, service.err
+    assert summary(mine, "mine")["places"] == "", "it runs no more"
     assert_nothing_is_left(service)
     for host in hosts:
         host.until(lambda: "plays with 0 of 1 agents" in host.out, STOP_S)  # noqa: B023
