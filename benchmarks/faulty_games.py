@@ -25,6 +25,13 @@ SLOW = 100  # times as long as usual takes each step for SLOW_S after the order 
 SLOW_S = 8.0
 REPEATS = 20_000  # of a step, from an agent that reads nothing
 EXIT_CODE = 7
+BROKEN_REWARDS = {
+    "nan in reward": (np.nan,),
+    "infinity in reward": (np.inf,),
+    "huge reward": (3e38, 3e38, -3e38, -3e38),  # finite in float32, and a sum of two is not
+    "large reward": (1e19, -1e19),  # an error's square is finite, and no gradient's norm is
+}
+"""By order: the rewards of the next steps. Sums over an episode are finite if these are."""
 IN_AGENT = "ga3c" not in sys.modules  # which no agent imports
 Caller = TypeVar("Caller")
 
@@ -37,6 +44,7 @@ class Breakable(gymnasium.Wrapper):
         self._orders = Path(orders)
         self._look_s = 0.0
         self._slow_until_s = 0.0
+        self._rewards: list[float] = []  # of the next steps
 
     def step(self, action: Any) -> Any:
         """Take a step, or break in it."""
@@ -45,7 +53,9 @@ class Breakable(gymnasium.Wrapper):
         observation, reward, *rest = self.env.step(action)
         if time.monotonic() < self._slow_until_s:
             time.sleep((SLOW - 1) * (time.perf_counter() - began_s))
-        return self._broken(order, observation), _broken_reward(order, reward), *rest
+        self._rewards += BROKEN_REWARDS.get(order, ())
+        reward = self._rewards.pop(0) if self._rewards else reward
+        return self._broken(order, observation), reward, *rest
 
     def _order(self) -> str:
         """What this environment must do now; empty if nothing."""
@@ -94,12 +104,6 @@ class Breakable(gymnasium.Wrapper):
             case "infinity in observation":
                 return np.full_like(observation, np.inf)
         return observation
-
-
-def _broken_reward(order: str, reward: Any) -> Any:
-    """Rewards from 3.5e38 on are infinite in float32."""
-    rewards = {"nan in reward": np.nan, "infinity in reward": np.inf, "huge reward": 1e38}
-    return rewards.get(order, reward)
 
 
 def _of_caller(name: str, kind: type[Caller]) -> Caller:

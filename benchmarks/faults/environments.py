@@ -1,6 +1,7 @@
 """Faults of environments: they raise, hang, exit, return what they should not, or are slow."""
 
 import time
+from collections.abc import Mapping
 from functools import partial
 
 from benchmarks.faults.case import RECOVERED, Bench, Case, Seen
@@ -34,12 +35,20 @@ def four(orders: Orders, game: str, timeout_s: float = 3.0) -> tuple[str, ...]:
 
 def breaking(bench: Bench) -> Seen:
     """One environment after the other breaks, each in another way."""
+    return in_turn(bench, "BreakableCart" if bench.quick else "BreakablePong", FAULTS)
+
+
+def in_turn(bench: Bench, game: str, faults: Mapping[str, str]) -> Seen:
+    """Give these orders to a run, each when it has recovered from the one before.
+
+    Args: faults: by order: what the log must say of it.
+    """
     seen, orders, notes = Seen(), Orders(bench.directory), []
     clean_s, after_s = bench.scaled(10.0, 2.0), bench.scaled(5.0, 1.0)
     with bench.watched() as run:
-        run.train(*four(orders, "BreakableCart" if bench.quick else "BreakablePong"))
+        run.train(*four(orders, game))
         run.begun(AGENTS)
-        for order, words in FAULTS.items():
+        for order, words in faults.items():
             each = Seen()
             inject = partial(orders.once, run, order, words)
             bench.disturb(run, each, inject, clean_s, after_s, RECOVER_S)
