@@ -59,7 +59,7 @@ def table(directory: Path) -> str:
     )
     machines = [result["machine"] for result in (throughput, baseline, ablation, lanes)]
     lines = [
-        f"Measured {_origin(machines)}; kept in `{directory.resolve().relative_to(ROOT)}`.",
+        f"Measured {described(machines)}; kept in `{directory.resolve().relative_to(ROOT)}`.",
         "",
         "| figure | here | published |",
         "| --- | ---: | ---: |",
@@ -68,7 +68,7 @@ def table(directory: Path) -> str:
     return "\n".join(lines)
 
 
-def _origin(machines: Sequence[dict[str, Any]]) -> str:
+def described(machines: Sequence[dict[str, Any]]) -> str:
     """When, where and with which versions. Raises ValueError if the results differ in these."""
     first = machines[0]
     for name in ORIGIN:
@@ -115,11 +115,17 @@ def _thousands(value: float) -> str:
 
 def update(readme: Path, directory: Path) -> None:
     """Replace the table between the markers. Raises ValueError if `readme` has no markers."""
-    text = readme.read_text()
-    if BEGIN not in text or END not in text:
-        raise ValueError(f"{readme}: the markers {BEGIN!r} and {END!r} are missing")
-    head, tail = text.split(BEGIN)[0], text.split(END)[1]
-    readme.write_text(f"{head}{BEGIN}\n\n{table(directory)}\n\n{END}{tail}")
+    replace_between(readme, (BEGIN, END), table(directory))
+
+
+def replace_between(page: Path, markers: tuple[str, str], content: str) -> None:
+    """Put `content` between the markers of a page. Raises ValueError if one is missing."""
+    begin, end = markers
+    text = page.read_text()
+    if begin not in text or end not in text:
+        raise ValueError(f"{page}: the markers {begin!r} and {end!r} are missing")
+    head, tail = text.split(begin)[0], text.split(end)[1]
+    page.write_text(f"{head}{begin}\n\n{content}\n\n{end}{tail}")
 
 
 def main() -> None:

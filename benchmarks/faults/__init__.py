@@ -24,7 +24,7 @@ from benchmarks.faults import (
     soak,
 )
 from benchmarks.faults.case import Bench, Case
-from benchmarks.faults.table import markdown, print_table
+from benchmarks.faults.table import print_table
 from benchmarks.points import keep_in
 from ga3c.runs import records
 from ga3c.runs.scratch import ScratchDirectory
@@ -98,7 +98,6 @@ def run(config: Config) -> int | None:
         words = "passed" if kept[key]["passed"] else f"FAILED: {'; '.join(kept[key]['problems'])}"
         print(f"{number} of {len(config.chosen)}: {case.name}: {words}", flush=True)
     print_table(seen)
-    (config.out_dir / "table.md").write_text(markdown(seen, CASES))
     keep_in(config.out_dir, "faults", {"cases": seen}, config, config.json)
     return 0 if all(each["passed"] for each in seen.values()) else 1
 
@@ -115,4 +114,5 @@ def attempt(case: Case, config: Config) -> dict[str, Any]:
             traceback.print_exc()
             problem = f"{type(error).__name__}: {error}"
             figures = {"injected": 0, "problems": [problem], "passed": False}
-    return {**figures, "seconds": round(time.monotonic() - began_s, 1)}
+    seconds = round(time.monotonic() - began_s, 1)
+    return {"promise": case.promise, **figures, "seconds": seconds}

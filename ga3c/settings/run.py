@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Literal
 
 from ga3c.settings.checks import check_count, check_file, check_seed
@@ -98,6 +98,11 @@ class RunConfig:
             limit = getattr(self, name)
             if limit is not None and limit <= 0:
                 raise ValueError(f"{name} {limit}: must be above 0, or the run would end at once")
+        if self.name is not None and not _stays_inside(self.name):
+            raise ValueError(
+                f"name {self.name!r}: must name a folder in runs_dir, without .., or the run would "
+                "be written elsewhere; --runs-dir chooses another place"
+            )
         if self.progress_every_s <= 0:
             raise ValueError(f"progress_every_s {self.progress_every_s}: must be above 0")
         check_file("trace", self.trace)
@@ -107,3 +112,9 @@ class RunConfig:
     def limit_steps(self) -> float:
         """The environment steps after which the run ends; infinite without --steps."""
         return math.inf if self.steps is None else self.steps
+
+
+def _stays_inside(name: str) -> bool:
+    """Whether a path of this name, in some folder, is another one below that folder."""
+    path = PurePath(name)
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
