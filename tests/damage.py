@@ -123,34 +123,38 @@ def plain(parts: list[bytes | memoryview]) -> list[bytes]:
     return [bytes(part) for part in parts]
 
 
-def whole_messages(group: int = 1, sequence: int = 5) -> dict[str, list[bytes]]:
-    """One undamaged message of each kind."""
-    header = Header(Kind.STEP, group, ENVS, sequence, 0.25, 0.5)
+def whole_messages(
+    group: int = 1, sequence: int = 5, hello: Hello = HELLO
+) -> dict[str, list[bytes]]:
+    """One undamaged message of each kind, of an agent that says this hello."""
+    envs = hello.envs_per_group
+    header = Header(Kind.STEP, group, envs, sequence, 0.25, 0.5)
     return {
-        "hello": encode_hello(HELLO),
-        "step": plain(encode_step(header, make_step())),
-        "actions": encode_actions(group, sequence, np.arange(ENVS, dtype=np.int32)),
+        "hello": encode_hello(hello),
+        "step": plain(encode_step(header, make_step(envs, hello.shape, hello.dtype))),
+        "actions": encode_actions(group, sequence, np.arange(envs, dtype=np.int32)),
         "retire": encode_retire(),
         "failure": encode_failure("Traceback: \u2620"),
     }
 
 
-def damaged_messages(seed: int = 0) -> Iterator[Damaged]:
+def damaged_messages(seed: int = 0, hello: Hello = HELLO) -> Iterator[Damaged]:
     """The same few thousand messages for the same seed."""
     rng = random.Random(seed)
-    for name, parts in whole_messages().items():
+    whole = whole_messages(hello=hello)
+    for name, parts in whole.items():
         for how, broken in _any_message(parts, rng):
             yield Damaged(f"{name}: {how}", broken)
-    for how, broken in _steps(whole_messages()["step"], rng):
+    for how, broken in _steps(whole["step"], rng):
         yield Damaged(f"step: {how}", broken)
-    for how, broken in _actions(whole_messages()["actions"]):
+    for how, broken in _actions(whole["actions"]):
         yield Damaged(f"actions: {how}", broken)
-    for how, body in _hello_bodies(rng):
-        yield Damaged(f"hello: {how}", [whole_messages()["hello"][0], body])
+    for how, body in _hello_bodies(hello, rng):
+        yield Damaged(f"hello: {how}", [whole["hello"][0], body])
     for i in range(300):
         count = rng.randrange(1, 5)
         yield Damaged(f"random {i}", [rng.randbytes(rng.randrange(64)) for _ in range(count)])
-        header = whole_messages()["step"][0][:KIND_AT] + rng.randbytes(18)
+        header = whole["step"][0][:KIND_AT] + rng.randbytes(18)
         tail = [rng.randbytes(rng.choice([0, 1, 18, 48])) for _ in range(count - 1)]
         yield Damaged(f"random after the magic {i}", [header, *tail])
 
@@ -196,7 +200,7 @@ def _steps(parts: list[bytes], rng: random.Random) -> Iterator[tuple[str, list[b
     outcomes = parts[1]
     for bit in range(8 * len(outcomes)):
         yield f"outcome bit {bit} flipped", _with(parts, 1, flip(outcomes, bit))
-    for env in range(ENVS):
+    for env in range(len(outcomes) // OUTCOME_LAYOUT.size):
         start = env * OUTCOME_LAYOUT.size
         for at in (0, 4):
             for value in (*NOT_FINITE, 3e38, -3e38, 1e-45):
@@ -217,8 +221,8 @@ def _actions(parts: list[bytes]) -> Iterator[tuple[str, list[bytes]]]:
         yield f"action {value}", _with(parts, 1, _put(parts[1], 4, "<i", value))
 
 
-def _hello_bodies(rng: random.Random) -> Iterator[tuple[str, bytes]]:
-    good = asdict(HELLO)
+def _hello_bodies(hello: Hello, rng: random.Random) -> Iterator[tuple[str, bytes]]:
+    good = asdict(hello)
     text = json.dumps(good)
     for name in good:
         for value in WRONG_VALUES:
@@ -238,8 +242,8 @@ def _hello_bodies(rng: random.Random) -> Iterator[tuple[str, bytes]]:
         yield f"in {encoding}", text.encode(encoding)
     yield "one field more", json.dumps({**good, "\u00e9": 1}).encode()
     yield "a field twice", text[:-1].encode() + b', "groups": "2"}'
-    yield "not unicode", text.replace("a token", "\udcff").encode(errors="surrogateescape")
-    yield "an endless number", text.replace("[3, 2]", "9" * 4000).encode()
+    yield "not unicode", text.replace(hello.token, "\udcff").encode(errors="surrogateescape")
+    yield "an endless number", text.replace(json.dumps(hello.shape), "9" * 4000).encode()
     yield "an endless token", json.dumps({**good, "token": "x" * 100_000}).encode()
     yield "the words of Python", repr(good).encode()
     for i in range(100):
@@ -256,6 +260,11 @@ def flip(part: bytes, bit: int) -> bytes:
 
 def _with(parts: list[bytes], index: int, part: bytes) -> list[bytes]:
     return [*parts[:index], part, *parts[index + 1 :]]
+
+
+def numbered(parts: list[bytes], sequence: int) -> list[bytes]:
+    """The message with another sequence number in its header."""
+    return _with(parts, 0, _put(parts[0], SEQUENCE_AT, "<I", sequence))
 
 
 def _put(part: bytes, at: int, layout: str, value: float) -> bytes:
