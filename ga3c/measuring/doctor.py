@@ -2,7 +2,8 @@
 
 It takes about a minute: it measures the parts alone, then the service as configured, and then the
 service with the most promising change. The expected gain comes from these measurements: a cheaper
-part leaves its time to the others, and idle time could be divided as the busy time is.
+part leaves its time to the others, and idle time could be divided as the busy time is. Of agents on
+other machines (--listen) it also says how far away they are.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from agents.environments import Spaces
+from ga3c.measuring.network import bandwidth_mb, described, more_groups
 from ga3c.measuring.options import DoctorConfig as Config
 from ga3c.measuring.parts import prepare
 from ga3c.measuring.reporting import keep
@@ -54,6 +56,8 @@ def run(config: Config) -> None:
     seconds = config.benchmark.part_seconds
     print(f"ga3c doctor: {config.environment.game}, about a minute", flush=True)
     parts = measure_parts(config, model, seconds)
+    if config.hosts.listen:
+        print(f"waits for agents at {config.hosts.listen} (ga3c agents --connect)", flush=True)
     as_it_is = _service(config, found, parts)
     account = as_it_is["core_seconds_per_s"]
     largest = sorted(account, key=lambda name: -account[name])
@@ -64,6 +68,8 @@ def run(config: Config) -> None:
         f"{parts['limit_pps']:,.0f} that the parts alone allow{_lag(config, as_it_is)}\n"
         f"what limits it: {_diagnosis(as_it_is)}"
     )
+    for line in described(as_it_is, config.service):
+        print(line, flush=True)
     sizes = Sizes(
         lambda batch: model.predict_only(batch, seconds),
         lambda batch: model.train_only(batch, seconds),
@@ -71,6 +77,8 @@ def run(config: Config) -> None:
     remedies = [r for r in _remedies(config, as_it_is, parts, sizes) if _fits(config, r)]
     best = max(remedies, key=lambda remedy: remedy.gain, default=None)
     result: dict[str, Any] = {"parts": parts, "before": as_it_is, "remedy": None}
+    if "round_trip_ms" in as_it_is and config.hosts.compress:
+        result["bandwidth_mb_per_s"] = _bandwidth(config, found, parts, as_it_is)
     if best and best.gain >= WORTH_TRYING:
         result = {**result, **_try(config, found, parts, as_it_is["pps"], best)}
     else:
@@ -89,6 +97,17 @@ def _service(config: Config, found: Spaces, parts: dict[str, float]) -> dict[str
     seconds = config.run.seconds or DEFAULT_WINDOW_S
     measured = measure_service(config, found, WARM_UP_S, config.benchmark.repeats, seconds)
     return figures(measured, parts)
+
+
+def _bandwidth(
+    config: Config, found: Spaces, parts: dict[str, float], packed: dict[str, Any]
+) -> float | None:
+    """Measure once more with frames that are not compressed, and say how fast the way is."""
+    hosts = replace(config.hosts, compress=False)
+    bandwidth = bandwidth_mb(packed, _service(replace(config, hosts=hosts), found, parts))
+    words = f"{bandwidth:,.0f} MB/s" if bandwidth else "too fast for steps to show it"
+    print(f"bandwidth of the way, from frames as they are and compressed: {words}", flush=True)
+    return bandwidth
 
 
 def _diagnosis(figures: dict[str, Any]) -> str:
@@ -131,6 +150,8 @@ def _remedies(
             because = "agents and predictors wait for each other: more lanes bridge that"
             more = {"envs_per_agent": 2 * service.envs_per_agent}
             yield Remedy(more, gain_of_idle, because)
+    for change in more_groups(figures, service):
+        yield Remedy(*change)
     if not config.learns_from_replay:
         batch, twice = service.update_max, 2 * service.update_max
         larger = {

@@ -10,6 +10,7 @@ from typing import Any
 from agents.environments import Spaces
 from ga3c.learning.model import Model
 from ga3c.measuring.accounting import Usage, usage
+from ga3c.measuring.network import way
 from ga3c.measuring.parts import ModelAlone, environment_only, limit, samples_a_step
 from ga3c.measuring.reporting import spread
 from ga3c.runs.metrics import Snapshot, Window
@@ -180,6 +181,7 @@ def figures(measured: list[Measured], parts: dict[str, float]) -> dict[str, Any]
         "prediction_queue": statistics.mean(each.prediction_queue for each in measured),
         "training_queue": statistics.mean(each.training_queue for each in measured),
         "policy_lag_mean": whole.mean("lag_updates", "trained_samples"),
+        **way(whole),
         "core_seconds_per_s": _account(measured, whole, parts),
     }
 

@@ -13,7 +13,7 @@ import zmq
 
 from agents import messages
 from agents.environments import Spaces
-from agents.messages import Hello, Kind, MessageError
+from agents.messages import Header, Hello, Kind, MessageError
 from ga3c.runs.metrics import Metrics
 from ga3c.wire.doors import Doors, Listening
 from ga3c.wire.peers import Peer, Peers
@@ -45,7 +45,7 @@ class Frontend:
         envs_per_group: int,
         requests: BatchQueue[Request],
         metrics: Metrics,
-        on_step: Callable[[str, messages.Header, float], None] | None = None,
+        on_step: Callable[[str, Header, float], None] | None = None,
         listening: Listening | None = None,
     ) -> None:
         """Args: on_step: called for each step with the agent's name, the header and the time."""
@@ -65,6 +65,7 @@ class Frontend:
         self.on_host: Callable[[str, str, dict[str, Any]], None] | None = None
         """Called with the identity of a host, whose key it has, and its account of itself."""
         self._doors = Doors(endpoint, token, self._hello, listening)
+        self.authenticator = self._doors.authenticator
         self.endpoint, self.listening = self._doors.endpoint, self._doors.listening
         self._stop = threading.Event()
         self._stopped = False
@@ -95,14 +96,6 @@ class Frontend:
         """Whether the thread runs."""
         return self._thread.is_alive()
 
-    def allow(self, key: str, name: str) -> None:
-        """Let a machine with this public key come."""
-        self._doors.authenticator.allow(key, name)
-
-    def refused(self) -> dict[str, int]:
-        """How often each address was refused because its key is not allowed."""
-        return dict(self._doors.authenticator.refused)
-
     @property
     def unanswered(self) -> int:
         """Observations that await actions, approximately, as the frontend's thread changes them."""
@@ -131,7 +124,9 @@ class Frontend:
     def _serve(self) -> None:
         try:
             while not self._stop.is_set():
+                began_s = time.monotonic()
                 ready = self._doors.wait(POLL_MS)
+                self._metrics.add(frontend_waiting_s=time.monotonic() - began_s)
                 self._send_all()
                 for door in ready:
                     self._receive_some(door)
@@ -190,7 +185,7 @@ class Frontend:
         else:
             raise MessageError("kind", header.kind.name)
 
-    def _step(self, identity: str, peer: Peer, header: messages.Header, parts: list[bytes]) -> None:
+    def _step(self, identity: str, peer: Peer, header: Header, parts: list[bytes]) -> None:
         if not peer.is_next(header):
             self._repeat(identity, peer, header.group)
             return
@@ -206,6 +201,8 @@ class Frontend:
             agents_waiting_s=header.waited_s, agents_busy_s=header.stepped_s, messages=1
         )
         came_s = time.monotonic()
+        if peer.user:
+            self._metrics.add(**peer.travelled(header, parts, came_s))
         if self._on_step:
             self._on_step(peer.named(identity), header, came_s)
         request = Request(identity, header.group, header.sequence, lanes, step, came_s)
@@ -238,6 +235,7 @@ class Frontend:
                 self.peers.heard(request.identity)
                 answer = messages.encode_actions(request.group, request.sequence, entry.actions)
                 peer.answers[request.group] = answer
+                peer.answered_s[request.group] = time.monotonic()
                 self._send(request.identity, answer)
             if parked := self._parked.pop(int(request.lanes[0]), None):
                 self._queue(parked)

@@ -28,13 +28,13 @@ def build_launcher(config: HostsConfig, game: str, frontend: Frontend) -> Launch
             service=frontend.listening.keys.public,
             modules=[module] if module else [],
         )
-        cluster = Cluster(orders, frontend.allow)
+        cluster = Cluster(orders, frontend.authenticator.allow)
     hosts = Hosts(
         game=game,
         room_here=config.agents_here,
         order=order,
         peers=frontend.peers,
-        refused=frontend.refused,
+        refused=lambda: dict(frontend.authenticator.refused),
         cluster=cluster,
         pack=config.compress,
     )

@@ -9,6 +9,8 @@ import numpy as np
 
 from agents.messages import Header, Hello, MessageError
 
+WAITED_S = 0.0005  # an agent that waited so long for an answer took it as soon as it came
+
 
 def new_identity(name: str) -> str:
     """An unguessable identity on the wire for an agent with this readable name."""
@@ -27,11 +29,22 @@ class Peer:
     lanes: np.ndarray  # [groups, n] int32
     sequences: list[int] = field(default_factory=list)  # next expected number of each group
     answers: dict[int, list[bytes]] = field(default_factory=dict)  # to each group's last step
+    answered_s: dict[int, float] = field(default_factory=dict)  # when each group had its last one
     user: str = ""  # the owner of its key; none on this machine
 
     def named(self, identity: str) -> str:
         """Its readable name, and where it is if that is another machine."""
         return f"{name_of(identity)} on {self.user}" if self.user else name_of(identity)
+
+    def travelled(self, header: Header, parts: list[bytes], came_s: float) -> dict[str, float]:
+        """Counts of a step from another machine: its bytes, and the time of its trip there and back
+        if it took its answer as soon as that came.
+        """
+        counts = {"far_messages": 1.0, "far_bytes": float(sum(map(len, parts)))}
+        if header.waited_s > WAITED_S and header.group in self.answered_s:
+            trip_s = came_s - self.answered_s[header.group] - header.stepped_s
+            counts |= {"trips": 1.0, "trips_s": max(trip_s, 0.0)}
+        return counts
 
     def is_next(self, header: Header) -> bool:
         """Whether this is its group's next step; False if it is the last one, sent again.
@@ -51,7 +64,7 @@ class Peers:
 
     The main thread says which agents to expect, to retire and to forget. The frontend's thread
     records what it receives. Only the frontend's thread uses the sequences and
-    answers of a peer.
+    answers of a peer, and their times.
     """
 
     def __init__(self, hello: Hello) -> None:
