@@ -19,6 +19,8 @@ from ga3c.wire.hosts import LOST_S
 NODES = 2  # of one core, and so one agent, each
 WAIT_S = 120.0
 LAUNCHER = "ray::NodeHost"  # how Ray names the process of a launcher
+# Ray runs what it starts at nice 15: beside other work of this machine, agents would hardly play.
+NOT_NICE = {"RAY_worker_niceness": "0"}
 LAUNCHER_S, NODE_S = 30.0, 20.0
 
 
@@ -35,7 +37,7 @@ class Cluster:
             stderr=subprocess.DEVNULL,
             text=True,
             start_new_session=True,
-            env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": directory},
+            env={**os.environ, **NOT_NICE, "RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": directory},
         )
         self.address = self._line()
 
