@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from benchmarks.faults import elsewhere, hostile_peers, ray_cluster
+from benchmarks.faults import elsewhere, hostile_peers, ray_cluster, unanswered
 from benchmarks.faults.case import Bench, Case, Seen
 from benchmarks.faults.far import AGENTS, LEDGER, Far, Host, check_ledger, far
 from ga3c.wire.hosts import LOST_S
@@ -176,4 +176,5 @@ CASES = (
     *ray_cluster.CASES,
     *elsewhere.CASES,
     *hostile_peers.CASES,
+    *unanswered.CASES,
 )
