@@ -11,8 +11,10 @@ from benchmarks.faults.watched import Watched
 from ga3c.runs import checkpoints
 
 SIZE_MB = 16
-CART_POLE: tuple[str, ...] = ("--game", "CartPole-v1", "--algorithm", "a3c", "--scheduler", "off", "--agents", "2")
-CART_POLE += ("--envs-per-agent", "8", "--checkpoint-every-s", "1", "--network", "mlp")
+CART_POLE = (
+    *("--game", "CartPole-v1", "--algorithm", "a3c", "--scheduler", "off", "--agents", "2"),
+    *("--envs-per-agent", "8", "--checkpoint-every-s", "1"),
+)
 AGAIN_S = 10.0  # after room was made, a checkpoint is written within this
 SAID = "no checkpoint: [Errno 28]"
 

@@ -13,12 +13,16 @@ from ga3c.runs import checkpoints
 
 POLL_S = 0.0005
 ON_S = 60.0  # for a run to begin again and to write its next checkpoint
-SMALL: tuple[str, ...] = ("--scheduler", "off", "--agents", "1", "--envs-per-agent", "8", "--training-batch-min")
-SMALL += ("20", "--training-batch-max", "80", "--game", "tests.tiny:Wide-v0")
+SMALL = (
+    *("--game", "tests.tiny:Wide-v0", "--scheduler", "off", "--agents", "1"),
+    *("--envs-per-agent", "8", "--training-batch-min", "20", "--training-batch-max", "80"),
+)
 ON_POLICY = (*SMALL, "--algorithm", "a3c", "--checkpoint-every-steps", "300")
-REPLAY: tuple[str, ...] = (*SMALL, "--algorithm", "dqn", "--save-replay", "--replay-steps", "4000")
-REPLAY += ("--replay-min-steps", "500", "--update-size", "50", "--steps-per-update", "8")
-REPLAY += ("--checkpoint-every-steps", "600")
+REPLAY = (
+    *(*SMALL, "--algorithm", "dqn", "--save-replay", "--replay-steps", "4000"),
+    *("--replay-min-steps", "500", "--update-size", "50", "--steps-per-update", "8"),
+    *("--checkpoint-every-steps", "600"),
+)
 
 
 def on_policy(bench: Bench) -> Seen:

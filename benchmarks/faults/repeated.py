@@ -10,13 +10,15 @@ from benchmarks.faults.case import Bench, Seen
 from benchmarks.faults.watched import Watched
 from ga3c.runs import checkpoints
 
-IN_TURN: tuple[str, ...] = ("--lockstep", "--agents", "1", "--groups", "1", "--scheduler", "off", "--seed", "3")
-IN_TURN += ("--envs-per-agent", "8", "--checkpoint-every-steps", "400")
+IN_TURN = (
+    *("--lockstep", "--agents", "1", "--groups", "1", "--scheduler", "off", "--seed", "3"),
+    *("--envs-per-agent", "8", "--checkpoint-every-steps", "400"),
+)
 BATCHES = ("--training-batch-min", "80", "--training-batch-max", "80")
 RUNS = {
     "a3c": ("--algorithm", "a3c", "--game", "CartPole-v1", *BATCHES),
     "a3c, continuous": ("--algorithm", "a3c", "--game", "Pendulum-v1", *BATCHES),
-    "ppo": ("--algorithm", "ppo", "--game", "CartPole-v1"),
+    "ppo": ("--algorithm", "ppo", "--game", "CartPole-v1", "--pending-segments", "3"),
 }
 END_S = 240.0
 UNTIMED = ("steps", "episodes", "scores", "actions")  # of a checkpoint's state
@@ -25,14 +27,14 @@ UNTIMED = ("steps", "episodes", "scores", "actions")  # of a checkpoint's state
 def killed_and_equal(bench: Bench) -> Seen:
     """Each run twice: once without a fault, once killed in its middle and resumed."""
     seen, equal = Seen(), []
-    steps = int(bench.scaled(20_000, 4_000))
+    steps = int(bench.scaled(20_000, 5_000))
     for name, arguments in RUNS.items():
         given = (*IN_TURN, *arguments, "--schedule-steps", str(steps))
         word = name.replace(", ", "-")
         with bench.watched(f"{word}-whole") as whole, bench.watched(f"{word}-killed") as killed:
             for run in (whole, killed):
                 run.train(*given, "--steps", str(steps))
-            if _is_killed(killed, steps // 3):
+            if _is_killed(killed, steps // 2):
                 seen.injected += 1
             killed.resume()
             for run in (whole, killed):

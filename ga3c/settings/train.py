@@ -237,10 +237,13 @@ def _check_lockstep(config: TrainConfig) -> None:
             f"lockstep with training batches of {smallest} to {largest}: must be of one size, a "
             f"multiple of t_max {t_max}, or they would depend on time"
         )
-    most = service.envs_per_agent * service.pending_segments * t_max
+    # Lanes are staggered: all wait once the first of them has no room for another segment.
+    envs = service.envs_per_agent
+    first = max(envs // t_max, 1)
+    most = (envs * (service.pending_segments - 1) + first) * t_max
     if most < largest:
         raise ValueError(
-            f"lockstep with training batches of {largest} samples: {service.envs_per_agent} "
-            f"environments with {service.pending_segments} pending segments of t_max {t_max} make "
-            f"{most} before they wait for an update: it would never come"
+            f"lockstep with training batches of {largest} samples: {envs} environments with "
+            f"{service.pending_segments} pending segments of t_max {t_max} make {most} before they "
+            "wait for an update: it would never come; more --pending-segments make more"
         )

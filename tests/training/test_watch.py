@@ -27,7 +27,7 @@ from ga3c.settings.scheduler import SchedulerConfig
 from ga3c.settings.service import ServiceConfig
 from ga3c.settings.train import TrainConfig
 from ga3c.training.watch import MEASURED_LAG_UPDATES, STILL_S, Watch, resumed_schedule
-from tests.commands import CORRIDOR, PATIENCE, STOP_S, ended
+from tests.commands import CORRIDOR, PATIENCE, STOP_S, ended, refused
 
 WAIT_S = 40.0 * PATIENCE
 SMALL = TrainConfig(
@@ -154,6 +154,10 @@ def test_a_lockstep_that_could_never_fill_a_batch_is_refused() -> None:
     service = ServiceConfig(agents=1, groups=1, envs_per_agent=1, lockstep=True)
     with pytest.raises(ValueError, match="make 40 before they wait for an update"):
         replace(SMALL, service=service)
+    given = ["--game", "CartPole-v1", "--algorithm", "ppo", "--lockstep", "--agents", "1"]
+    given += ["--groups", "1", "--envs-per-agent", "8", "--scheduler", "off"]
+    said = refused("train", *given)
+    assert "make 1152 before they wait for an update" in said, "one lane has two segments first"
 
 
 # Numbers that are not finite
