@@ -15,13 +15,14 @@ result.json      the run's figures, written at the end
 tracking.json    only with --track: the run's id at the tracker
 lock             held while a service uses the directory
 
-None of these grows with the run for ever. `episodes.csv` and `metrics.jsonl` are thinned to half,
-evenly, whenever they exceed 32 and 16 MiB; `log.txt` becomes `log.txt.1` at 8 MiB and takes the
-place of the one before. TensorBoard gets the figures more and more rarely: about 16 MiB for the
-first half day of progress lines, and as many again each time that the run has become twice as old.
-The journal of the scheduler has a line for each decision, of which a run with default settings
-makes fewer and fewer. Only `evaluations.jsonl` (1 kB each) and `actions.bin` (2 bytes a step, or 4
-for each number of a continuous action; needed in lockstep) grow with what is asked for.
+The files of a run of a billion steps stay below these bounds. `episodes.csv` and `metrics.jsonl`
+are thinned to half, evenly, whenever they exceed 32 and 16 MiB; `log.txt` becomes `log.txt.1` at
+8 MiB and takes the place of the one before. TensorBoard gets figures more and more rarely: 16 MiB
+are full after half a day of progress lines, and as many again each time that the run has become
+twice as old, 64 MiB after a week. The scheduler's journal has at most a decision every 40 s with
+default settings, 1.5 MB a day, and far fewer once all neighbours were rejected. What grows with
+what is asked for: `evaluations.jsonl` (about 1 kB each) and, in lockstep, `actions.bin` (2 bytes a
+step, or 4 for each number of a continuous action), which a resumed run needs whole.
 """
 
 import contextlib
