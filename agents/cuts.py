@@ -19,10 +19,13 @@ class FirstGames:
         """Args: most_steps: the longest first game, in steps; 0: no game is cut."""
         self._most_steps = most_steps
         self._lengths_steps = np.zeros(num_envs, np.int64)  # of first games that go on, else 0
-        self._random = np.random.default_rng(0)
+        self._random = np.random.default_rng()
 
     def begin(self, seed: int | None) -> None:
-        """All environments begin a game. With a `seed` the lengths are those of the seed."""
+        """All environments begin a game. With a `seed` the lengths are those of the seed.
+
+        Before any seed they are random.
+        """
         if seed is not None:
             self._random = np.random.default_rng(seed)
         count = len(self._lengths_steps)

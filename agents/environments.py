@@ -104,7 +104,8 @@ class Environments:
     def reset(self, seed: int | None, first: int = 0) -> Step:
         """Begin a game in every environment. The same `seed` (>= 0) begins the same games.
 
-        With None, random numbers continue, and no ROM is loaded again, which would take seconds.
+        With None, random numbers continue, at first those of the system, and no ROM is loaded
+        again, which takes as long as making the environment.
 
         Args: first: number of the seed's game for environment 0; the others play the next ones.
         """

@@ -20,7 +20,7 @@ import numpy as np
 import zmq
 
 from agents import messages
-from agents.environments import EnvironmentConfig, Environments
+from agents.environments import EnvironmentConfig, Environments, Spaces
 from agents.link import LINGER_MS, Curve, Link
 from agents.messages import Header, Hello, Kind
 from agents.registrations import take_over
@@ -35,7 +35,7 @@ class Task:
     token: str
     groups: int
     envs_per_group: int
-    seed: int  # of the environments; used by the first task only, in which they are new
+    seed: int | None  # of new environments; None: they seed themselves, which is faster
     environment: EnvironmentConfig
     stagger_steps: int = 0  # first games are cut short after up to this many steps
     played: str | None = None  # file with the earlier actions of the only group: [t, n, *shape]
@@ -62,39 +62,57 @@ class Task:
         return Task(**{**values, "environment": played, "curve": keys})
 
 
-def play(link: Link, task: Task, groups: list[Environments], new: bool) -> None:
-    """Play until the service asks the agent to retire, and confirm that.
-
-    Args: new: whether the environments are new; only then they are reset with the task's seed.
-    """
-    spaces = groups[0].spaces
-    hello = Hello(
-        task.token,
-        spaces.shape,
-        spaces.dtype,
-        spaces.actions,
-        task.groups,
-        task.envs_per_group,
+def _made(task: Task, group: int) -> Environments:
+    """The new environments of a group."""
+    number = task.envs_per_group
+    return Environments(
+        task.environment,
+        number,
+        first_number=group * number,
+        stagger_steps=task.stagger_steps,
     )
-    link.greet(hello)
+
+
+def _hello(task: Task, spaces: Spaces) -> Hello:
+    shown = spaces.shape, spaces.dtype, spaces.actions
+    return Hello(task.token, *shown, task.groups, task.envs_per_group)
+
+
+def begin(link: Link, task: Task, groups: list[Environments]) -> None:
+    """Say hello, and send each group's first step as soon as the group is made.
+
+    Args: groups: of an earlier task; empty if they are to be made.
+    """
+    new = not groups
     seeds = np.random.SeedSequence(task.seed).generate_state(task.groups)
-    played: Any = ()
-    if task.played and task.played_steps:
-        shape = (task.played_steps, task.envs_per_group, *spaces.actions.shape)
-        played = np.memmap(task.played, spaces.actions.kept_dtype, "r", shape=shape)
-    for group, (environments, seed) in enumerate(zip(groups, seeds, strict=True)):
-        began = time.monotonic()
-        step = environments.reset(int(seed) if new else None)
+    for group, seed in enumerate(seeds):
+        if new:
+            groups.append(_made(task, group))
+        environments = groups[group]
+        if group == 0:
+            link.greet(_hello(task, environments.spaces))
+        began_s = time.monotonic()
+        step = environments.reset(int(seed) if new and task.seed is not None else None)
+        played = _played(task, environments.spaces)
         for actions in played:
-            step = environments.step(actions.astype(spaces.actions.dtype))
-        header = Header(
-            Kind.STEP,
-            group,
-            task.envs_per_group,
-            len(played),
-            stepped_s=time.monotonic() - began,
-        )
+            step = environments.step(actions.astype(environments.spaces.actions.dtype))
+        stepped_s = time.monotonic() - began_s
+        header = Header(Kind.STEP, group, task.envs_per_group, len(played), stepped_s=stepped_s)
         link.send(header, step)
+
+
+def _played(task: Task, spaces: Spaces) -> Any:
+    """The earlier actions of the only group [t, n, *shape], which are to be played once more."""
+    if not (task.played and task.played_steps):
+        return ()
+    shape = (task.played_steps, task.envs_per_group, *spaces.actions.shape)
+    return np.memmap(task.played, spaces.actions.kept_dtype, "r", shape=shape)
+
+
+def play(link: Link, task: Task, groups: list[Environments]) -> None:
+    """Play until the service asks the agent to retire, and confirm that."""
+    begin(link, task, groups)
+    actions_space = groups[0].spaces.actions
     while True:
         wait_started = time.monotonic()
         answer, parts = link.receive()
@@ -102,7 +120,7 @@ def play(link: Link, task: Task, groups: list[Environments], new: bool) -> None:
         if answer.kind == Kind.RETIRE:
             break
         group = answer.group
-        actions = messages.decode_actions(parts, spaces.actions)
+        actions = messages.decode_actions(parts, actions_space)
         step = groups[group].step(actions)
         header = Header(
             Kind.STEP,
@@ -140,20 +158,9 @@ def main() -> int:
         to = (task.endpoint, task.identity, task.token, task.curve, task.pack)
         with Link(context, *to) as link:
             try:
-                new = not groups
-                if new and task.registration:
+                if not groups and task.registration:
                     take_over(task.registration)
-                for group in range(task.groups if new else 0):
-                    number = group * task.envs_per_group
-                    groups.append(
-                        Environments(
-                            task.environment,
-                            task.envs_per_group,
-                            first_number=number,
-                            stagger_steps=task.stagger_steps,
-                        )
-                    )
-                play(link, task, groups, new)
+                play(link, task, groups)
             except Exception:
                 text = traceback.format_exc()
                 with contextlib.suppress(OSError):  # standard error may be closed

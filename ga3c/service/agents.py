@@ -156,9 +156,8 @@ class Agents:
     def resize(self, count: int) -> None:
         """Start agents, or retire the last ones after their current step."""
         self._due_s = {index: due_s for index, due_s in self._due_s.items() if index < count}
-        for index in range(count):
-            if index not in self._identities and index not in self._due_s:
-                self._start(index)
+        for index in sorted({*range(count)} - {*self._identities, *self._due_s}):
+            self._start(index)
         for index in [i for i in self._identities if i >= count]:
             self._retired.append(self._identities.pop(index))
             self._frontend.retire(self._retired[-1])
@@ -179,7 +178,7 @@ class Agents:
         events = [self._bury(ended) for ended in self._launcher.reap()]
         for index in [i for i, due_s in self._due_s.items() if due_s <= time.monotonic()]:
             del self._due_s[index]
-            self._start(index)
+            self._start(index, succeeds=True)
         return [*self._launcher.news(), *filter(None, events)]
 
     def _kill(self, identity: str, why: str) -> None:
@@ -223,12 +222,13 @@ class Agents:
         if delay_s:
             self._due_s[index] = time.monotonic() + delay_s
             return f"agent {name} {how} ({reason}): to be replaced in {delay_s:g} s"
-        self._start(index)
+        self._start(index, succeeds=True)
         return f"agent {name} {how} ({reason}): replaced by {name_of(self._identities[index])}"
 
-    def _start(self, index: int) -> None:
+    def _start(self, index: int, succeeds: bool = False) -> None:
         identity = new_identity(f"agent-{index}.{self.started}")
         seeds = np.random.SeedSequence([self._seed, index, self.started])
+        seed = None if succeeds else int(seeds.generate_state(1)[0])
         self.started += 1
         per_agent, groups = self._service.envs_per_agent, self._service.groups
         lanes = np.arange(index * per_agent, (index + 1) * per_agent, dtype=np.int32)
@@ -239,7 +239,7 @@ class Agents:
         self._deaths.began(index, self._updates())
         task = Task(
             *(identity, self._frontend.endpoint, self._token, groups, per_agent // groups),
-            *(int(seeds.generate_state(1)[0]), self._environment, self._service.stagger_steps),
+            *(seed, self._environment, self._service.stagger_steps),
             *(str(file) if file else None, played),
         )
         rests = next((name for name in self._retired if not self._frontend.peers.knows(name)), None)

@@ -20,6 +20,7 @@ import pytest
 
 from agents.actions import Actions
 from agents.environments import EnvironmentConfig, Spaces, spaces
+from agents.worker import Task
 from ga3c import backend
 from ga3c.experience.book import Segment
 from ga3c.learning.model import Model
@@ -408,6 +409,22 @@ def test_killed_agents_are_replaced() -> None:
         assert all("was killed by signal 9" in e and "replaced by" in e for e in events)
         assert not set(killed) & set(service.agents.pids())
         assert tend_until(service, all_play(service)) == []
+
+
+def test_only_an_agent_that_takes_a_dead_ones_place_has_no_seed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    service = made(configured(agents=2))
+    tasks: list[Task] = []
+    launcher = service.agents._launcher
+    start = launcher.start
+    monkeypatch.setattr(launcher, "start", lambda task: (tasks.append(task), start(task)))
+    with running(service):
+        tend_until(service, all_play(service))
+        os.kill(service.agents.pids()[0], signal.SIGKILL)
+        tend_until(service, lambda: len(tasks) == 3)
+    assert [task.seed is None for task in tasks] == [False, False, True]
+    assert tasks[0].seed != tasks[1].seed
 
 
 @pytest.mark.parametrize("when", ["as it starts", "as it plays"])
