@@ -25,6 +25,7 @@ from agents.link import Curve
 
 POLL_S = 0.5
 RETRY_S = 5.0  # after a host of a node has ended
+PATIENCE_S = 20.0  # a host that Ray has not placed by then is waiting for cores
 MAX_NAME = 200
 EVERYWHERE = "tcp://0.0.0.0:"
 
@@ -80,15 +81,23 @@ class _Placed:
     agents: int
     actor: Any
     asked: Any  # Ray's promise of an answer; None while the service is to allow the key
+    since_s: float
     key: str = ""
+    waits: bool = False  # whether it was said that Ray has no cores for it
 
 
 class Cluster:
     """One host on each node that is alive, has cores, and is not this process's own."""
 
-    def __init__(self, ray: Any, orders: Orders, say: Callable[[Word], None]) -> None:
+    def __init__(
+        self,
+        ray: Any,
+        orders: Orders,
+        say: Callable[[Word], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Args: ray: the module, connected to the cluster."""
-        self._ray, self._say = ray, say
+        self._ray, self._say, self._clock = ray, say, clock
         here = ray.util.get_node_ip_address()
         self._orders = orders._replace(connect=orders.connect.replace(EVERYWHERE, f"tcp://{here}:"))
         self._own = ray.get_runtime_context().get_node_id()
@@ -104,7 +113,7 @@ class Cluster:
             self._say(Word(news=f"Ray node {placed.name} has left the cluster"))
         for identity, node in nodes.items():
             cores, due_s = int(node["Resources"].get("CPU", 0)), self._due_s.get(identity, 0.0)
-            waits = identity in self._placed or time.monotonic() < due_s
+            waits = identity in self._placed or self._clock() < due_s
             if cores > 0 and identity != self._own and not waits:
                 self._place(identity, node["NodeName"][:MAX_NAME], cores)
         for identity in list(self._placed):
@@ -114,22 +123,37 @@ class Cluster:
         strategy = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
         options = {"num_cpus": cores, "scheduling_strategy": strategy(identity, soft=False)}
         actor = self._ray.remote(NodeHost).options(**options).remote()
-        self._placed[identity] = _Placed(name, cores, actor, actor.public_key.remote())
+        asked = actor.public_key.remote()
+        self._placed[identity] = _Placed(name, cores, actor, asked, self._clock())
 
     def _follow(self, identity: str) -> None:
         placed = self._placed[identity]
-        if placed.asked is None or not self._ray.wait([placed.asked], timeout=0)[0]:
+        if placed.asked is None:
+            return
+        if not self._ray.wait([placed.asked], timeout=0)[0]:
+            self._say_if_it_waits(placed)
             return
         try:
             answer = self._ray.get(placed.asked)
         except self._ray.exceptions.RayError as error:
             del self._placed[identity]
-            self._due_s[identity] = time.monotonic() + RETRY_S
+            self._due_s[identity] = self._clock() + RETRY_S
             (why, *_) = str(error).strip().splitlines() or [type(error).__name__]
             self._say(Word(news=f"the host of Ray node {placed.name} has ended: {why}"))
             return
         placed.asked, placed.key = None, answer
         self._say(Word(key=answer, name=f"Ray node {placed.name}"))
+
+    def _say_if_it_waits(self, placed: _Placed) -> None:
+        if placed.key or placed.waits or self._clock() - placed.since_s < PATIENCE_S:
+            return
+        placed.waits = True
+        self._say(
+            Word(
+                news=f"Ray node {placed.name} waits: its {placed.agents} cores are not free; "
+                "another job may hold them (ray status)"
+            )
+        )
 
     def allowed(self, key: str) -> None:
         """Let the host with this key play, as the service will not refuse it."""

@@ -3,9 +3,11 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
+from agents.nodes import PATIENCE_S, Cluster, Orders, Word
 from ga3c.runs.finding import newest_figures
 from tests.commands import (
     BEGIN_S,
@@ -52,6 +54,33 @@ def test_a_head_that_is_not_there_is_said_before_anything_begins(tmp_path: Path)
     assert "cores 0: must be above 0" in refused(*scores, "--cores", "0")
     assert "gpus -1.0: must not be negative" in refused(*scores, "--gpus", "-1")
     assert not (tmp_path / "new").exists()
+
+
+def test_a_node_whose_cores_are_taken_is_said_once() -> None:
+    ray = MagicMock()
+    ray.util.get_node_ip_address.return_value = "10.0.0.1"
+    resources = {"CPU": 4.0}
+    node = {"NodeID": "a", "NodeName": "atlas", "Alive": True, "Resources": resources}
+    ray.nodes.return_value = [node]
+    ray.wait.return_value = ([], ["asked"])
+    words: list[Word] = []
+    now_s = 0.0
+    cluster = Cluster(ray, Orders("x:1", "tcp://0.0.0.0:2", "key", []), words.append, lambda: now_s)
+    cluster.tend()
+    assert words == []
+    now_s = PATIENCE_S
+    cluster.tend()
+    cluster.tend()
+    (word,) = words
+    assert word.news.startswith("Ray node atlas waits: its 4 cores are not free")
+    ray.wait.return_value = (["asked"], [])
+    ray.get.return_value = "its key"
+    cluster.tend()
+    assert words[1:] == [Word(key="its key", name="Ray node atlas")]
+    ray.wait.return_value = ([], ["asked"])
+    cluster.allowed("its key")
+    cluster.tend()
+    assert len(words) == 2, "it plays, which takes as long as the run"
 
 
 @pytest.mark.slow
