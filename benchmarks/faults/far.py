@@ -218,4 +218,5 @@ def check_ledger(run: Watched, seen: Seen) -> None:
     seen.expect(len(ledger) > 0, "no step is in the ledger")
     seen.expect(not twice, f"{twice} steps are in the ledger twice")
     seen.expect(not holes, f"{holes} steps of the ledger do not follow the one before")
-    seen.note += f"; {len(ledger):,} steps in the ledger, {twice} twice, {holes} out of order"
+    words = f"{len(ledger):,} steps in the ledger, {twice} twice, {holes} out of order"
+    seen.note = "; ".join(filter(None, (seen.note, words)))
