@@ -15,7 +15,7 @@ from benchmarks.faults.far import AGENTS, LEDGER, Far, Host, check_ledger, far
 from ga3c.wire.hosts import LOST_S
 
 CLEAN_S, AFTER_S = (20.0, 4.0), (10.0, 3.0)
-START_S = 12.0  # agents start and are as fast
+START_S = 20.0  # agents start and are as fast
 COME_BACK_S = 25.0  # after a cut: heartbeats find it, and connections are tried every 5 s at most
 SEEN_S = 60.0  # until what must happen has happened, on a busy machine
 
