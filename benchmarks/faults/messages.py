@@ -84,7 +84,7 @@ def raw_bytes(bench: Bench) -> Seen:
 
 def too_large(bench: Bench) -> Seen:
     """Messages of 20,000 parts, and parts of 8 MiB."""
-    return besiege(bench, partial(vandals.bombs, count=int(bench.scaled(100, 10))))
+    return besiege(bench, partial(vandals.bombs, count=int(bench.scaled(60, 8))))
 
 
 def again_and_again(bench: Bench) -> Seen:
