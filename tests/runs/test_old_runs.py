@@ -38,7 +38,8 @@ def test_it_goes_on_with_what_it_had(run: Path) -> None:
     before, _ = checkpoints.newest(run / "checkpoints")
     assert before
     kept = before.arrays  # read before the run goes on
-    done = ended("train", "--resume", str(run), "--steps", "1400", "--json")
+    given = ["--steps", "1400", "--trust", "--json"]  # somebody else began it
+    done = ended("train", "--resume", str(run), *given)
     assert done.returncode == 0, done.stderr
     after, damaged = checkpoints.newest(run / "checkpoints")
     assert after and not damaged
@@ -59,7 +60,8 @@ def test_it_goes_on_with_what_it_had(run: Path) -> None:
 @NAMES
 def test_it_is_evaluated_played_from_and_reported(run: Path, tmp_path: Path) -> None:
     for checkpoint in ("newest", "best"):
-        done = ended("evaluate", str(run), "--checkpoint", checkpoint, "--episodes", "2")
+        given = ["--checkpoint", checkpoint, "--episodes", "2", "--trust"]
+        done = ended("evaluate", str(run), *given)
         assert done.returncode == 0, done.stderr
         assert "over 2 games" in done.stdout
     out = tmp_path / "report.html"
