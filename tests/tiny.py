@@ -3,6 +3,7 @@
 Ids are `tests.tiny:NAME`, which Gymnasium imports this module for, in every process.
 """
 
+import ctypes
 import sys
 import time
 from typing import Any
@@ -159,6 +160,8 @@ class Broken(Corridor):
                     reward = 1e39
                 case "hangs":
                     time.sleep(600)
+                case "holds the lock":
+                    ctypes.PyDLL(None).sleep(20)  # of the interpreter, so that no thread goes on
         return observation, reward, False, False, {}
 
 
@@ -225,7 +228,7 @@ gymnasium.register("Catch-v0", "tests.tiny:Catch", max_episode_steps=50)
 gymnasium.register("Ledger-v0", "tests.tiny:Ledger")
 gymnasium.register("Fallen-v0", "tests.tiny:Fallen")
 gymnasium.register("Chatty-v0", "tests.tiny:Chatty", max_episode_steps=20)
-for fault in ("raises", "observation", "reward", "large reward", "hangs"):
+for fault in ("raises", "observation", "reward", "large reward", "hangs", "holds the lock"):
     gymnasium.register(
         f"Broken-{fault.replace(' ', '-')}-v0",
         "tests.tiny:Broken",

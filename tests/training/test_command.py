@@ -314,6 +314,18 @@ def test_agents_end_when_the_service_is_killed(command: Callable[..., Command]) 
     wait_for(lambda: not run.survivors(), STOP_S)
 
 
+def test_agents_whose_environment_holds_the_interpreter_end_as_well(
+    command: Callable[..., Command],
+) -> None:
+    game = ("--game", "tests.tiny:Broken-holds-the-lock-v0", "--algorithm", "a3c")
+    run = command("train", *game, *LIGHT)
+    run.until(lambda: len(run.agents()) == 2 and run.steps() > 0)
+    time.sleep(1.0)  # both are in their fifth step for the next seconds
+    run.process.kill()
+    run.wait(STOP_S)
+    wait_for(lambda: not run.survivors(), 2.0)
+
+
 def test_a_killed_agent_is_replaced_and_the_run_says_so(command: Callable[..., Command]) -> None:
     run = command(*CORRIDOR, "--json")
     run.until_steps_are_made()
