@@ -143,3 +143,4 @@ class Case(NamedTuple):
     name: str  # GROUP/FAULT
     promise: str  # what must hold, in one sentence for the table
     attempt: Callable[[Bench], Seen]
+    is_long: bool = False  # whether the quick form leaves it out, unless it is named

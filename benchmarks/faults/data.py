@@ -13,6 +13,7 @@ CASES: tuple[Case, ...] = (
         "data/killed while writing a replay",
         "the same with a replay that is kept",
         killed_writing.with_a_replay,
+        is_long=True,
     ),
     Case(
         "data/full disk",
@@ -34,5 +35,6 @@ CASES: tuple[Case, ...] = (
         "data/killed and repeated",
         "in lockstep, a run that is killed and resumed ends as one that is not, to the last bit",
         repeated.killed_and_equal,
+        is_long=True,
     ),
 )

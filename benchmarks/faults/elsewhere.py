@@ -99,5 +99,6 @@ CASES = (
         f"all agents on two other nodes: at least {LEAST_SHARE:.0%} of the PPS with agents here "
         "(PPS before), and Pong is learned",
         pong,
+        is_long=True,
     ),
 )

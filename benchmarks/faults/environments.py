@@ -121,6 +121,7 @@ CASES = (
         "agents/environment slow",
         f"one environment is {SLOW} times as slow: the agents that do not play it lose no speed",
         slow,
+        is_long=True,
     ),
     Case(
         "agents/never reading",

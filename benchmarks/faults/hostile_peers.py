@@ -97,6 +97,7 @@ CASES = (
         "peers with unknown keys, that take the service for another one, and 5,000 idle "
         f"connections: good agents keep {RECOVERED:.0%} of their PPS",
         strangers,
+        is_long=True,
     ),
     Case(
         "machines/hostile but allowed",

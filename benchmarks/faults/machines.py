@@ -154,6 +154,7 @@ CASES = (
         "a host and its agents are stopped: given up as if killed; when they go on, their old "
         "agents end, each step once",
         host_stopped,
+        is_long=True,
     ),
     Case(
         "machines/link cut for 10 s",
@@ -166,6 +167,7 @@ CASES = (
         f"all links are cut for 2 minutes: as fast within {COME_BACK_S + START_S:g} s, each step "
         "once",
         cut_long,
+        is_long=True,
     ),
     Case(
         "machines/service anew",

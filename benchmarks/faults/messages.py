@@ -112,6 +112,7 @@ CASES: tuple[Case, ...] = (
         "messages/raw bytes",
         "what is no ZeroMQ, and nearly is, at both ports: the same",
         raw_bytes,
+        is_long=True,
     ),
     Case(
         "messages/too large",
@@ -122,5 +123,6 @@ CASES: tuple[Case, ...] = (
         "messages/again and again",
         "steps sent twice, late, early, and in others' names: each is learned once",
         again_and_again,
+        is_long=True,
     ),
 )

@@ -143,11 +143,13 @@ CASES = (
         f"the launcher of a Ray node is killed: another is placed, as fast within {LAUNCHER_S:g} "
         "s, each step once",
         launcher_killed,
+        is_long=True,
     ),
     Case(
         "machines/Ray node killed",
         f"a Ray node is killed and another one joins: as fast within {NODE_S:g} s of that, each "
         "step once",
         node_killed,
+        is_long=True,
     ),
 )

@@ -163,5 +163,6 @@ CASES = (
         "two hours of random faults at random times, in three lives of the service: memory, "
         "descriptors and threads do not grow, and nothing is left",
         random_faults,
+        is_long=True,
     ),
 )

@@ -89,7 +89,13 @@ def test_every_case_has_a_name_and_a_promise_of_its_own() -> None:
 
 def test_the_cases_are_listed(tmp_path: Path) -> None:
     done = ended("benchmark", "faults", "--out-dir", str(tmp_path / "out"), "--cases", "list")
-    assert [line.split(":")[0] for line in done.stdout.splitlines()] == list(CASES)
+    lines = done.stdout.splitlines()
+    assert [line.split(":")[0] for line in lines] == list(CASES)
+    quick = [case.name for case in Config(tmp_path, quick=True).chosen]
+    assert [line.split(":")[0] for line in lines if "not in the quick form" not in line] == quick
+    assert {name.partition("/")[0] for name in quick} == {
+        name.partition("/")[0] for name in CASES
+    } - {"soak"}
     assert not (tmp_path / "out").exists()
 
 
