@@ -148,9 +148,10 @@ def bomb(target: Target) -> int:
     sent: set[str] = set()
     with _peer(target) as host:
         for _ in target.while_it_lasts():
-            host.send_multipart(_state("enough" if len(sent) == BOMBS else ""))
+            with contextlib.suppress(zmq.Again):  # the connection is being made
+                host.send_multipart(_state("enough" if len(sent) == BOMBS else ""))
             if not host.poll(ANSWER_MS):
-                break
+                continue
             for identity, task in messages.decode_note(host.recv_multipart())["tasks"].items():
                 if identity not in sent:
                     sent.add(identity)
