@@ -10,7 +10,7 @@ from benchmarks import faults
 from benchmarks.faults import CASES, Config, attempt
 from benchmarks.faults.case import Bench, Case, Seen
 from benchmarks.faults.soak import drift_and_noise
-from benchmarks.faults.table import MARKERS, PAGE, markdown
+from benchmarks.reliability import MARKERS, PAGE, markdown
 from tests.commands import ended, refused
 
 SOME = ("service/second signal", "service/trainer raises", "counts/changed")
