@@ -193,7 +193,7 @@ def test_new_steps_of_a_resumed_run_replace_its_other_ends(
 ) -> None:
     before = TrainConfig(run=RunConfig(steps=100, seconds=40.0, score=18.0))
     (tmp_path / "config.json").write_text(json.dumps(to_json(before), default=str))
-    path, after = known_run(tmp_path, tmp_path, new_steps)
+    path, after = known_run(tmp_path, tmp_path, new_steps, trust=False)
     assert path == tmp_path
     assert (after.run.seconds, after.run.score) == ends
     assert replace(after, run=before.run) == before
