@@ -33,6 +33,7 @@ BOMB_BYTES = 1 << 30
 BOMBS = 2  # three agents that die in a place before their first step end a run
 PAUSE_S = 0.02
 ANSWER_MS = 5000
+CONNECT_MS = 30_000  # attackers get little of a busy machine
 
 
 class Target(NamedTuple):
@@ -57,7 +58,7 @@ def _peer(target: Target) -> Iterator[zmq.Socket]:
     try:
         name = f"hostile-{os.urandom(4).hex()}"
         peer = connect(context, target.address, name, "", target.curve)
-        peer.setsockopt(zmq.SNDTIMEO, ANSWER_MS)
+        peer.setsockopt(zmq.SNDTIMEO, CONNECT_MS)
         yield peer
     finally:
         context.destroy(linger=0)
