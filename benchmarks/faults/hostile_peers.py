@@ -52,6 +52,8 @@ def _share(bench: Bench, seen: Seen, broken: Far, kind: str, key: str) -> float:
             seen.injected += count
         began_s = time.monotonic()
         time.sleep(quiet_s)
+        if not broken.run.runs:
+            raise RuntimeError(f"{kind}: the run has ended: {broken.run.tail()}")
         quiet.append(broken.run.pps(began_s, began_s + quiet_s))
     seen.pps_before = seen.pps_before or quiet[0]
     seen.pps_during = min(*attacked, seen.pps_during or attacked[0])
