@@ -1,13 +1,9 @@
 """Starts, replaces, rests and ends the agent processes."""
 
-import math
 import signal
 import time
-from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,78 +13,12 @@ from agents.worker import Task
 from ga3c.runs.metrics import Metrics
 from ga3c.service.threads import RunFailed
 from ga3c.settings.service import ServiceConfig
+from ga3c.wire.deaths import Death, Deaths
 from ga3c.wire.frontend import Frontend
 from ga3c.wire.peers import name_of, new_identity
 
-MAX_EARLY_DEATHS = 3  # consecutive deaths in one place before the agent's first step
-MAX_FAILURES = 5  # consecutive failures in one place
-HEALTHY_S = 600.0  # the death of an agent that lived this long is not counted as a failure
-KILLED_S = 120.0  # kills from outside for this long, without an update, end the run
-FIRST_DELAY_S = 0.5  # delay of the successor after a second failure; doubles with each further one
 SLOWEST_STEPS_PER_S = 100.0  # slowest rate assumed of an agent that replays recorded actions
 OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP}  # kills from outside
-
-
-class Death(NamedTuple):
-    """How an agent ended."""
-
-    played: bool  # whether it had made a step
-    from_outside: bool  # killed by a signal that neither it nor the service sent
-    silent_s: float  # how long its step had been overdue
-
-
-@dataclass
-class _Place:
-    """The record of one agent number, across the agents that succeed each other in it."""
-
-    began_s: float = 0.0  # when the current agent began
-    updates: float = 0.0  # the run's updates when the current agent began
-    early_deaths: int = 0  # consecutive
-    failures: int = 0  # consecutive
-    killed_since_s: float = math.inf  # first kill since an update, or since a long life
-
-
-class Deaths:
-    """Counts consecutive failures in each agent's place.
-
-    A death is a failure, unless the agent had lived for HEALTHY_S or was killed from outside. The
-    successor starts at once after a first failure, and waits twice as long after each further one.
-    Kills from outside end the run if they go on in one place for KILLED_S without an update.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._places: defaultdict[int, _Place] = defaultdict(_Place)
-
-    def began(self, index: int, updates: float) -> None:
-        """Record that an agent starts in place `index`, when the run has made `updates`."""
-        place = self._places[index]
-        place.began_s, place.updates = self._clock(), updates
-
-    def delay_s(self, index: int, death: Death, updates: float) -> float:
-        """Count a death in place `index`. Returns how long its successor must wait."""
-        place, now_s, own_fault = self._places[index], self._clock(), not death.from_outside
-        lived_s = now_s - place.began_s - death.silent_s
-        place.early_deaths = 0 if death.played else place.early_deaths + own_fault
-        place.failures = 0 if lived_s >= HEALTHY_S else place.failures + own_fault
-        if own_fault or updates > place.updates or lived_s >= KILLED_S:
-            place.killed_since_s = math.inf
-        if death.from_outside:
-            place.killed_since_s = min(place.killed_since_s, now_s)
-        return FIRST_DELAY_S * 2 ** (place.failures - 2) if place.failures > 1 else 0.0
-
-    def hopeless(self, index: int) -> str:
-        """Why a successor in place `index` is pointless; empty if one should be tried."""
-        place = self._places[index]
-        if place.early_deaths >= MAX_EARLY_DEATHS:
-            return f"{MAX_EARLY_DEATHS} in a row ended in its place before their first step"
-        if place.failures >= MAX_FAILURES:
-            within = f"each within {HEALTHY_S:g} s of its start"
-            return f"{MAX_FAILURES} agents in a row failed in its place, {within}"
-        if self._clock() - place.killed_since_s >= KILLED_S:
-            kills = f"agents in its place have been killed from outside for {KILLED_S:g} s"
-            return f"{kills}, in which the run made no update: memory may be short"
-        return ""
 
 
 class Agents:
@@ -191,8 +121,11 @@ class Agents:
         why = self._killed.pop(identity, "")
         silent_s = self._service.agent_timeout_s if why else 0.0
         from_outside = not why and ended.code in OUTSIDE
-        death = Death(self._frontend.peers.has_played(identity), from_outside, silent_s)
-        words = self._frontend.peers.forget(identity) or f"{ended.log}\n{why}".strip()
+        peers = self._frontend.peers
+        death = Death(
+            *(peers.has_played(identity), from_outside, silent_s, peers.is_elsewhere(identity))
+        )
+        words = peers.forget(identity) or f"{ended.log}\n{why}".strip()
         if identity in self._identities.values():
             return self._replace(ended, words, death)
         if identity in self._retired:

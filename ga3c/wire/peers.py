@@ -142,6 +142,12 @@ class Peers:
         peer = self.welcomed(identity)
         return peer is not None and max(peer.sequences) > 1
 
+    def is_elsewhere(self, identity: str) -> bool:
+        """Whether the agent was given to another machine."""
+        with self._lock:
+            peer = self._expected.get(identity)
+            return peer is not None and bool(peer.user)
+
     def retire(self, identity: str) -> None:
         """Mark an agent to rest. It is forgotten once it confirms that it rests."""
         with self._lock:

@@ -2,11 +2,12 @@
 
 import pytest
 
-from ga3c.service.agents import (
+from ga3c.wire.deaths import (
     HEALTHY_S,
-    KILLED_S,
+    LONGEST_DELAY_S,
     MAX_EARLY_DEATHS,
     MAX_FAILURES,
+    SPARED_S,
     Death,
     Deaths,
 )
@@ -69,13 +70,13 @@ def test_a_storm_of_kills_without_an_update_ends_the_run_only_after_a_time(
     first_s = place.now_s + 1.0
     while not place.hopeless:
         assert place.lives(1.0, killed, learns=False) == 0.0
-    assert place.now_s - first_s == KILLED_S
-    assert "killed from outside for 120 s, in which the run made no update" in place.hopeless
+    assert place.now_s - first_s == SPARED_S
+    assert "for 120 s, in which the run made no update" in place.hopeless
 
 
 def test_one_update_in_a_storm_of_kills_begins_the_time_anew(place: Place) -> None:
     for _ in range(10):
-        for learns in (True, *[False] * int(KILLED_S - 1)):
+        for learns in (True, *[False] * int(SPARED_S - 1)):
             place.lives(1.0, KILLED, learns)
             assert not place.hopeless
 
@@ -84,7 +85,7 @@ def test_kills_that_an_agent_outlives_do_not_end_a_run_that_does_not_learn_yet(
     place: Place,
 ) -> None:
     for _ in range(100):
-        place.lives(KILLED_S, KILLED, learns=False)
+        place.lives(SPARED_S, KILLED, learns=False)
         assert not place.hopeless
 
 
@@ -144,3 +145,45 @@ def test_places_are_counted_apart() -> None:
         deaths.began(index, 0.0)
         assert deaths.delay_s(index, CRASH, 0.0) == 0.0
         assert deaths.hopeless(index) == ""
+
+
+ELSEWHERE = CRASH._replace(played=False, is_elsewhere=True)
+
+
+def test_a_machine_whose_agents_fail_does_not_end_a_run_that_learns_but_its_places_wait(
+    place: Place,
+) -> None:
+    place.lives(1.0, KILLED)
+    delays = [place.lives(0.1, ELSEWHERE) for _ in range(2000)]
+    assert delays[:8] == [0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
+    assert set(delays[8:]) == {LONGEST_DELAY_S}
+    assert place.hopeless == ""
+
+
+def test_a_game_that_no_machine_can_play_ends_a_run_that_never_learned(place: Place) -> None:
+    for _ in range(MAX_EARLY_DEATHS):
+        assert not place.hopeless
+        place.lives(1.0, ELSEWHERE, learns=False)
+    assert "before their first step" in place.hopeless
+
+
+def test_a_run_that_learns_no_more_because_of_another_machine_ends_after_a_time(
+    place: Place,
+) -> None:
+    place.lives(1.0, KILLED)
+    place.lives(1.0, ELSEWHERE)
+    first_s = place.now_s
+    while not place.hopeless:
+        place.lives(1.0, ELSEWHERE, learns=False)
+    assert place.now_s - first_s == SPARED_S
+    assert "failed on other machines, for 120 s" in place.hopeless
+
+
+def test_failures_elsewhere_do_not_count_for_an_agent_here_in_the_same_place(
+    place: Place,
+) -> None:
+    place.lives(1.0, KILLED)
+    for _ in range(100):
+        place.lives(0.1, ELSEWHERE)
+    place.lives(0.1, CRASH._replace(played=False))
+    assert place.hopeless == ""

@@ -1,0 +1,98 @@
+"""When an agent that has ended gets a successor, and when there is no point in one."""
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+MAX_EARLY_DEATHS = 3  # consecutive deaths in one place before the agent's first step
+MAX_FAILURES = 5  # consecutive failures in one place
+HEALTHY_S = 600.0  # the death of an agent that lived this long is not counted as a failure
+SPARED_S = 120.0  # deaths that are not the run's fault end it after this long without an update
+FIRST_DELAY_S = 0.5  # delay of the successor after a second failure; doubles with each further one
+LONGEST_DELAY_S, MOST_DOUBLINGS = 60.0, 10
+
+
+class Death(NamedTuple):
+    """How an agent ended."""
+
+    played: bool  # whether it had made a step
+    from_outside: bool  # killed by a signal that neither it nor the service sent
+    silent_s: float  # how long its step had been overdue
+    is_elsewhere: bool = False  # on another machine
+
+
+@dataclass
+class _Place:
+    """The record of one agent number, across the agents that succeed each other in it."""
+
+    began_s: float = 0.0  # when the current agent began
+    updates: float = 0.0  # the run's updates when the current agent began
+    early_deaths: int = 0  # consecutive
+    failures: int = 0  # consecutive
+    failures_elsewhere: int = 0  # consecutive, of those that only delay the successor
+    spared_since_s: float = math.inf  # first death that was spared, since an update or a long life
+
+
+class Deaths:
+    """Counts consecutive failures in each agent's place.
+
+    A death is a failure, unless the agent had lived for HEALTHY_S or was killed from outside. The
+    successor starts at once after a first failure, and waits twice as long after each further one.
+
+    Two kinds of death are spared: they do not count towards the limits, but end the run if they go
+    on in one place for SPARED_S without an update. These are kills from outside, and the failures
+    of agents on another machine once the run has made an update. A game that was learned from can
+    be played, so the fault is that machine's, and the run goes on without it.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._first_updates = math.inf  # those of the run when its first agent began
+        self._places: defaultdict[int, _Place] = defaultdict(_Place)
+
+    def began(self, index: int, updates: float) -> None:
+        """Record that an agent starts in place `index`, when the run has made `updates`."""
+        place = self._places[index]
+        place.began_s, place.updates = self._clock(), updates
+        self._first_updates = min(self._first_updates, updates)
+
+    def delay_s(self, index: int, death: Death, updates: float) -> float:
+        """Count a death in place `index`. Returns how long its successor must wait."""
+        place, now_s = self._places[index], self._clock()
+        lived_s = now_s - place.began_s - death.silent_s
+        failed = not death.from_outside
+        of_its_machine = failed and death.is_elsewhere and updates > self._first_updates
+        counts = failed and not of_its_machine
+        place.early_deaths = 0 if death.played else place.early_deaths + counts
+        if lived_s >= HEALTHY_S:
+            place.failures = place.failures_elsewhere = 0
+        else:
+            place.failures += counts
+            place.failures_elsewhere += of_its_machine
+        if counts or updates > place.updates or lived_s >= SPARED_S:
+            place.spared_since_s = math.inf
+        if not counts:
+            place.spared_since_s = min(place.spared_since_s, now_s)
+        further = place.failures + place.failures_elsewhere - 2
+        if further < 0:
+            return 0.0
+        return min(FIRST_DELAY_S * 2 ** min(further, MOST_DOUBLINGS), LONGEST_DELAY_S)
+
+    def hopeless(self, index: int) -> str:
+        """Why a successor in place `index` is pointless; empty if one should be tried."""
+        place = self._places[index]
+        if place.early_deaths >= MAX_EARLY_DEATHS:
+            return f"{MAX_EARLY_DEATHS} in a row ended in its place before their first step"
+        if place.failures >= MAX_FAILURES:
+            within = f"each within {HEALTHY_S:g} s of its start"
+            return f"{MAX_FAILURES} agents in a row failed in its place, {within}"
+        if self._clock() - place.spared_since_s >= SPARED_S:
+            ends = "have been killed from outside, or failed on other machines,"
+            return (
+                f"agents in its place {ends} for {SPARED_S:g} s, in which the run made no update: "
+                "memory may be short"
+            )
+        return ""
