@@ -79,7 +79,7 @@ class Replay(ABC):
     def _first_sizes(self, rows: Tensor) -> Tensor:
         """Sizes [k] of the errors from which the steps at the ring's `rows` [k] set out."""
         if self._config.has_first_priorities:
-            return self._sampler.finite(self._reader.errors(rows))
+            return self._sampler.sizes(self._reader.errors(rows))
         return self._sampler.largest(rows)
 
     def signature(self, count: int | None = None) -> Signature:

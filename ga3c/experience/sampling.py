@@ -64,10 +64,12 @@ class Sampler:
         largest = self._ops.where(largest > SMALLEST_ERROR, largest, 1.0)
         return largest + self._memory.cast(self._ops.zeros_like(rows), "float32")
 
-    def finite(self, errors: Tensor) -> Tensor:
-        """Sizes of errors, above 0. One that is not finite would spoil all sums above it."""
+    def sizes(self, errors: Tensor) -> Tensor:
+        """Sizes of errors, above 0. The smallest, if nothing can be learned from an error because
+        its square is not finite: otherwise its transition would be drawn again and again.
+        """
         ops = self._ops
-        return ops.where(ops.isfinite(errors), ops.abs(errors), 0.0) + SMALLEST_ERROR
+        return ops.where(ops.isfinite(errors * errors), ops.abs(errors), 0.0) + SMALLEST_ERROR
 
     def set(self, rows: Tensor, sizes: Tensor, mask: Any = 1.0) -> None:
         """Set the priorities of `rows` [k] in every tree.
@@ -87,7 +89,7 @@ class Sampler:
         """Set the priorities of the transitions at `rows` [B] from their errors [B]."""
         if not self.trees:
             return
-        sizes = self.finite(errors)
+        sizes = self.sizes(errors)
         self.set(rows, sizes)
         largest = self._state.gather("largest", self._first)
         self._state.write(

@@ -77,7 +77,7 @@ class Slots(Filled):
     def learned(self, rows: Array, errors: Array) -> None:
         super().learned(rows, errors)
         for row, error in zip(rows.tolist(), errors.tolist(), strict=True):
-            self.slots.sizes[row] = (abs(error) if np.isfinite(error) else 0.0) + 1e-6
+            self.slots.sizes[row] = (abs(error) if abs(error) < 1e19 else 0.0) + 1e-6
             self._largest = max(self._largest, self.slots.sizes[row])
 
     def where(self, row: int) -> tuple[int, int]:
@@ -310,16 +310,16 @@ def test_victims_differ_however_the_sums_are_rounded(memory: Memory) -> None:
 
 
 @MEMORIES
-def test_errors_that_are_not_finite_are_evicted_first_and_spoil_no_sum(memory: Memory) -> None:
+def test_errors_without_a_finite_square_are_evicted_first_and_spoil_no_sum(memory: Memory) -> None:
     errors = np.ones(24)
-    errors[:3] = np.nan, np.inf, -np.inf
+    errors[:4] = np.nan, np.inf, -np.inf, 3e38  # the square of the last one is not finite
     filled = with_errors(Slots(memory, batch=64), errors)
     filled.check_all()
     for name in (EVICTIONS, DRAWS):
         priorities = filled.replay._sampler.trees[name].read()
         assert np.isfinite(priorities).all()
         assert (priorities[:24] > 0).all()
-    bad = {filled.where(slot) for slot in range(3)}
+    bad = {filled.where(slot) for slot in range(4)}
     everyone(filled, 4)
     assert bad <= set(filled.slots.gone)
     filled.check_all()
