@@ -68,7 +68,7 @@ BENCHMARK := $(BIN)/ga3c benchmark
 benchmark: $(STAMP)  ## measure this machine in less than 10 minutes, and update the README's table
 	@mkdir -p $(QUICK)
 	@rm -rf $(QUICK)/sweep $(QUICK)/ablation
-	$(BENCHMARK) throughput --repeats 2 --seconds 8 --out $(QUICK)/throughput.json
+	$(BENCHMARK) throughput --algorithm a3c --repeats 2 --seconds 8 --out $(QUICK)/throughput.json
 	$(BENCHMARK) a3c --networks small large-4 --repeats 2 --seconds 4 --out $(QUICK)/a3c.json
 	$(BENCHMARK) ablation --quick --out-dir $(QUICK)/ablation
 	$(BENCHMARK) lanes --repeats 1 --seconds 5 --out $(QUICK)/lanes.json

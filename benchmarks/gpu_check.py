@@ -146,7 +146,8 @@ def _parity(config: Config, limit_s: float) -> Result:
 
 
 def _limits(config: Config, limit_s: float) -> Result:
-    options = ["--repeats", "1", "--json", "--part-seconds", "0.2" if config.quick else "1"]
+    options = ["--algorithm", "a3c", "--repeats", "1", "--json"]
+    options += ["--part-seconds", "0.2" if config.quick else "1"]
     if config.quick:
         options += ["--agent-counts", str(CORES), "--env-counts", "16"]
     return _ga3c(limit_s, "benchmark", "limits", *options)
@@ -163,7 +164,8 @@ def _throughput(config: Config, limit_s: float) -> Result:
     until_s = time.monotonic() + limit_s
     for agents, network in points:
         point: Result = {"agents": agents, "network": network}
-        options = ["--agents", str(agents), "--max-agents", str(agents), "--network", network]
+        options = ["--algorithm", "a3c", "--network", network]
+        options += ["--agents", str(agents), "--max-agents", str(agents)]
         options += ["--training-batch-min", "320", "--training-batch-max", "320"]
         options += ["--training-queue", "1280", "--prediction-batch-max", "512"]
         options += ["--seconds", seconds, "--repeats", "1", "--warm-up-seconds", "4"]

@@ -23,7 +23,7 @@ LATE_STEPS = 100
 def _sixteen(bench: Bench) -> tuple[str, ...]:
     game = "CartPole-v1" if bench.quick else "Pong"
     counts = ("--agents", str(AGENTS), "--max-agents", str(AGENTS), "--envs-per-agent", "8")
-    return ("--game", game, "--scheduler", "off", *counts)
+    return ("--game", game, "--algorithm", "a3c", "--scheduler", "off", *counts)
 
 
 def _kill_some(run: Watched, seconds: float, rng: random.Random) -> int:

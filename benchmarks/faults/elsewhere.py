@@ -11,11 +11,12 @@ from benchmarks.faults.nodes import Namespaces, NoNamespaces
 from ga3c.runs.finding import newest_figures
 
 CATCH = (
-    *("--game", "tests.tiny:Catch-v0", "--envs-per-agent", "16", "--optimizer", "adam"),
+    *("--game", "tests.tiny:Catch-v0", "--algorithm", "a3c", "--envs-per-agent", "16"),
+    *("--optimizer", "adam"),
     *("--optimizer-epsilon", "1e-5", "--learning-rate", "2e-3"),
 )
 CAUGHT = 0.6  # mean score of 100 games; 1 is the best, -0.8 is chance
-PONG = ("--game", "Pong")
+PONG = ("--game", "Pong", "--algorithm", "a3c")
 PONG_SCORE = -19.0  # chance: -20.4
 CATCH_S, PONG_S = 120.0, 1500.0
 SETTLE_S = 4.0

@@ -10,6 +10,7 @@ from benchmarks.faults.watched import Watched
 from benchmarks.faulty_games import REPEATS, SLOW, SLOW_S
 
 AGENTS = 4
+A3C = ("--algorithm", "a3c")  # which makes many small updates, so that its speed is steady
 RECOVER_S = 10.0
 GROWTH_MB = 64.0  # more memory than before is not taken by answers that nobody reads
 FAULTS = {
@@ -46,7 +47,7 @@ def in_turn(bench: Bench, game: str, faults: Mapping[str, str]) -> Seen:
     seen, orders, notes = Seen(), Orders(bench.directory), []
     clean_s, after_s = bench.scaled(10.0, 2.0), bench.scaled(5.0, 1.0)
     with bench.watched() as run:
-        run.train(*four(orders, game))
+        run.train(*four(orders, game), *A3C)
         run.begun(AGENTS)
         for order, words in faults.items():
             each = Seen()
@@ -74,7 +75,7 @@ def slow(bench: Bench) -> Seen:
     """One environment is 100 times as slow as the others for a while."""
     seen, orders = Seen(), Orders(bench.directory)
     with bench.watched() as run:
-        run.train(*four(orders, "BreakablePong", 60.0))
+        run.train(*four(orders, "BreakablePong", 60.0), *A3C)
         run.begun(AGENTS)
         inject = partial(_wait, run, orders)
         clean_s, after_s = bench.scaled(20.0, 4.0), bench.scaled(10.0, 2.0)

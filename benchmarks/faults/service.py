@@ -18,7 +18,7 @@ SMALL = (
     *("--agents", "2", "--max-agents", "2", "--checkpoint-every-s", "2"),
 )
 PONG = (
-    *("--game", "Pong", "--scheduler", "off", "--checkpoint-every-s", "10"),
+    *("--game", "Pong", "--algorithm", "a3c", "--scheduler", "off", "--checkpoint-every-s", "10"),
     *("--agents", "2", "--max-agents", "2"),
 )
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -17,7 +17,7 @@ from ga3c.runs.scratch import PREFIX
 AGENTS = 4
 TIMEOUT_S = 60.0
 PONG = (
-    *("--game", "Pong", "--scheduler", "off", "--envs-per-agent", "16"),
+    *("--game", "Pong", "--algorithm", "a3c", "--scheduler", "off", "--envs-per-agent", "16"),
     *("--agents", str(AGENTS), "--max-agents", str(AGENTS)),
     *("--agent-timeout-s", str(TIMEOUT_S), "--checkpoint-every-s", "60"),
 )

@@ -12,7 +12,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
-from ga3c.settings.machine import cores_time
+from ga3c.runs.metrics import cores_time
 
 ZEROMQ = ("ZMQbg", "Reaper")
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")

@@ -1,10 +1,15 @@
-"""Counters of all threads, and rates over windows of time."""
+"""Counters of all threads, rates over windows of time, and the cores' time."""
 
+import contextlib
+import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import psutil
 
 
 @dataclass(frozen=True)
@@ -55,8 +60,9 @@ class Metrics:
     `rewards` (summed, not clipped), `prediction_batches`, `updates`, `trained_samples`,
     `lag_updates` (summed over samples), `refused_updates` (left out because their loss or gradient
     was not finite), `*_busy_s` and `*_waiting_s` for each role, `*_cpu_s` (CPU time of the threads
-    that call the model, inside it), `rejected:<reason>` (messages), `repeated_steps` (sent
-    again after a reconnection) and `agent_deaths`.
+    that call the model, inside it), `frontend_waiting_s` (for messages), `rejected:<reason>`
+    (messages), `repeated_steps` (sent again after a reconnection) and `agent_deaths`. Of steps from
+    other machines: `far_messages`, `far_bytes`, and `trips` with their `trips_s`, there and back.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -99,3 +105,33 @@ class Metrics:
         """The newest values given to `set`."""
         with self._lock:
             return dict(self._last)
+
+
+class CoresTime(NamedTuple):
+    """CPU seconds of all cores that this process may use, since the machine started."""
+
+    busy: float  # including the time that a virtual machine's host took from these cores
+    idle: float
+
+
+def cores_time() -> CoresTime:
+    """The busy and idle seconds until now."""
+    cores = psutil.cpu_times(percpu=True)
+    if hasattr(os, "sched_getaffinity"):
+        cores = [cores[core] for core in os.sched_getaffinity(0)]
+    idle = sum(core.idle + getattr(core, "iowait", 0.0) for core in cores)
+    whole = sum(sum(core[:8]) for core in cores)  # user time already includes the guests' time
+    return CoresTime(whole - idle, idle)
+
+
+def cpu_s_of_others(pids: Iterable[int]) -> float:
+    """CPU seconds that processes other than `pids` have used of our cores.
+
+    Only the difference between two calls is meaningful.
+    """
+    ours = 0.0
+    for pid in pids:
+        with contextlib.suppress(psutil.Error):  # the process has just ended
+            used = psutil.Process(pid).cpu_times()
+            ours += used.user + used.system
+    return cores_time().busy - ours

@@ -19,7 +19,7 @@ from ga3c.experience.book import Segment
 from ga3c.experience.pacing import Pacing
 from ga3c.learning.model import Model
 from ga3c.runs.checkpoints import Checkpoint
-from ga3c.runs.metrics import Metrics, Snapshot
+from ga3c.runs.metrics import Metrics, Snapshot, cpu_s_of_others
 from ga3c.runs.scratch import ScratchDirectory
 from ga3c.runs.tally import Tally
 from ga3c.service.agents import Agents
@@ -27,7 +27,7 @@ from ga3c.service.feeds import Feed
 from ga3c.service.state import Kept
 from ga3c.service.threads import SLICE_S, Deadline, RunFailed, Workers
 from ga3c.service.trace import Trace
-from ga3c.settings.machine import CORES, cpu_s_of_others
+from ga3c.settings.machine import CORES
 from ga3c.settings.scheduler import Counts
 from ga3c.settings.service import ServiceConfig
 from ga3c.wire.frontend import Frontend

@@ -7,12 +7,10 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import psutil
+from typing import Any
 
 
 def available_cores(root: Path = Path("/")) -> int:
@@ -91,36 +89,6 @@ def origin() -> list[Any]:
     """The values of `ORIGIN` for this process."""
     known = machine()
     return [known[name] for name in ORIGIN]
-
-
-class CoresTime(NamedTuple):
-    """CPU seconds of all cores that this process may use, since the machine started."""
-
-    busy: float  # including the time that a virtual machine's host took from these cores
-    idle: float
-
-
-def cores_time() -> CoresTime:
-    """The busy and idle seconds until now."""
-    cores = psutil.cpu_times(percpu=True)
-    if hasattr(os, "sched_getaffinity"):
-        cores = [cores[core] for core in os.sched_getaffinity(0)]
-    idle = sum(core.idle + getattr(core, "iowait", 0.0) for core in cores)
-    whole = sum(sum(core[:8]) for core in cores)  # user time already includes the guests' time
-    return CoresTime(whole - idle, idle)
-
-
-def cpu_s_of_others(pids: Iterable[int]) -> float:
-    """CPU seconds that processes other than `pids` have used of our cores.
-
-    Only the difference between two calls is meaningful.
-    """
-    ours = 0.0
-    for pid in pids:
-        with contextlib.suppress(psutil.Error):  # the process has just ended
-            used = psutil.Process(pid).cpu_times()
-            ours += used.user + used.system
-    return cores_time().busy - ours
 
 
 def _version(name: str) -> str | None:

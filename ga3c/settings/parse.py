@@ -17,7 +17,7 @@ C = TypeVar("C")
 Kind = Literal["pictures", "vectors", "control"]
 """Of a task: control has continuous actions, and observations that are vectors."""
 
-DEFAULT_ALGORITHMS: dict[Kind, str] = {"pictures": "a3c", "vectors": "ppo", "control": "dpg"}
+DEFAULT_ALGORITHMS: dict[Kind, str] = {"pictures": "ppo", "vectors": "ppo", "control": "dpg"}
 """The algorithm for each kind of game where the user names none."""
 
 
@@ -66,7 +66,8 @@ def parse(
     """
     default: Any = tyro.MISSING_NONPROP if base is None else base
     if base is None and issubclass(kind, TrainConfig):
-        default = kind(**{**_values(_named(arguments)), **getattr(kind, "fixed", {})})
+        named = _named(arguments, getattr(kind, "unless_named", None))
+        default = kind(**{**_values(named), **getattr(kind, "fixed", {})})
     wanted: Any = Annotated[kind, tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes]
     config: Any = tyro.cli(wanted, prog=command, args=arguments, default=default, registry=registry)
     if isinstance(config, TrainConfig) and config.preset == DEFAULT:  # --preset default
@@ -75,18 +76,23 @@ def parse(
     return found
 
 
-def _named(arguments: list[str]) -> TrainConfig:
+def _named(arguments: list[str], unless_named: str | None = None) -> TrainConfig:
     """The preset that --preset, --algorithm and --game ask for. tyro reports unknown values later.
+
+    Args: unless_named: the algorithm if neither it nor a preset is named; None: by the game.
 
     Raises ValueError as `preset_of`.
     """
     options = ("--preset", "--algorithm", "--game", "--learns-from")
+    preset, algorithm, *rest = (given_value(arguments, each) for each in options)
+    if preset in (None, DEFAULT):
+        algorithm = algorithm or unless_named
     try:
         env_args = given_values(arguments, "--env-args")
-        return preset_of(*(given_value(arguments, each) for each in options), env_args=env_args)
+        return preset_of(preset, algorithm, *rest, env_args=env_args)
     except ValueError:
         if {"-h", "--help"} & set(arguments):
-            return OURS["a3c-pictures"]
+            return OURS["ppo-pictures"]
         raise
 
 

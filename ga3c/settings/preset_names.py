@@ -5,10 +5,10 @@ This module imports nothing, so that `ga3c --help` is immediate.
 
 PRESETS: dict[str, str] = {
     "default": "chosen by --algorithm and --game",
-    "a3c-pictures": "default for a3c and for pictures",
+    "a3c-pictures": "default for a3c on pictures",
     "a3c-vectors": "default for a3c on vectors",
-    "ppo-pictures": "default for ppo on pictures",
-    "ppo-vectors": "default for ppo and for vectors",
+    "ppo-pictures": "default for ppo and for pictures",
+    "ppo-vectors": "default for ppo on vectors, and for vectors",
     "dqn-pictures": "default for dqn on pictures",
     "dqn-vectors": "default for dqn on vectors",
     "dpg-control": "default for dpg and for continuous actions",

@@ -9,6 +9,7 @@ from ga3c.settings.learning import (
     LearningConfig,
     NetworkConfig,
     OptimizerConfig,
+    PPOConfig,
 )
 from ga3c.settings.machine import CORES
 from ga3c.settings.published import PUBLISHED
@@ -25,9 +26,11 @@ MOST_AGENTS = 16
 # For a3c on vectors: CartPole-v1 took 160,000 steps with 32 environments, over 500,000 with 128.
 MOST_AGENTS_VECTORS = 4
 
-MOST_LANES = 1024  # for ppo on pictures; more than 512 were never tried, and those by a3c alone
-SMALLEST_BATCH = 640
-BATCH_RATE = 1e-3  # the learning rate for the smallest batch
+LANES_FOR_PPO = 64  # for each two cores
+MOST_LANES = 512  # for ppo on pictures
+SEGMENT_STEPS = 32
+RATE = 5e-4  # the learning rate of ppo on pictures, for updates of UPDATE samples
+UPDATES, UPDATE = 8, 256  # updates of a batch, and samples in the smallest of them
 
 _NO_SCHEDULER = SchedulerConfig(scheduler="off")
 _CONTROL = EvaluationConfig(evaluate_episodes=10, evaluate_protocol="control")
@@ -36,32 +39,38 @@ _CONTROL = EvaluationConfig(evaluate_episodes=10, evaluate_protocol="control")
 def ppo_pictures(cores: int) -> TrainConfig:
     """Our settings of ppo for pictures on a machine with so many cores.
 
-    Each update's advantages are normalised. Otherwise a game with rare or small rewards, such as
-    Boxing, is hardly learned, as the bonus for entropy outweighs its advantages. PPO's clipped
-    ratio bounds what the normalised noise of an update without rewards can do.
+    A segment of every environment is one batch, which is learned from three times in eight small
+    updates, while the next batch is played. Each update's advantages are normalised: otherwise a
+    game with rare or small rewards, such as Boxing, is hardly learned, as the bonus for entropy
+    outweighs its advantages.
 
-    A batch grows with the number of environments, so that the policy lag, in updates, does not. The
-    learning rate grows with the root of the batch (Krizhevsky 2014).
+    With more environments the updates are larger, not more: learning keeps up with the cores that
+    play. The learning rate grows with the root of their size (Krizhevsky 2014).
     """
-    most = max(2, MOST_LANES // cores // 2 * 2)  # two groups of the same size
-    envs_per_agent = min(ServiceConfig().envs_per_agent, most)
-    batch = max(SMALLEST_BATCH, 5 * cores * envs_per_agent)
+    agents = max(1, cores // 2)
+    envs_per_agent = min(LANES_FOR_PPO, max(2, MOST_LANES // agents // 2 * 2))  # in two groups
+    lanes = agents * envs_per_agent
+    batch = lanes * SEGMENT_STEPS
+    update = max(UPDATE, batch // UPDATES)
     return TrainConfig(
         algorithm="ppo",
         preset="ppo-pictures",
         service=ServiceConfig(
-            agents=cores,
+            agents=agents,
             envs_per_agent=envs_per_agent,
             stagger_steps=2_000,
+            t_max=SEGMENT_STEPS,
             training_batch_min=batch,
             training_batch_max=batch,
             training_queue=2 * batch,
-            minibatch=batch // 4,
+            minibatch=update,
+            passes=3,
+            intra_op_threads=2,
         ),
         a3c=A3CConfig(normalize_advantages=True, correction="none"),
-        optimizer=OptimizerConfig(
-            learning_rate=BATCH_RATE * (batch / SMALLEST_BATCH) ** 0.5, clip_norm=0.5
-        ),
+        ppo=PPOConfig(clip_ratio=0.1),
+        optimizer=OptimizerConfig(learning_rate=RATE * (update / UPDATE) ** 0.5, clip_norm=0.5),
+        scheduler=_NO_SCHEDULER,
     )
 
 

@@ -12,7 +12,7 @@ MAX_FAILURES = 5  # consecutive failures in one place
 HEALTHY_S = 600.0  # the death of an agent that lived this long is not counted as a failure
 SPARED_S = 120.0  # deaths that are not the run's fault end it after this long without an update
 FIRST_DELAY_S = 0.5  # delay of the successor after a second failure; doubles with each further one
-LONGEST_DELAY_S, MOST_DOUBLINGS = 60.0, 10
+ELSEWHERE_DELAY_S = 10.0  # of the successor of an agent whose failure was its machine's
 
 
 class Death(NamedTuple):
@@ -32,7 +32,6 @@ class _Place:
     updates: float = 0.0  # the run's updates when the current agent began
     early_deaths: int = 0  # consecutive
     failures: int = 0  # consecutive
-    failures_elsewhere: int = 0  # consecutive, of those that only delay the successor
     spared_since_s: float = math.inf  # first death that was spared, since an update or a long life
 
 
@@ -45,7 +44,7 @@ class Deaths:
     Two kinds of death are spared: they do not count towards the limits, but end the run if they go
     on in one place for SPARED_S without an update. These are kills from outside, and the failures
     of agents on another machine once the run has made an update. A game that was learned from can
-    be played, so the fault is that machine's, and the run goes on without it.
+    be played, so the fault is that machine's: the run goes on, and the successor waits.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -67,19 +66,14 @@ class Deaths:
         of_its_machine = failed and death.is_elsewhere and updates > self._first_updates
         counts = failed and not of_its_machine
         place.early_deaths = 0 if death.played else place.early_deaths + counts
-        if lived_s >= HEALTHY_S:
-            place.failures = place.failures_elsewhere = 0
-        else:
-            place.failures += counts
-            place.failures_elsewhere += of_its_machine
+        place.failures = 0 if lived_s >= HEALTHY_S else place.failures + counts
         if counts or updates > place.updates or lived_s >= SPARED_S:
             place.spared_since_s = math.inf
         if not counts:
             place.spared_since_s = min(place.spared_since_s, now_s)
-        further = place.failures + place.failures_elsewhere - 2
-        if further < 0:
-            return 0.0
-        return min(FIRST_DELAY_S * 2 ** min(further, MOST_DOUBLINGS), LONGEST_DELAY_S)
+        if of_its_machine:
+            return ELSEWHERE_DELAY_S
+        return FIRST_DELAY_S * 2 ** (place.failures - 2) if place.failures > 1 else 0.0
 
     def hopeless(self, index: int) -> str:
         """Why a successor in place `index` is pointless; empty if one should be tried."""

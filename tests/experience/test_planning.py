@@ -32,7 +32,7 @@ def planned(config: TrainConfig) -> str:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (["--pending-segments", "20000"], "pending_segments 20,000 of 20 steps for 128"),
+        (["--pending-segments", "20000"], "pending_segments 20,000 of 32 steps for 128"),
         (["--pending-segments", "100000000"], "rows >= 2,147,483,648"),
         (["--algorithm", "dqn", "--replay-steps", "90000000"], "replay_steps 90,000,000 take"),
         (["--algorithm", "dqn", "--replay-steps", "3000000000"], "rows >= 2,147,483,648"),

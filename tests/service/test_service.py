@@ -24,7 +24,6 @@ from agents.worker import Task
 from ga3c import backend
 from ga3c.experience.book import Segment
 from ga3c.learning.model import Model
-from ga3c.service import agents as deaths
 from ga3c.service import assembly
 from ga3c.service.service import Service
 from ga3c.service.threads import RunFailed
@@ -34,6 +33,7 @@ from ga3c.settings.run import RunConfig
 from ga3c.settings.scheduler import Counts, SchedulerConfig
 from ga3c.settings.service import ServiceConfig
 from ga3c.settings.train import TrainConfig
+from ga3c.wire import deaths
 from tests import leaks
 from tests.commands import ROOT, children
 from tests.tiny import ledger_end, ledger_reward

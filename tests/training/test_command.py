@@ -174,12 +174,12 @@ WRONG: dict[str, tuple[list[str], list[str]]] = {  # arguments, and words that m
         ["12"],
     ),
     "segment above batch": (
-        ["train", "--t-max", "100", "--training-batch-max", "80"],
+        ["train", "--algorithm", "a3c", "--t-max", "100", "--training-batch-max", "80"],
         ["t_max 100", "80"],
     ),
     "segment above minibatch": (
-        ["train", "--algorithm", "ppo", "--t-max", "200"],
-        ["minibatch 160 < t_max 200"],
+        ["train", "--algorithm", "ppo", "--t-max", "100", "--minibatch", "64"],
+        ["minibatch 64 < t_max 100"],
     ),
     "no passes": (["train", "--passes", "0"], ["passes 0: must be at least 1"]),
     "replay beyond memory": (
@@ -250,7 +250,7 @@ def test_a_run_needs_no_arguments(command: Callable[..., Command], tmp_path: Pat
 
 
 def test_the_default_settings_are_those_of_no_arguments() -> None:
-    assert parse([], TrainConfig, "test") == PRESETS["a3c-pictures"]
+    assert parse([], TrainConfig, "test") == PRESETS["ppo-pictures"]
 
 
 def test_seconds_end_a_run(command: Callable[..., Command]) -> None:
