@@ -40,7 +40,8 @@ def ppo_pictures(cores: int) -> TrainConfig:
     """Our settings of ppo for pictures on a machine with so many cores.
 
     A segment of every environment is one batch, which is learned from three times in eight small
-    updates, while the next batch is played. Each update's advantages are normalised: otherwise a
+    updates, while the next batch is played. With two pending segments, environments would wait for
+    each batch to be learned whenever their segments do not end together. Each update's advantages are normalised: otherwise a
     game with rare or small rewards, such as Boxing, is hardly learned, as the bonus for entropy
     outweighs its advantages.
 
@@ -64,6 +65,7 @@ def ppo_pictures(cores: int) -> TrainConfig:
             training_batch_max=batch,
             training_queue=2 * batch,
             minibatch=update,
+            pending_segments=3,
             passes=3,
             intra_op_threads=2,
         ),
