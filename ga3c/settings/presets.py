@@ -41,9 +41,10 @@ def ppo_pictures(cores: int) -> TrainConfig:
 
     A segment of every environment is one batch, which is learned from three times in eight small
     updates, while the next batch is played. With two pending segments, environments would wait for
-    each batch to be learned whenever their segments do not end together. Each update's advantages are normalised: otherwise a
-    game with rare or small rewards, such as Boxing, is hardly learned, as the bonus for entropy
-    outweighs its advantages.
+    each batch to be learned whenever their segments do not end together.
+
+    Each update's advantages are normalised: otherwise a game with rare or small rewards, such as
+    Boxing, is hardly learned, as the bonus for entropy outweighs its advantages.
 
     With more environments the updates are larger, not more: learning keeps up with the cores that
     play. The learning rate grows with the root of their size (Krizhevsky 2014).

@@ -37,6 +37,7 @@ from tests.commands import (
 Start = Callable[..., Command]
 IN_TURN = ["--lockstep", "--agents", "1", "--groups", "1", "--scheduler", "off"]
 IN_TURN += ["--envs-per-agent", "8", "--training-batch-min", "80", "--training-batch-max", "80"]
+IN_TURN += ["--intra-op-threads", "1"]
 OFTEN = ["--checkpoint-every-steps", "300", "--progress-every-s", "0.2"]
 
 
