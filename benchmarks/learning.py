@@ -37,6 +37,7 @@ RECIPES = {
     "ppo-without-layer-norm": "--algorithm ppo --no-layer-norm",
     "ppo-unstaggered": "--algorithm ppo --stagger-steps 0",
     "ppo-not-normalised": "--algorithm ppo --no-normalize-advantages",
+    "ppo-one-pass": "--algorithm ppo --passes 1",
     "ppo-two-passes": "--algorithm ppo --passes 2",
 }
 """Arguments of the recipes that have a name: the two algorithms, and what each part of them brings.

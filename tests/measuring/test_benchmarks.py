@@ -342,7 +342,6 @@ def test_the_baseline_learns(tmp_path: Path) -> None:
         (["lanes", "--lanes", "0"], ["lanes (0,)", "at least 1"]),
         (["lanes", "--algorithm", "dqn"], ["algorithm dqn", "must be a3c"]),
         (["a3c", "--game", "CartPole-v1", "--algorithm", "a3c"], ["small", "vectors"]),
-        (["a3c", "--game", "CartPole-v1"], ["algorithm ppo", "--algorithm a3c"]),
         (["a3c", "--algorithm", "dqn"], ["algorithm dqn", "must be a3c"]),
         (["replay", "--batches", "0"], ["batches (0,)", "at least 1"]),
         (["replay", "--vector-steps", "100"], ["a replay of 100 steps", "at least 1000"]),

@@ -378,7 +378,7 @@ def test_runs_in_folders_are_found_and_have_numbers(pong_run: Path, tmp_path: Pa
     names = ["a-name-of-a-run-that-is-rather-long", "scores/pong-0", "old"]
     assert [line.split()[1] for line in lines] == names, "whole, newest first"
     assert [line.split()[3] for line in lines] == ["1", "2", "3"]
-    assert [line.split()[7] for line in lines] == ["a3c"] * 3
+    assert [line.split()[7] for line in lines] == ["ppo"] * 3
     listed = ("-m", "ga3c", "runs", "--runs-dir", str(tmp_path))
     wide, narrow = (in_terminal(width, *listed) for width in (130, 66))
     assert "algorithm" in wide and "algorithm" not in narrow
