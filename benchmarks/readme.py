@@ -27,7 +27,7 @@ def table(directory: Path) -> str:
         for name in ("throughput.json", "a3c.json", "ablation/ablation.json", "lanes.json")
     )
     rows = [
-        ("Pong, small network: steps/s while training", _thousands(throughput["pps"]), "1,361"),
+        ("Pong, `a3c`, small network: steps/s", _thousands(throughput["pps"]), "1,361"),
         ("limit set by the machine's parts, steps/s", _thousands(throughput["limit_pps"]), ""),
         ("share of that limit", f"{throughput['share_of_limit']:.0%}", ""),
         *_where_time_goes(throughput["core_seconds_per_s"]),
