@@ -18,8 +18,11 @@ from agents.messages import Hello, Step
 POLL_MS = 1000
 LINGER_MS = 500
 Parts = list[bytes | memoryview]
-# A dead connection by tcp is found by heartbeats. The service gives up the old one before the agent
-# makes a new one, because it hears only one connection of the same identity.
+# A dead connection by tcp is found by heartbeats, which only agents send. Each says how long the
+# service may wait for the next. The service gives up the old connection before the agent makes a
+# new one, because it hears only one connection of the same identity. It sends no heartbeats itself:
+# libzmq would end the process at the first one to a peer that sent more than was taken from it and
+# went away (https://github.com/zeromq/libzmq/issues/4364, seen with 4.3.5).
 HEARTBEAT_MS = 2000
 SERVICE_PATIENCE_MS = 6000
 HANDSHAKE_MS = 5000  # who has not said by then who it is, is cut off
@@ -32,8 +35,6 @@ AGENT_OPTIONS = (
     (zmq.RECONNECT_IVL_MAX, 5000),
 )
 SERVICE_OPTIONS = (
-    (zmq.HEARTBEAT_IVL, HEARTBEAT_MS),
-    (zmq.HEARTBEAT_TIMEOUT, SERVICE_PATIENCE_MS),
     (zmq.HANDSHAKE_IVL, HANDSHAKE_MS),
     (zmq.BACKLOG, 1024),
 )
