@@ -24,7 +24,9 @@ QUICK_SHARE = 0.75  # of two seconds on a busy machine
 
 
 def _attack(bench: Bench, broken: Far, kind: str, key: str) -> int:
-    """Attack for some seconds, from another machine as far as cores go. Returns how often.
+    """Attack for some seconds. Returns how often.
+
+    The attacker has the lowest priority, as on another machine it would take none of these cores.
 
     An attacker that is cut off while it sends may be ended by an assertion of its own ZeroMQ. Then
     another one goes on; of the first it is only known that it attacked.
@@ -33,7 +35,7 @@ def _attack(bench: Bench, broken: Far, kind: str, key: str) -> int:
     until_s, count = time.monotonic() + bench.scaled(10.0, 3.0), 0
     while (seconds := until_s - time.monotonic()) > 0:
         command = [
-            *(*broken.net.node(0), "nice", "-n", "5", sys.executable, "-m", "benchmarks.hostile"),
+            *(*broken.net.node(0), "nice", "-n", "19", sys.executable, "-m", "benchmarks.hostile"),
             *(kind, broken.net.connect(0), *map(str, keys), f"{seconds}", f"{connections:.0f}"),
         ]
         environment = marked_environment(new_mark(), bench.directory)
