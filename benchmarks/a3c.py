@@ -36,7 +36,7 @@ class Config(MeasuringConfig):
     """Measure A3C and the service for `repeats` windows of --seconds each (10 if not given)."""
 
     ignored: ClassVar[frozenset[str]] = OF_RUNS | {"network", "part_seconds"}
-    unless_named: ClassVar[str] = "a3c"
+    unless_named: ClassVar[str | None] = "a3c"
     networks: tuple[NetworkName, ...] = ("small", "large-4", "large-3", "large-2", "large-1")
     """Networks with which A3C and the service are compared."""
     a3c_agents: int = CORES

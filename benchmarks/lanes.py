@@ -37,7 +37,7 @@ class Config(MeasuringConfig):
     The game is always the replayed stream.
     """
 
-    unless_named: ClassVar[str] = "a3c"
+    unless_named: ClassVar[str | None] = "a3c"
     ignored: ClassVar[frozenset[str]] = (
         OF_RUNS | OF_LANES | names(EnvironmentConfig) - {"stack"} | {"part_seconds"}
     )

@@ -12,8 +12,7 @@ from ga3c.runs.finding import newest_figures
 
 CATCH = (
     *("--game", "tests.tiny:Catch-v0", "--algorithm", "a3c", "--envs-per-agent", "16"),
-    *("--optimizer", "adam"),
-    *("--optimizer-epsilon", "1e-5", "--learning-rate", "2e-3"),
+    *("--optimizer", "adam", "--optimizer-epsilon", "1e-5", "--learning-rate", "2e-3"),
 )
 CAUGHT = 0.6  # mean score of 100 games; 1 is the best, -0.8 is chance
 PONG = ("--game", "Pong", "--algorithm", "a3c")

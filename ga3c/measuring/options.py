@@ -74,6 +74,8 @@ class MeasuringConfig(TrainConfig):
     """Settings without an effect on the benchmark. The command refuses them."""
     fixed: ClassVar[dict[str, Any]] = {"scheduler": SchedulerConfig(scheduler="off")}
     """Sections that the benchmark sets itself: counts that change cannot be measured."""
+    unless_named: ClassVar[str | None] = None
+    """The algorithm if the arguments name neither it nor a preset; None: by the game."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -122,9 +122,8 @@ class Agents:
         silent_s = self._service.agent_timeout_s if why else 0.0
         from_outside = not why and ended.code in OUTSIDE
         peers = self._frontend.peers
-        death = Death(
-            *(peers.has_played(identity), from_outside, silent_s, peers.is_elsewhere(identity))
-        )
+        played, is_elsewhere = peers.has_played(identity), peers.is_elsewhere(identity)
+        death = Death(played, from_outside, silent_s, is_elsewhere)
         words = peers.forget(identity) or f"{ended.log}\n{why}".strip()
         if identity in self._identities.values():
             return self._replace(ended, words, death)

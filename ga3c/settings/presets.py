@@ -26,11 +26,11 @@ MOST_AGENTS = 16
 # For a3c on vectors: CartPole-v1 took 160,000 steps with 32 environments, over 500,000 with 128.
 MOST_AGENTS_VECTORS = 4
 
-LANES_FOR_PPO = 64  # for each two cores
-MOST_LANES = 512  # for ppo on pictures
+# For ppo on pictures. More than 64 environments were not tried with it.
+LANES, MOST_LANES = 64, 512  # for each two cores, and in all
 SEGMENT_STEPS = 32
-RATE = 5e-4  # the learning rate of ppo on pictures, for updates of UPDATE samples
-UPDATES, UPDATE = 8, 256  # updates of a batch, and samples in the smallest of them
+UPDATES = 8  # of a batch, in each pass
+RATE = 5e-4  # the learning rate for LANES environments
 
 _NO_SCHEDULER = SchedulerConfig(scheduler="off")
 _CONTROL = EvaluationConfig(evaluate_episodes=10, evaluate_protocol="control")
@@ -50,10 +50,9 @@ def ppo_pictures(cores: int) -> TrainConfig:
     play. The learning rate grows with the root of their size (Krizhevsky 2014).
     """
     agents = max(1, cores // 2)
-    envs_per_agent = min(LANES_FOR_PPO, max(2, MOST_LANES // agents // 2 * 2))  # in two groups
+    envs_per_agent = min(LANES, max(2, MOST_LANES // agents // 2 * 2))  # in two groups
     lanes = agents * envs_per_agent
     batch = lanes * SEGMENT_STEPS
-    update = max(UPDATE, batch // UPDATES)
     return TrainConfig(
         algorithm="ppo",
         preset="ppo-pictures",
@@ -65,14 +64,14 @@ def ppo_pictures(cores: int) -> TrainConfig:
             training_batch_min=batch,
             training_batch_max=batch,
             training_queue=2 * batch,
-            minibatch=update,
+            minibatch=batch // UPDATES,
             pending_segments=3,
             passes=3,
             intra_op_threads=2,
         ),
         a3c=A3CConfig(normalize_advantages=True, correction="none"),
         ppo=PPOConfig(clip_ratio=0.1),
-        optimizer=OptimizerConfig(learning_rate=RATE * (update / UPDATE) ** 0.5, clip_norm=0.5),
+        optimizer=OptimizerConfig(learning_rate=RATE * (lanes / LANES) ** 0.5, clip_norm=0.5),
         scheduler=_NO_SCHEDULER,
     )
 

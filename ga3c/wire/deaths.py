@@ -62,16 +62,15 @@ class Deaths:
         """Count a death in place `index`. Returns how long its successor must wait."""
         place, now_s = self._places[index], self._clock()
         lived_s = now_s - place.began_s - death.silent_s
-        failed = not death.from_outside
-        of_its_machine = failed and death.is_elsewhere and updates > self._first_updates
-        counts = failed and not of_its_machine
+        of_its_machine = death.is_elsewhere and updates > self._first_updates
+        counts = not (death.from_outside or of_its_machine)
         place.early_deaths = 0 if death.played else place.early_deaths + counts
         place.failures = 0 if lived_s >= HEALTHY_S else place.failures + counts
         if counts or updates > place.updates or lived_s >= SPARED_S:
             place.spared_since_s = math.inf
         if not counts:
             place.spared_since_s = min(place.spared_since_s, now_s)
-        if of_its_machine:
+        if of_its_machine and not death.from_outside:
             return ELSEWHERE_DELAY_S
         return FIRST_DELAY_S * 2 ** (place.failures - 2) if place.failures > 1 else 0.0
 

@@ -1,5 +1,6 @@
 """A service's socket outlives peers that go away at the worst moment."""
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -32,33 +33,26 @@ print("it lives", flush=True)
 
 def test_a_peer_that_floods_a_busy_service_and_goes_away_does_not_end_it() -> None:
     """As libzmq 4.3.5 would, by an assertion, if the service sent heartbeats."""
-    service = subprocess.Popen(
-        [sys.executable, "-c", SERVICE],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    assert service.stdin and service.stdout
-    endpoint = service.stdout.readline().strip()
-    context = zmq.Context()
-    try:
-        peer = connect(context, endpoint, "peer", TOKEN)
-        peer.setsockopt(zmq.SNDTIMEO, 10_000)
-        peer.send(b"hello")
-        assert service.stdout.readline().strip() == "it has come in"
-        peer.setsockopt(zmq.SNDTIMEO, 300)
-        sent = 0
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    command = [sys.executable, "-c", SERVICE]
+    with subprocess.Popen(command, cwd=ROOT, text=True, **pipes) as service:
+        assert service.stdout
+        endpoint = service.stdout.readline().strip()
+        context = zmq.Context()
         try:
-            while sent < MOST:
-                peer.send(bytes(1000))
-                sent += 1
-        except zmq.Again:
-            pass
-        assert sent < MOST, "the service never stopped to take messages"
-    finally:
-        context.destroy(linger=0)
-    said, _ = service.communicate("\n", timeout=60)
+            peer = connect(context, endpoint, "peer", TOKEN)
+            peer.setsockopt(zmq.SNDTIMEO, 10_000)
+            peer.send(b"hello")
+            assert service.stdout.readline().strip() == "it has come in"
+            peer.setsockopt(zmq.SNDTIMEO, 300)
+            sent = 0
+            with contextlib.suppress(zmq.Again):
+                while sent < MOST:
+                    peer.send(bytes(1000))
+                    sent += 1
+            assert sent < MOST, "the service never stopped to take messages"
+        finally:
+            context.destroy(linger=0)
+        said, _ = service.communicate("\n", timeout=60)
     assert "it lives" in said, said
     assert service.returncode == 0
