@@ -150,7 +150,7 @@ def _measure(config: Config, game: str, peer: str) -> Learned:
                 time.sleep(POLL_S)
         finally:
             end(process)
-    return Learned(peer, game, output.steps, output.steps / output.seconds, output.curve)
+    return Learned(peer, game, output.steps, output.steps_per_s, output.curve)
 
 
 class Output:
@@ -162,6 +162,8 @@ class Output:
         self.last_lines: deque[str] = deque(maxlen=20)
         self._began_s = time.monotonic()
         self._started_s: float | None = None
+        self._first_steps = 0
+        self.steps_per_s = 0.0  # from the first line about steps to the last one
         self._scores: deque[float] = deque(maxlen=ROLLING_EPISODES)
         self._process = process
         threading.Thread(target=self._read, daemon=True).start()
@@ -182,8 +184,11 @@ class Output:
             self.last_lines.append(line)
             found = LINE.match(line.strip())
             if found:
-                self._started_s = self._started_s or time.monotonic()
                 self.steps = int(found[1])
+                if self._started_s is None:
+                    self._started_s, self._first_steps = time.monotonic(), self.steps
+                elif (seconds := self.seconds) > 0:
+                    self.steps_per_s = (self.steps - self._first_steps) / seconds
                 if found[2]:
                     self._scores.append(float(found[2]))
                     mean = sum(self._scores) / len(self._scores)

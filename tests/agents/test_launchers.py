@@ -247,8 +247,8 @@ def test_an_agent_that_rests_plays_again_with_new_games(
         rig.frontend.retire("before")
         wait_until(lambda: not rig.frontend.peers.knows("before"))
         assert launcher.reap() == []
-        while rig.requests.size:
-            rig.take()
+        while rig.requests.size:  # what came before the order; its lanes wait for the answers
+            rig.play(1)
         rig.frontend.peers.expect("after", LANES)
         launcher.start_again("before", rig.task("after"))  # of the same seed
         assert launcher.pid("after") == pid
@@ -258,9 +258,7 @@ def test_an_agent_that_rests_plays_again_with_new_games(
         for group in range(GROUPS):
             mine = [request for request in played if request.group == group]
             assert [request.sequence for request in mine] == list(range(len(mine)))
-            over = np.ones(
-                ENVS, bool
-            )  # the games before the first step; some of CartPole are short
+            over = np.ones(ENVS, bool)  # no game before the first; some of CartPole are short
             for request in mine:
                 outcomes = request.step.outcomes
                 np.testing.assert_array_equal(outcomes["first"], over)

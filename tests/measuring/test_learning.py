@@ -133,11 +133,11 @@ def test_a_peer_is_read_while_it_plays_and_ended_after_its_minutes(
     config = peers.Config(tmp_path / "out", minutes=1.5 / 60, python=Path(sys.executable))
     config.out_dir.mkdir()
     learned = peers._kept(config, "Pong", "a peer")
-    assert learned.steps == 100 * len(learned.curve) > 500
+    assert learned.steps == 100 * len(learned.curve) > 100
     seconds, steps, score = learned.curve[-1]
-    assert 0.5 < seconds < 20
+    assert 0 < seconds < 20
     assert score == pytest.approx(sum(range(1, len(learned.curve) + 1)) / len(learned.curve) + 0.5)
-    assert steps / seconds == pytest.approx(learned.steps_per_s, rel=0.5)
+    assert (steps - 100) / seconds == pytest.approx(learned.steps_per_s, rel=0.2)
     assert peers._kept(config, "Pong", "a peer") == learned, "it is kept"
     peers._draw([learned, Learned("none", "Pong", 0, 0.0, [])], tmp_path / "peers.png")
 
