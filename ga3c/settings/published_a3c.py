@@ -8,12 +8,7 @@ where things run are left to the defaults (backend, experience, transport, threa
 from dataclasses import replace
 
 from agents.environments import EnvironmentConfig
-from ga3c.settings.learning import (
-    A3CConfig,
-    LearningConfig,
-    NetworkConfig,
-    OptimizerConfig,
-)
+from ga3c.settings.learning import A3CConfig, LearningConfig, NetworkConfig, OptimizerConfig
 from ga3c.settings.scheduler import SchedulerConfig
 from ga3c.settings.service import ServiceConfig
 from ga3c.settings.train import TrainConfig

@@ -8,11 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from agents.messages import MAX_COUNT
-from ga3c.settings.checks import (
-    check_queue,
-    check_threads,
-    not_negative,
-)
+from ga3c.settings.checks import check_queue, check_threads, not_negative
 from ga3c.settings.machine import CORES
 from ga3c.settings.scheduler import Counts
 

@@ -15,6 +15,7 @@ from ga3c.settings.service import HostsConfig
 from ga3c.wire.authenticator import Authenticator
 from ga3c.wire.sockets import Waker, address_of, bound_router, raise_connection_limit
 
+MOST_PARTS = 4  # of any message: the sender's identity, a header, outcomes, frames
 Parts = list[bytes]
 
 
@@ -82,11 +83,17 @@ class Doors:
     def receive(self, door: zmq.Socket) -> tuple[str, Parts]:
         """The next message, after the owner of its key: none on this machine.
 
+        Of a message that has more parts than any should, the first MOST_PARTS + 1 are kept.
+
         Raises zmq.Again if there is none.
         """
         if door is self._near:
             return "", door.recv_multipart(zmq.DONTWAIT)
-        frames = door.recv_multipart(zmq.DONTWAIT, copy=False)
+        frames = [frame := door.recv(zmq.DONTWAIT, copy=False)]
+        while frame.more:
+            frame = door.recv(zmq.DONTWAIT, copy=False)
+            if len(frames) <= MOST_PARTS:
+                frames.append(frame)
         parts = [frame.bytes for frame in frames]
         self._from_far.add(parts[0])
         return str(frames[-1].get("User-Id")), parts

@@ -6,7 +6,6 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import zmq
@@ -62,8 +61,8 @@ class Frontend:
         self._parked: dict[int, Request] = {}  # by first lane: a successor's steps that wait
         self._outbox: deque[Reply | Message] = deque()
         self.failure = ""  # the traceback of what ended the thread
-        self.on_host: Callable[[str, str, dict[str, Any]], None] | None = None
-        """Called with the identity of a host, whose key it has, and its account of itself."""
+        self.on_host: Callable[[str, str, list[bytes]], None] | None = None
+        """Called with the identity of a host, whose key it has, and its report."""
         self._doors = Doors(endpoint, token, self._hello, listening)
         self.authenticator = self._doors.authenticator
         self.endpoint, self.listening = self._doors.endpoint, self._doors.listening
@@ -165,7 +164,7 @@ class Frontend:
             raise MessageError("identity") from error
         header = messages.decode_header(parts[1])
         if header.kind == Kind.HOST and self.on_host and user:
-            self.on_host(identity, user, messages.decode_note(parts[1:]))
+            self.on_host(identity, user, parts[1:])
             return
         if self.peers.is_retired(identity):
             if header.kind == Kind.HELLO:

@@ -12,13 +12,14 @@ from agents.messages import MessageError
 from agents.versions import versions
 from agents.worker import Task
 from ga3c.wire.peers import Peers
+from ga3c.wire.reports import decode_report
 from ga3c.wire.settled import Settled
 
+LEAST_PAUSE_S = 0.05  # between two reports of a host; each is whole, so one can be left out
 LOST_S = 15.0  # after which the agents of a host that says nothing are started elsewhere
-MOST_AGENTS = 4096
 DISMISSED_S = 1.5
+MAX_WORDS = 4000  # of an agent that has ended
 LOST = -9  # as if a signal from outside had killed the agents, which is not their fault
-MAX_WORDS, MAX_NAME = 4000, 253
 
 
 @dataclass
@@ -77,36 +78,35 @@ class Hosts:
         self._told_of: set[str] = set()  # addresses that were refused
         self._where = Settled(clock)
 
-    def report(self, identity: str, user: str, state: dict[str, Any]) -> None:
-        """Take a host's account of itself, and tell it what to do. Called by the frontend's thread.
+    def report(self, identity: str, user: str, parts: list[bytes]) -> None:
+        """Take a host's report, and tell it what to do. Called by the frontend's thread.
 
-        Raises MessageError if the account is malformed.
+        Raises MessageError if the report is malformed or comes too soon after the last one.
         """
-        name, room, exits = state.get("name"), state.get("agents"), state.get("exits")
-        refuses, playing = state.get("refuses"), state.get("playing")
-        if not (isinstance(name, str) and isinstance(refuses, str) and isinstance(exits, dict)):
-            raise MessageError("host fields")
-        if type(room) is not int or type(playing) is not int or len(name) > MAX_NAME:
-            raise MessageError("host fields")
-        if not 0 <= playing <= MOST_AGENTS or not 1 <= room <= MOST_AGENTS:
-            raise MessageError("host fields")
-        ended = [_exit(agent, how) for agent, how in exits.items()]
         with self._lock:
             host = self._hosts.get(identity)
+            if host is not None and self._clock() - host.heard_s < LEAST_PAUSE_S:
+                raise MessageError("host reports", "too many")
+            report = decode_report(parts)
             if host is None:
-                host = self._hosts[identity] = _Host(user, name, room, self._clock())
-                self._news.append(f"host {name} has come (key {user}): up to {room} agents")
+                host = _Host(user, report.name, report.agents, self._clock())
+                self._hosts[identity] = host
+                self._news.append(
+                    f"host {host.name} has come (key {user}): up to {host.room} agents"
+                )
             if host.user != user:
                 raise MessageError("host user")
-            host.heard_s, host.playing = self._clock(), playing
-            if refuses and refuses != host.refuses:
-                self._news.append(f"host {host.name} plays nothing: {refuses}")
-            host.refuses = refuses
-            if refuses:
+            host.heard_s, host.playing = self._clock(), report.playing
+            if report.refuses and report.refuses != host.refuses:
+                self._news.append(f"host {host.name} plays nothing: {report.refuses}")
+            host.refuses = report.refuses
+            if report.refuses:
                 self._take_back(host)
-            for each in ended:
-                if host.tasks.pop(each.identity, None) is not None:
-                    self._exits.append(each)
+            self._exits += [
+                Exit(agent, code, words[-MAX_WORDS:])
+                for agent, (code, words) in report.exits.items()
+                if host.tasks.pop(agent, None)
+            ]
             self._tell(identity)
 
     def _tell(self, identity: str) -> None:
@@ -240,11 +240,3 @@ class Hosts:
         if self._cluster:
             self._cluster.stop()
         self._local.stop(timeout_s)
-
-
-def _exit(identity: str, ended: Any) -> Exit:
-    """What a host says of an agent that has ended. Raises MessageError."""
-    code, words = ended if isinstance(ended, list) and len(ended) == 2 else (None, None)
-    if type(code) is not int or not isinstance(words, str):
-        raise MessageError("host fields")
-    return Exit(identity, code, words[-MAX_WORDS:])

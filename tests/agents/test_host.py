@@ -22,7 +22,7 @@ from agents.headers import Header, Kind
 from agents.host import Config as HostConfig
 from agents.host import Host
 from agents.link import Curve, connect
-from agents.messages import Hello, MessageError
+from agents.messages import Hello, MessageError, encode_note
 from agents.versions import versions
 from agents.worker import Task
 from ga3c.reports.listing import summary
@@ -48,6 +48,7 @@ from tests.commands import (
 Start = Callable[..., Command]
 TOKEN = "a token"
 CARTPOLE = EnvironmentConfig(game="CartPole-v1")
+PAUSE_S = 1 / 16  # between two reports of a host; exact, as sums of it are compared
 HELLO = Hello(TOKEN, (4,), "float32", Actions(2), 1, 2)
 
 
@@ -192,7 +193,8 @@ class Rig:
 
     def report(self, host: str, agents: int = 1, refuses: str = "", **exits: list[object]) -> None:
         state = {"name": host, "agents": agents, "playing": 0, "exits": exits, "refuses": refuses}
-        self.hosts.report(host, "key", state)
+        self.now_s += PAUSE_S
+        self.hosts.report(host, "key", encode_note(Kind.HOST, state))
 
     def start(self, *identities: str) -> None:
         for identity in identities:
@@ -302,11 +304,11 @@ def test_a_host_plays_only_what_it_was_told_that_it_may(
                 order = f'{{"game": "{game}", "tasks": {tasks}, "versions": {{}}}}'
                 host._follow([header, order.encode()])
         good = {"game": "Pong", "versions": versions(), "tasks": {"a": task}}
-        host._follow(messages.encode_note(Kind.ORDER, good))
+        host._follow(encode_note(Kind.ORDER, good))
         assert "tasks of another game" in host._state()["refuses"]
-        host._follow(messages.encode_note(Kind.ORDER, {**good, "game": "theirs:Maze-v0"}))
+        host._follow(encode_note(Kind.ORDER, {**good, "game": "theirs:Maze-v0"}))
         assert "that --modules does not name" in host._state()["refuses"], "as long as it is asked"
-        host._follow(messages.encode_note(Kind.ORDER, {**good, "tasks": {}}))
+        host._follow(encode_note(Kind.ORDER, {**good, "tasks": {}}))
         assert host._state()["refuses"] == ""
         host._follow([header])
         host._follow([b"x" * 24, b"{}"])
@@ -338,10 +340,27 @@ def test_a_malformed_account_of_a_host_is_refused(change: dict[str, object]) -> 
     rig.report("atlas")
     rig.start("a")
     state = {"name": "atlas", "agents": 1, "playing": 0, "exits": {}, "refuses": ""}
+    rig.now_s += PAUSE_S
     with pytest.raises(MessageError, match="host fields"):
-        rig.hosts.report("atlas", "key", {**state, **change})
+        rig.hosts.report("atlas", "key", encode_note(Kind.HOST, {**state, **change}))
     with pytest.raises(MessageError, match="host user"):
-        rig.hosts.report("atlas", "another key", state)
+        rig.hosts.report("atlas", "another key", encode_note(Kind.HOST, state))
+
+
+def test_a_host_that_reports_without_end_is_answered_now_and_then() -> None:
+    rig = Rig()
+    rig.report("atlas", agents=2)
+    rig.start("a", "b")
+    answered = len(rig.orders)
+    state = {"name": "atlas", "agents": 2, "playing": 2, "exits": {"a": [3, ""]}, "refuses": ""}
+    for _ in range(100):
+        with pytest.raises(MessageError, match="host reports"):
+            rig.hosts.report("atlas", "key", encode_note(Kind.HOST, state))
+    assert len(rig.orders) == answered
+    assert rig.hosts.reap() == []
+    rig.report("atlas", agents=2, a=[3, ""])
+    assert len(rig.orders) == answered + 1
+    assert [each.identity for each in rig.hosts.reap()] == ["a"]
 
 
 def test_an_agent_is_welcome_by_the_key_of_its_host_only(tmp_path: Path) -> None:
@@ -372,7 +391,7 @@ def test_an_agent_is_welcome_by_the_key_of_its_host_only(tmp_path: Path) -> None
             assert time.monotonic() < deadline_s, metrics.snapshot().counts
             time.sleep(0.01)
         assert [frontend.peers.welcomed(name) is None for name in "abcd"] == [False] + [True] * 3
-        note = messages.encode_note(Kind.HOST, {})
+        note = encode_note(Kind.HOST, {})
         sockets[-1].send_multipart(note)  # a host, but from this machine
         sockets[0].send_multipart([messages.encode_header(Header(Kind.HOST)), b"["])
         while metrics.snapshot()["rejected:no hello"] + metrics.snapshot()["rejected:kind"] < 2:

@@ -3,15 +3,21 @@
 import contextlib
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import zmq
 
-from agents.link import connect
+from agents import keys
+from agents.actions import Actions
+from agents.link import Curve, connect
+from agents.messages import Hello
+from ga3c.wire.doors import MOST_PARTS, Doors, Listening
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "a token"
 MOST = 1_000_000  # messages: far more than are taken from a peer that is not listened to
+LIMIT_MS = 10_000
 TWO_HEARTBEATS_S = 5  # the first tells that the peer has gone, the second would end the service
 SERVICE = f"""
 import time
@@ -56,3 +62,31 @@ def test_a_peer_that_floods_a_busy_service_and_goes_away_does_not_end_it() -> No
         said, _ = service.communicate("\n", timeout=60)
     assert "it lives" in said, said
     assert service.returncode == 0
+
+
+def test_of_a_message_of_too_many_parts_a_few_are_kept_and_the_next_is_whole(
+    tmp_path: Path,
+) -> None:
+    service, peer_keys = keys.new(), keys.new()
+    listening = Listening("tcp://127.0.0.1:*", service, {peer_keys.public: "atlas"})
+    hello = Hello(TOKEN, (4,), "float32", Actions(2), 1, 1)
+    doors = Doors(f"ipc://{tmp_path}/wire", TOKEN, hello, listening)
+    context = zmq.Context()
+    try:
+        assert doors.listening
+        curve = Curve(service.public, *peer_keys)
+        peer = connect(context, doors.listening.endpoint, "peer", "", curve)
+        sent = [[b"%d" % part for part in range(most)] for most in (3, 10_000, 1)]
+        sender = threading.Thread(target=lambda: [peer.send_multipart(parts) for parts in sent])
+        sender.start()  # it waits for the connection, which the doors admit
+        came: list[tuple[str, list[bytes]]] = []
+        while len(came) < len(sent):
+            for door in doors.wait(LIMIT_MS):
+                came.append(doors.receive(door))
+        sender.join()
+    finally:
+        context.destroy(linger=0)
+        doors.close()
+        doors.close_waker()
+    kept = [[b"peer", *parts][: MOST_PARTS + 1] for parts in sent]
+    assert came == [("atlas", parts) for parts in kept]
