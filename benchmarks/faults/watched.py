@@ -128,7 +128,13 @@ class Watched:
         return self.output.read_text() + self.errors.read_text()
 
     def pps(self, start_s: float, end_s: float) -> float:
-        """Environment steps a second between two moments of the monotonic clock."""
+        """Environment steps a second between two moments of the monotonic clock.
+
+        Until the newest reading only, unless that is older than a run that goes on would have it.
+        """
+        newest_s = self.readings[-1].at_s if self.readings else 0.0
+        if end_s - newest_s < 2 * PROGRESS_S and newest_s > start_s:
+            end_s = min(end_s, newest_s)
         return (self._steps_at(end_s) - self._steps_at(start_s)) / max(end_s - start_s, 1e-9)
 
     def _steps_at(self, at_s: float) -> float:

@@ -21,6 +21,7 @@ from ga3c.wire.requests import Message, Reply, Request
 
 POLL_MS = 100
 MESSAGES_A_TURN = 64
+REST_S = 0.0002  # after a message that was refused
 log = logging.getLogger(__name__)
 
 
@@ -49,9 +50,8 @@ class Frontend:
     ) -> None:
         """Args: on_step: called for each step with the agent's name, the header and the time."""
         self._on_step = on_step
-        self._hello = Hello(
-            token, spaces.shape, spaces.dtype, spaces.actions, groups, envs_per_group
-        )
+        shown = spaces.shape, spaces.dtype, spaces.actions
+        self._hello = Hello(token, *shown, groups, envs_per_group)
         self._dtype = np.dtype(spaces.dtype)
         self._requests = requests
         self._metrics = metrics
@@ -150,10 +150,14 @@ class Frontend:
             self._send_all()
 
     def _refuse(self, sender: bytes, error: MessageError) -> None:
-        """Count a dropped message, and record it as a fault if an agent of this run sent it."""
+        """Count a dropped message, and record it as a fault if an agent of this run sent it.
+
+        Messages are taken from all peers in turn, so the rest slows one that floods the service.
+        """
         log.debug("dropped a message: %s", error)
         self._metrics.reject(error.reason)
         self.peers.refuse(sender.decode("ascii", errors="replace"), str(error))
+        time.sleep(REST_S)
 
     def _receive(self, user: str, parts: list[bytes]) -> None:
         if len(parts) < 2:

@@ -10,6 +10,7 @@ from benchmarks import faults
 from benchmarks.faults import CASES, Config, attempt
 from benchmarks.faults.case import Bench, Case, Seen
 from benchmarks.faults.soak import drift_and_noise
+from benchmarks.faults.watched import PROGRESS_S, Reading, Watched
 from benchmarks.reliability import MARKERS, PAGE, markdown
 from tests.commands import ended, refused
 
@@ -29,6 +30,18 @@ def test_some_cases_pass_as_users_run_them(tmp_path: Path) -> None:
     again = ended(*arguments, *SOME)
     assert again.returncode == 0
     assert json.loads(again.stdout.splitlines()[-1])["cases"] == cases, "not kept, but tried again"
+
+
+def test_a_steady_run_has_one_speed_however_old_its_newest_figures_are(tmp_path: Path) -> None:
+    run = Watched(tmp_path)
+    run.readings = [Reading(each * PROGRESS_S, 1000 * each, 0) for each in range(41)]
+    last_s = run.readings[-1].at_s
+    for late_s in np.linspace(0.0, 1.9 * PROGRESS_S, 20):
+        now_s = last_s + float(late_s)
+        assert run.pps(now_s - 2.0, now_s) == pytest.approx(1000 / PROGRESS_S)
+    stopped_s = last_s + 20.0
+    assert run.pps(stopped_s - 2.0, stopped_s) == 0.0
+    assert run.pps(last_s - 10.0, last_s + 10.0) == pytest.approx(500 / PROGRESS_S)
 
 
 def tried(tmp_path: Path, case: Case, monkeypatch: pytest.MonkeyPatch) -> int | None:
