@@ -14,6 +14,7 @@ from agents.actions import Actions
 from agents.environments import EnvironmentConfig, Spaces, spaces
 from ga3c import backend
 from ga3c.experience.batches import blank
+from ga3c.measuring.bare import BareNetwork
 from ga3c.measuring.peers import START_TIMEOUT_S, play_alone, rate, send_steps
 from ga3c.runs.metrics import Metrics, Window
 from ga3c.runs.scratch import ScratchDirectory
@@ -130,6 +131,12 @@ def limit(parts: dict[str, float]) -> float:
     return CORES / (1 / parts["environment_only"] + thinking)
 
 
+def bare_limit(parts: dict[str, float]) -> float:
+    """The same bound of the environments and the bare network, if nothing else were to be done."""
+    bare = {"predict_only": parts["bare_forward"], "train_only": parts["bare_train"]}
+    return limit({**parts, **bare})
+
+
 def samples_a_step(config: TrainConfig) -> float:
     """Trained samples for each environment step; 0 if training takes what acting leaves."""
     if not config.learns_from_replay:
@@ -168,6 +175,7 @@ class ModelAlone:
         self._dtype = found.dtype
         self._model = small_model(config, found)
         self._shape = self._model.experience.ring.observation_shape
+        self._bare = BareNetwork(self._model.network)
 
     def _observations(self, count: int) -> np.ndarray:
         random = np.random.default_rng(0)
@@ -199,3 +207,11 @@ class ModelAlone:
             return count * t_max
 
         return rate(train, seconds, self._clock)
+
+    def bare_forward(self, batch: int, seconds: float) -> float:
+        """Observations a second through the network alone, in batches of `batch`."""
+        return rate(self._bare.forward(self._observations(batch)), seconds, self._clock)
+
+    def bare_train(self, batch: int, seconds: float) -> float:
+        """Observations a second that the network alone is trained with, in such batches."""
+        return rate(self._bare.train(self._observations(batch)), seconds, self._clock)

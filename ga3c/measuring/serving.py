@@ -11,7 +11,13 @@ from agents.environments import Spaces
 from ga3c.learning.model import Model
 from ga3c.measuring.accounting import Usage, usage
 from ga3c.measuring.network import way
-from ga3c.measuring.parts import ModelAlone, environment_only, limit, samples_a_step
+from ga3c.measuring.parts import (
+    ModelAlone,
+    bare_limit,
+    environment_only,
+    limit,
+    samples_a_step,
+)
 from ga3c.measuring.reporting import spread
 from ga3c.runs.metrics import Snapshot, Window
 from ga3c.service.service import Service
@@ -54,6 +60,18 @@ def measure_parts(config: TrainConfig, model: ModelAlone, seconds: float) -> dic
         "samples_a_step": samples_a_step(config),
     }
     return {**parts, "limit_pps": limit(parts)}
+
+
+def measure_bare(
+    config: TrainConfig, model: ModelAlone, seconds: float, parts: dict[str, float]
+) -> dict[str, float]:
+    """`parts` with the rates of the bare network, and the limit that follows from them."""
+    most = max(PREDICTION_BATCH, config.service.prediction_max)
+    bare = {
+        "bare_forward": model.bare_forward(most, seconds),
+        "bare_train": model.bare_train(config.update_samples, seconds),
+    }
+    return {**parts, **bare, "bare_limit_pps": bare_limit({**parts, **bare})}
 
 
 def measure_service(

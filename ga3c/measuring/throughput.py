@@ -3,6 +3,7 @@
 The parts are measured alone right before and right after the service, because a machine's speed
 changes over minutes; the limit (`parts.limit`) is of the means. Predictions and training are
 measured without the ring, the queues and the wire, so the time of these counts against the service.
+The bare limit (`parts.bare_limit`) is without the algorithm, too.
 """
 
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from ga3c.measuring.options import ThroughputConfig as Config
 from ga3c.measuring.parts import prepare
 from ga3c.measuring.reporting import Spread, keep
-from ga3c.measuring.serving import figures, measure_parts, measure_service
+from ga3c.measuring.serving import figures, measure_bare, measure_parts, measure_service
 from ga3c.reports.console import show
 from ga3c.settings.machine import CORES
 
@@ -21,7 +22,7 @@ def run(config: Config) -> None:
     """Measure, print and keep. Raises RunFailed if the service fails."""
     spaces, model = prepare(config)
     seconds = config.benchmark.part_seconds
-    before = measure_parts(config, model, seconds)
+    before = measure_bare(config, model, seconds, measure_parts(config, model, seconds))
     measured = measure_service(
         config,
         spaces,
@@ -29,9 +30,11 @@ def run(config: Config) -> None:
         config.benchmark.repeats,
         config.run.seconds or DEFAULT_WINDOW_S,
     )
-    after = measure_parts(config, model, seconds)
+    after = measure_bare(config, model, seconds, measure_parts(config, model, seconds))
     parts = {name: (before[name] + after[name]) / 2 for name in before}
     result = {**figures(measured, parts), "parts_before": before, "parts_after": after}
+    result["bare_limit_pps"] = parts["bare_limit_pps"]
+    result["share_of_bare_limit"] = result["pps"] / parts["bare_limit_pps"]
     _print(result)
     keep(result, config, config.benchmark, config.run.json)
 

@@ -57,6 +57,7 @@ def test_throughput_accounts_for_every_core_second_and_every_step(tmp_path: Path
     assert 0 < result["agents_waiting_share"] < 1
     before, after = result["parts_before"]["limit_pps"], result["parts_after"]["limit_pps"]
     assert result["limit_pps"] == pytest.approx((before + after) / 2)
+    assert result["share_of_bare_limit"] == result["pps"] / result["bare_limit_pps"]
     assert result["settings"]["service"]["envs_per_agent"] == 8
     assert json.loads(out.read_text()) == result
 
@@ -77,7 +78,12 @@ def test_limits_are_those_of_the_best_sizes() -> None:
     assert parts["train_only"] == max(each["median"] for each in result["train_only"])
     assert all(each["low"] > 0 for each in result["wire_only"])
     assert parts.pop("samples_a_step") == 1
-    assert result["limit_pps"] == pytest.approx(CORES / sum(1 / part for part in parts.values()))
+    for name in ("bare_forward", "bare_train"):
+        assert parts[name] == max(each["median"] for each in result[name])
+    own = [parts[name] for name in ("environment_only", "predict_only", "train_only")]
+    assert result["limit_pps"] == pytest.approx(CORES / sum(1 / part for part in own))
+    bare = [parts[name] for name in ("environment_only", "bare_forward", "bare_train")]
+    assert result["bare_limit_pps"] == pytest.approx(CORES / sum(1 / part for part in bare))
 
 
 @pytest.mark.slow
