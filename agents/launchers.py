@@ -15,6 +15,7 @@ from agents.worker import Task
 
 LOG_TAIL_BYTES = 4000
 KILL_TIMEOUT_S = 5.0
+PREPARED = "prepared "  # begins the name of an agent that has no task yet
 PLACES = "agents: "  # begins the line among a launcher's news that says where they are
 
 
@@ -83,8 +84,21 @@ class LocalLauncher:
         """The process id of a running agent."""
         return self._processes[identity].process.pid
 
+    def prepare(self, count: int, task: Task) -> None:
+        """Start agents that make their first environments, and then wait for `start`.
+
+        Args: task: of a service that is yet to be built. Its environments are not seeded.
+        """
+        for number in range(count):
+            self._give(self._new(), replace(task, identity=f"{PREPARED}{number}"))
+
     def start(self, task: Task) -> None:
-        """Start an agent in a session of its own, so that a terminal's Ctrl-C does not reach it."""
+        """Start an agent, or give the task to one that is prepared."""
+        waits = next((name for name in self._processes if name.startswith(PREPARED)), None)
+        self._give(self._processes.pop(waits) if waits else self._new(), task)
+
+    def _new(self) -> _Process:
+        """A process in a session of its own, so that a terminal's Ctrl-C does not reach it."""
         output, written = self._tails.open()
         try:
             process = subprocess.Popen(
@@ -99,7 +113,7 @@ class LocalLauncher:
             raise
         finally:
             os.close(written)
-        self._give(_Process(process, output), task)
+        return _Process(process, output)
 
     def start_again(self, identity: str, task: Task) -> None:
         """Give a retired agent another task, which reuses its environments."""

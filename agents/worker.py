@@ -1,8 +1,9 @@
 """One agent process: groups of environments, of which one steps while the others await actions.
 
 It is started by `agents.start` and reads `Task`s from its standard input, one JSON object a line:
-the first task at its start, another one when it has retired and should play again. Its parent
-keeps that input open; when the input ends, the parent has ended, and so does the agent.
+the first task at its start, another one when it has retired and should play again. A task that
+names no service is to make the first environments of the next one. Its parent keeps that input
+open; when the input ends, the parent has ended, and so does the agent.
 """
 
 import contextlib
@@ -35,7 +36,7 @@ class Task:
     """What an agent process needs to know. Later tasks are for the same environments."""
 
     identity: str  # on the wire, unique
-    endpoint: str
+    endpoint: str  # empty: there is no service yet
     token: str
     groups: int
     envs_per_group: int
@@ -85,12 +86,11 @@ def _hello(task: Task, spaces: Spaces) -> Hello:
 def begin(link: Link, task: Task, groups: list[Environments]) -> None:
     """Say hello, and send each group's first step as soon as the group is made.
 
-    Args: groups: of an earlier task; empty if they are to be made.
+    Args: groups: of an earlier task; those that it lacks are made.
     """
-    new = not groups
     seeds = np.random.SeedSequence(task.seed).generate_state(task.groups)
     for group, seed in enumerate(seeds):
-        if new:
+        if new := group >= len(groups):
             groups.append(_made(task, group))
         environments = groups[group]
         if group == 0:
@@ -171,6 +171,9 @@ def main() -> int:
     groups: list[Environments] = []
     while True:
         task = Task.from_json(lines.get().decode())
+        if not task.endpoint:
+            groups.append(_made(task, 0))
+            continue
         to = (task.endpoint, task.identity, task.token, task.curve, task.pack)
         with Link(context, *to) as link:
             try:

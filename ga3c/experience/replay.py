@@ -156,13 +156,7 @@ class RingReplay(Replay):
         """Args: reward_clip: of the rewards in first priorities, as the algorithm's; 0: none."""
         rows = experience.ring.lanes * experience.ring.capacity
         super().__init__(
-            experience,
-            book,
-            config,
-            rows=rows,
-            exponents={},
-            seed=seed,
-            reward_clip=reward_clip,
+            experience, book, config, rows=rows, exponents={}, seed=seed, reward_clip=reward_clip
         )
         self._visible = VisibleSteps(self._ring, self._memory)
         changes: Signature = [((None,), "int32")] * 2

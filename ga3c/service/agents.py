@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from agents.environments import EnvironmentConfig
+from agents.games import check
 from agents.launchers import Exit, Launcher
 from agents.worker import Task
 from ga3c.runs.metrics import Metrics
@@ -50,6 +51,7 @@ class Agents:
         self._service = service
         self._environment = environment
         self._seed = seed
+        self._seeds_games = service.is_repeatable or not check(environment.game).is_atari
         self._may_rest = may_rest
         self._updates = updates
         self._frontend = frontend
@@ -160,7 +162,8 @@ class Agents:
     def _start(self, index: int, succeeds: bool = False) -> None:
         identity = new_identity(f"agent-{index}.{self.started}")
         seeds = np.random.SeedSequence([self._seed, index, self.started])
-        seed = None if succeeds else int(seeds.generate_state(1)[0])
+        seeded = self._seeds_games and not succeeds
+        seed = int(seeds.generate_state(1)[0]) if seeded else None
         self.started += 1
         per_agent, groups = self._service.envs_per_agent, self._service.groups
         lanes = np.arange(index * per_agent, (index + 1) * per_agent, dtype=np.int32)

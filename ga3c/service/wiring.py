@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from agents import messages
 from agents.environments import Spaces
+from agents.launchers import LocalLauncher
 from ga3c import backend
 from ga3c.experience.book import Book, Segment
 from ga3c.experience.memory import DEVICE, HOST
@@ -49,12 +50,14 @@ def build_service(
     spaces: Spaces,
     model: Model | None = None,
     tell: Callable[[str], None] = lambda line: None,
+    launcher: LocalLauncher | None = None,
 ) -> Service:
     """A service that is not yet started.
 
     Args:
         model: replaces the configured model.
         tell: called with lines about what is built, before it is.
+        launcher: of this machine's agents, some of which may be prepared.
 
     Raises ValueError if the settings do not fit the environment or the machine.
     """
@@ -74,7 +77,8 @@ def build_service(
         memory = DEVICE if service.experience == "device" else HOST
         source = build_source(config, spaces, algorithm, book, memory)
         model = build_model(config, spaces, algorithm, source, pacing.acts_on_target)
-    parts = _parts(config, spaces, model, book, pacing)
+    common = _Common(config, spaces, launcher or LocalLauncher())
+    parts = _parts(config, spaces, model, book, pacing, common)
     if listens := parts.frontend.listening:
         address = listens.endpoint
         tell(f"other machines may play: ga3c agents --connect {address} with its real address")
@@ -84,8 +88,8 @@ def build_service(
 class _Common:
     """What several threads share."""
 
-    def __init__(self, config: TrainConfig, spaces: Spaces) -> None:
-        service = config.service
+    def __init__(self, config: TrainConfig, spaces: Spaces, launcher: LocalLauncher) -> None:
+        service, self.launcher = config.service, launcher
         self.metrics, self.gate = Metrics(), Gate()
         self.tally = Tally(most_scored=most_scored(config))
         self.trace = Trace() if config.run.trace else None
@@ -108,8 +112,10 @@ class _Common:
             self.actions = ActionLog(self.scratch.path / ACTIONS, spaces.actions)
 
 
-def _parts(config: TrainConfig, spaces: Spaces, model: Model, book: Book, pacing: Pacing) -> Parts:
-    service, common = config.service, _Common(config, spaces)
+def _parts(
+    config: TrainConfig, spaces: Spaces, model: Model, book: Book, pacing: Pacing, common: _Common
+) -> Parts:
+    service = config.service
     schedule_steps = config.scheduled_optimizer.schedule_steps or math.inf
 
     def progress() -> float:
@@ -208,7 +214,7 @@ def _agents(config: TrainConfig, frontend: Frontend, common: _Common, model: Mod
         frontend=frontend,
         token=common.token,
         metrics=common.metrics,
-        launcher=build_launcher(config.hosts, config.environment.game, frontend),
+        launcher=build_launcher(config.hosts, config.environment.game, frontend, common.launcher),
         updates=lambda: model.updates,
     )
 

@@ -6,16 +6,7 @@ from typing import Literal, get_args
 from ga3c.settings.checks import check_count, check_share, is_own, not_negative
 
 NetworkName = Literal[
-    "auto",
-    "small",
-    "large-4",
-    "large-3",
-    "large-2",
-    "large-1",
-    "nature",
-    "minatar",
-    "mlp",
-    "parr",
+    "auto", "small", "large-4", "large-3", "large-2", "large-1", "nature", "minatar", "mlp", "parr"
 ]
 SCHEDULE_STEPS = 10_000_000  # length of the schedules of a run without --steps
 # If a run may go on after its schedule, the learning rate ends at this share of its first value.

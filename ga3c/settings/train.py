@@ -55,10 +55,7 @@ class TrainConfig:
     learns_from: LearnsFrom | None = None
     """What an algorithm of your own learns from: segments, in the order they were played, or a
     replay. a3c, ppo, dqn and dpg do not need it."""
-    preset: Annotated[
-        PresetName,
-        tyro.conf.arg(help=PRESET_HELP),
-    ] = "default"
+    preset: Annotated[PresetName, tyro.conf.arg(help=PRESET_HELP)] = "default"
     run: RunConfig = field(default_factory=RunConfig)
     environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
     service: ServiceConfig = field(default_factory=ServiceConfig)

@@ -1,10 +1,11 @@
 """One training run, from configuration to result."""
 
 import sys
-from pathlib import Path
+from functools import partial
 from typing import IO
 
 from agents.environments import Spaces
+from agents.launchers import LocalLauncher
 from ga3c import backend
 from ga3c.runs import checkpoints
 from ga3c.runs.directory import RunDirectory
@@ -23,6 +24,7 @@ from ga3c.training.evaluating import TICK_S, Evaluations
 from ga3c.training.interrupts import Interrupts
 from ga3c.training.keeping import Keeper, write_trace
 from ga3c.training.results import INTERRUPTED, Outcome, ending, figures, finished
+from ga3c.training.start import Start
 from ga3c.training.tuning import build_scheduler, words
 from ga3c.training.view import view
 from ga3c.training.watch import Watch, resumed_schedule
@@ -30,18 +32,18 @@ from ga3c.training.watch import Watch, resumed_schedule
 STOP_TIMEOUT_S = 8.0
 
 
-def train(config: TrainConfig, found: Spaces, path: Path, interrupts: Interrupts) -> Outcome:
+def train(start: Start, interrupts: Interrupts, launcher: LocalLauncher) -> Outcome:
     """Train until a limit is reached, `interrupts` receives a signal, or something fails.
-
-    With `config.run.resume`, continue the run in the directory `path`.
 
     Raises:
         WrongInput: if the settings do not fit the environment or the run; nothing was started.
         RunFailed: if the run cannot go on; everything has been stopped.
     """
+    config, found, path = start
     backend.configure(config.service.intra_op_threads, config.run.seed)
     try:
-        service = build_service(config, found, tell=lambda line: print(f"ga3c: {line}", flush=True))
+        told = partial(print, "ga3c:", flush=True)
+        service = build_service(config, found, tell=told, launcher=launcher)
     except ValueError as error:
         raise WrongInput(str(error)) from error
     try:
@@ -71,8 +73,7 @@ class Run:
         interrupts: Interrupts,
     ) -> None:
         self._config = config
-        self._interrupts = interrupts
-        self._spaces = spaces
+        self._interrupts, self._spaces = interrupts, spaces
         self._service = service
         self._first = self._last = service.snapshot()
         self._begun = False  # whether a step was seen

@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agents.cluster import check_ray
-from agents.environments import Spaces, spaces
+from agents.environments import spaces
+from agents.games import check
+from agents.launchers import LocalLauncher
 from agents.registrations import handed_over
+from agents.worker import Task
 from ga3c.command import files, frameworks, streams
 from ga3c.runs.finding import check_resumed, find_run, new_run_path
 from ga3c.runs.kept_config import CONFIG, read_config
@@ -16,6 +19,7 @@ from ga3c.runs.trust import check_trust
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.train import TrainConfig
 from ga3c.training.interrupts import Interrupts
+from ga3c.training.start import Start
 from ga3c.wire.doors import listening
 
 if TYPE_CHECKING:  # it loads the framework
@@ -27,14 +31,6 @@ class Known(NamedTuple):
 
     path: Path  # its directory
     config: TrainConfig
-
-
-class Start(NamedTuple):
-    """A run that is ready to begin or to be resumed."""
-
-    config: TrainConfig
-    spaces: Spaces
-    path: Path  # its directory
 
 
 def known_run(run: Path, runs_dir: Path, new_steps: bool, trust: bool) -> Known:
@@ -74,6 +70,8 @@ def prepared(config: TrainConfig, known: Known | None) -> Start:
 def begin(start: Start, interrupts: Interrupts) -> "Outcome":
     """Load the tensor framework, and run until a limit, a signal or a failure.
 
+    Meanwhile agents make their environments, which takes as long.
+
     Raises what `training.run.train` raises, and WrongInput if Keras has already been loaded with
     another framework.
     """
@@ -81,11 +79,26 @@ def begin(start: Start, interrupts: Interrupts) -> "Outcome":
         frameworks.choose(start.config.service.backend)
     except ValueError as error:
         raise WrongInput(str(error)) from error
-    import ga3c.backend  # noqa: F401  imported first: it silences the framework's startup messages
-    from ga3c.training.run import train
+    launcher = LocalLauncher()
+    try:
+        _prepare(launcher, start.config)
+        import ga3c.backend  # noqa: F401  imported first: it silences the framework's messages
+        from ga3c.training.run import train
 
-    interrupts.listen()  # before this point there is nothing to save or to stop
-    return train(start.config, start.spaces, start.path, interrupts)
+        interrupts.listen()  # before this point there is nothing to save or to stop
+        return train(start, interrupts, launcher)
+    finally:
+        launcher.stop(0.0)  # those that no service has taken
+
+
+def _prepare(launcher: LocalLauncher, config: TrainConfig) -> None:
+    """Let this machine's agents make the first environments, unless these are seeded."""
+    service, environment = config.service, config.environment
+    is_seeded = service.is_repeatable or not check(environment.game).is_atari
+    if not is_seeded and not config.hosts.others_may_play:
+        each = service.envs_per_agent // service.groups
+        task = Task("", "", "", service.groups, each, None, environment, service.stagger_steps)
+        launcher.prepare(service.agents, task)
 
 
 def settings_in(file: Path) -> dict[str, Any]:

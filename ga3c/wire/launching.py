@@ -11,10 +11,12 @@ from ga3c.wire.frontend import Frontend
 from ga3c.wire.hosts import Hosts
 
 
-def build_launcher(config: HostsConfig, game: str, frontend: Frontend) -> Launcher:
-    """A launcher of agents of `game` on this machine, and on others if they may come."""
+def build_launcher(
+    config: HostsConfig, game: str, frontend: Frontend, local: LocalLauncher
+) -> Launcher:
+    """A launcher of agents of `game`: `local`, or one that places them on other machines too."""
     if frontend.listening is None:
-        return LocalLauncher()
+        return local
 
     def order(host: str, values: dict[str, Any]) -> None:
         frontend.send(host, encode_note(Kind.ORDER, values))

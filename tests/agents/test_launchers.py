@@ -269,6 +269,46 @@ def test_an_agent_that_rests_plays_again_with_new_games(
         assert not any(n.startswith("rejected") for n in rig.metrics.snapshot().counts)
 
 
+def prepared(launcher: LocalLauncher, config: EnvironmentConfig) -> psutil.Process:
+    """An agent that makes its first environments; no service has been given to it."""
+    known = {each.pid for each in psutil.Process().children()}
+    launcher.prepare(1, Task("", "", "", GROUPS, ENVS, None, config))
+    (new,) = (each for each in psutil.Process().children() if each.pid not in known)
+    return new
+
+
+def test_a_prepared_agent_takes_the_first_task_and_plays_all_its_groups(
+    tmp_path: Path, launcher: LocalLauncher
+) -> None:
+    waits = prepared(launcher, PONG)
+    with playing(tmp_path, launcher, PONG) as rig:
+        assert rig.start("first") == waits.pid
+        assert rig.start("second", 1) != waits.pid
+        assert len(launcher) == 2
+        seen: dict[tuple[str, int], list[int]] = {}
+        while not (len(seen) == 2 * GROUPS and all(len(each) > 3 for each in seen.values())):
+            (request,) = rig.play(1)
+            seen.setdefault((request.identity, request.group), []).append(request.sequence)
+        assert all(each == list(range(len(each))) for each in seen.values())
+        assert not any(n.startswith("rejected") for n in rig.metrics.snapshot().counts)
+
+
+def test_a_prepared_agent_that_has_failed_is_reported_under_the_name_that_it_gets(rig: Rig) -> None:
+    failed = prepared(rig.launcher, EnvironmentConfig(game="NoSuchGame"))
+    wait_until(lambda: failed.status() == psutil.STATUS_ZOMBIE)
+    rig.launcher.start(rig.task("agent"))
+    ended = reaped(rig.launcher)
+    assert (ended.identity, ended.code) == ("agent", 1)
+    assert "unknown game 'NoSuchGame'" in ended.log
+
+
+def test_a_prepared_agent_that_gets_no_task_ends_with_the_launcher(launcher: LocalLauncher) -> None:
+    waits = prepared(launcher, PONG)
+    launcher.stop(LIMIT_S)
+    assert not waits.is_running()
+    launcher.stop(LIMIT_S)  # as a run and its command both do
+
+
 def test_an_agent_that_died_as_it_rested_is_reported_under_its_new_name(rig: Rig) -> None:
     pid = rig.start("before")
     rig.play(2)

@@ -1,0 +1,49 @@
+"""Agents make their environments while the tensor framework is loaded."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agents.environments import EnvironmentConfig
+from agents.launchers import LocalLauncher
+from ga3c.settings.scheduler import SchedulerConfig
+from ga3c.settings.service import HostsConfig, ServiceConfig
+from ga3c.settings.train import TrainConfig
+from ga3c.training.starting import _prepare
+from tests.commands import FRESH, Command, assert_nothing_is_left
+
+LIMIT_S = 60.0
+TWO = ServiceConfig(agents=2, max_agents=2, envs_per_agent=4)
+PONG = TrainConfig(service=TWO, environment=EnvironmentConfig("Pong"))
+OTHERS = HostsConfig(listen="tcp://127.0.0.1:*", key=Path("key"), allow=(Path("key.pub"),))
+LOCKSTEP = replace(TWO, agents=1, max_agents=1, groups=1, lockstep=True)
+
+
+@pytest.mark.parametrize(
+    ("config", "count"),
+    [
+        (PONG, 2),
+        (replace(PONG, environment=EnvironmentConfig("CartPole-v1")), 0),
+        (replace(PONG, service=LOCKSTEP, scheduler=SchedulerConfig(scheduler="off")), 0),
+        (replace(PONG, hosts=OTHERS), 0),
+    ],
+    ids=["Atari", "seeded", "repeatable", "also elsewhere"],
+)
+def test_agents_are_prepared_whose_games_seed_themselves(config: TrainConfig, count: int) -> None:
+    launcher = LocalLauncher()
+    try:
+        _prepare(launcher, config)
+        assert len(launcher) == count
+    finally:
+        launcher.stop(0.0)
+
+
+def test_a_run_that_is_refused_while_its_agents_are_prepared_leaves_none(tmp_path: Path) -> None:
+    """As the network is built, which is after the framework was loaded."""
+    given = ["train", "--game", "Pong", "--frame-size", "16", "--network", "small"]
+    command = Command(tmp_path, given, FRESH)
+    assert command.wait(LIMIT_S) == 2
+    assert command.err.startswith("ga3c: ")
+    assert len(command.err.splitlines()) == 1
+    assert_nothing_is_left(command)
