@@ -17,6 +17,7 @@ from ga3c.runs.kept_config import CONFIG, read_config
 from ga3c.runs.tracking import check_tracker
 from ga3c.runs.trust import check_trust
 from ga3c.settings.checks import WrongInput
+from ga3c.settings.machine import CORES
 from ga3c.settings.train import TrainConfig
 from ga3c.training.interrupts import Interrupts
 from ga3c.training.start import Start
@@ -92,13 +93,18 @@ def begin(start: Start, interrupts: Interrupts) -> "Outcome":
 
 
 def _prepare(launcher: LocalLauncher, config: TrainConfig) -> None:
-    """Let this machine's agents make the first environments, unless these are seeded."""
+    """Let this machine's agents make their first environments, unless these are seeded.
+
+    At most one for each core: the settings are not yet known to fit the machine. Of a resumed run
+    the scheduler knows how many there were, but at least one.
+    """
     service, environment = config.service, config.environment
     is_seeded = service.is_repeatable or not check(environment.game).is_atari
     if not is_seeded and not config.hosts.others_may_play:
         each = service.envs_per_agent // service.groups
         task = Task("", "", "", service.groups, each, None, environment, service.stagger_steps)
-        launcher.prepare(service.agents, task)
+        is_known = config.run.resume is None or config.scheduler.scheduler == "off"
+        launcher.prepare(min(service.agents, CORES) if is_known else 1, task)
 
 
 def settings_in(file: Path) -> dict[str, Any]:

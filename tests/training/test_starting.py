@@ -7,6 +7,8 @@ import pytest
 
 from agents.environments import EnvironmentConfig
 from agents.launchers import LocalLauncher
+from ga3c.settings.machine import CORES
+from ga3c.settings.run import RunConfig
 from ga3c.settings.scheduler import SchedulerConfig
 from ga3c.settings.service import HostsConfig, ServiceConfig
 from ga3c.settings.train import TrainConfig
@@ -23,12 +25,14 @@ LOCKSTEP = replace(TWO, agents=1, max_agents=1, groups=1, lockstep=True)
 @pytest.mark.parametrize(
     ("config", "count"),
     [
-        (PONG, 2),
+        (PONG, min(2, CORES)),
+        (replace(PONG, service=replace(TWO, agents=9000, max_agents=9000)), CORES),
+        (replace(PONG, run=RunConfig(resume=Path("run"))), 1),
         (replace(PONG, environment=EnvironmentConfig("CartPole-v1")), 0),
         (replace(PONG, service=LOCKSTEP, scheduler=SchedulerConfig(scheduler="off")), 0),
         (replace(PONG, hosts=OTHERS), 0),
     ],
-    ids=["Atari", "seeded", "repeatable", "also elsewhere"],
+    ids=["Atari", "too many", "resumed", "seeded", "repeatable", "also elsewhere"],
 )
 def test_agents_are_prepared_whose_games_seed_themselves(config: TrainConfig, count: int) -> None:
     launcher = LocalLauncher()
