@@ -7,6 +7,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import cached_property
 
 import numpy as np
 
@@ -175,7 +176,10 @@ class ModelAlone:
         self._dtype = found.dtype
         self._model = small_model(config, found)
         self._shape = self._model.experience.ring.observation_shape
-        self._bare = BareNetwork(self._model.network)
+
+    @cached_property
+    def _bare(self) -> BareNetwork:
+        return BareNetwork(self._model.network)
 
     def _observations(self, count: int) -> np.ndarray:
         random = np.random.default_rng(0)
