@@ -22,7 +22,7 @@ from typing import Any
 
 import keras
 
-from ga3c.learning.layers import Normalized, Orthogonal, Uniform, ValueScale
+from ga3c.learning.layers import CentredConv2D, Normalized, Orthogonal, Uniform, ValueScale
 from ga3c.learning.own import own_torso
 from ga3c.settings.learning import NetworkConfig
 
@@ -104,8 +104,12 @@ def body(config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: s
     if not is_picture:
         units, _, activation = _VECTORS[name]
         return dense(config, x, units, HIDDEN_GAIN, activation=activation, name=f"{prefix}dense_0")
+    is_centred = config.center and config.pixel_scale == "unit" and config.padding == "valid"
+    convolution = keras.layers.Conv2D
+    if is_centred and _is_bytes(observation) and config.precision == "float32":
+        x, convolution = observation, CentredConv2D
     for layer, (filters, size, stride) in enumerate(_CONVS[name][0]):
-        x = keras.layers.Conv2D(
+        x = convolution(
             filters,
             size,
             stride,
@@ -115,6 +119,7 @@ def body(config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: s
             name=f"{prefix}conv_{layer}",
             **initializers(config, HIDDEN_GAIN, size * size * x.shape[-1]),
         )(x)
+        convolution = keras.layers.Conv2D
     return keras.layers.Flatten(dtype=_dtype(config), name=f"{prefix}flatten")(x)
 
 
@@ -143,12 +148,16 @@ def vectors(config: NetworkConfig, observation: Tensor, prefix: str = "") -> Ten
 
 def _scaled(config: NetworkConfig, x: Tensor, is_picture: bool) -> Tensor:
     """The observations with bytes as floats and pictures scaled to the configured range."""
-    is_bytes = keras.backend.standardize_dtype(x.dtype) == "uint8"
+    is_bytes = _is_bytes(x)
     if is_bytes:
         x = keras.ops.cast(x, "float32")
     if is_picture and config.pixel_scale == "symmetric":
         return x * ((1 if is_bytes else 255) / 128) - 1.0
     return x * (1 / 255) if is_bytes else x
+
+
+def _is_bytes(x: Tensor) -> bool:
+    return keras.backend.standardize_dtype(x.dtype) == "uint8"
 
 
 def _dtype(config: NetworkConfig) -> str:

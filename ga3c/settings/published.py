@@ -156,12 +156,7 @@ APEX = replace(
     preset="apex",
     environment=replace(DQN.environment, frame_cap=50_000),
     service=replace(
-        DQN.service,
-        agents=4,
-        max_agents=4,
-        envs_per_agent=90,
-        groups=2,
-        prediction_batch_min=45,
+        DQN.service, agents=4, max_agents=4, envs_per_agent=90, groups=2, prediction_batch_min=45
     ),
     dqn=replace(
         DQN.dqn,
@@ -213,12 +208,7 @@ APEX_DPG = replace(
         sticky_actions=None,
     ),
     service=replace(
-        DQN.service,
-        agents=4,
-        max_agents=4,
-        envs_per_agent=16,
-        groups=2,
-        prediction_batch_min=8,
+        DQN.service, agents=4, max_agents=4, envs_per_agent=16, groups=2, prediction_batch_min=8
     ),
     learning=replace(DQN.learning, reward_clip=0.0),
     dpg=DPGConfig(

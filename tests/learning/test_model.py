@@ -650,6 +650,30 @@ def test_pixels_enter_the_network_in_the_configured_range(
         np.testing.assert_allclose(found, at_byte(pictures.astype(np.float32)), atol=1e-6)
 
 
+def test_bytes_are_centred_within_the_first_convolution_as_floats_are_before_it() -> None:
+    """The same outputs and gradients, up to rounding, from bytes and from the floats x / 255."""
+    pictures = balls(np.random.default_rng(0), 6)
+    inputs = {"uint8": pictures, "float32": pictures.astype(np.float32) / 255}
+    first: list[Array] = []
+    found: dict[str, list[Array]] = {}
+    for dtype, given in inputs.items():
+        network = A3C(A3CConfig(), FINITE).network(NetworkConfig(), (84, 84, 4), dtype, True)
+        first = first or network.get_weights()
+        network.set_weights(first)
+
+        def loss(network: Any = network, given: Any = given) -> tuple[Any, Any]:
+            logits, values = network(given)
+            shown = keras.ops.sum(keras.ops.square(logits)) + keras.ops.sum(values)
+            return shown, (logits, values)
+
+        _, outputs, gradients = backend.value_and_gradients(loss, network.trainable_variables)
+        found[dtype] = [np.asarray(each) for each in (*outputs, *gradients)]
+    layers = {type(layer).__name__ for layer in network.layers}
+    assert "CentredConv2D" not in layers, "the floats' network is not the other way"
+    for ours, plain in zip(found["uint8"], found["float32"], strict=True):
+        np.testing.assert_allclose(ours, plain, atol=1e-4 * np.abs(plain).max())
+
+
 def test_vectors_are_not_rescaled_as_pixels_are() -> None:
     for scale in ("unit", "symmetric"):
         config: Any = NetworkConfig("mlp", pixel_scale=scale)
