@@ -111,7 +111,8 @@ def _ours(config: Config, game: str, given: str) -> Learned:
     complete([Job(path, game, config.seed, None, config.minutes * 60, arguments)])
     figures = result(path)
     curve = np.stack(history.read(path).curve, axis=1)
-    return Learned(name, game, figures["steps"], figures["steps_per_s"], curve.tolist())
+    steps = figures["steps"]
+    return Learned(name, game, steps, steps / figures["seconds"], curve.tolist())
 
 
 def _kept(config: Config, game: str, peer: str) -> Learned:
