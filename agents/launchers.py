@@ -95,7 +95,10 @@ class LocalLauncher:
     def start(self, task: Task) -> None:
         """Start an agent, or give the task to one that is prepared."""
         waits = next((name for name in self._processes if name.startswith(PREPARED)), None)
-        self._give(self._processes.pop(waits) if waits else self._new(), task)
+        if waits is None:
+            self._give(self._new(), task)
+        else:
+            self.start_again(waits, task)
 
     def _new(self) -> _Process:
         """A process in a session of its own, so that a terminal's Ctrl-C does not reach it."""
