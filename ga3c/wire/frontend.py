@@ -19,9 +19,8 @@ from ga3c.wire.peers import Peer, Peers
 from ga3c.wire.queues import BatchQueue, Closed
 from ga3c.wire.requests import Message, Reply, Request
 
-POLL_MS = 100
-MESSAGES_A_TURN = 64
-REST_S = 0.0002  # after a message that was refused
+POLL_MS, MESSAGES_A_TURN = 100, 64
+REFUSALS_A_TURN, REST_S = 8, 0.002  # of a flood so many are taken before a rest
 log = logging.getLogger(__name__)
 
 
@@ -138,6 +137,7 @@ class Frontend:
 
     def _receive_some(self, door: zmq.Socket) -> None:
         """Receive waiting messages, up to a limit, and send replies between them."""
+        refused = 0
         for _ in range(MESSAGES_A_TURN):
             try:
                 user, parts = self._doors.receive(door)
@@ -147,17 +147,17 @@ class Frontend:
                 self._receive(user, parts)
             except MessageError as error:
                 self._refuse(parts[0], error)
+                refused += 1
             self._send_all()
+            if refused == REFUSALS_A_TURN:  # a rest slows the peer that floods: all have turns
+                time.sleep(REST_S)
+                return
 
     def _refuse(self, sender: bytes, error: MessageError) -> None:
-        """Count a dropped message, and record it as a fault if an agent of this run sent it.
-
-        Messages are taken from all peers in turn, so the rest slows one that floods the service.
-        """
+        """Count a dropped message, and record it as a fault if an agent of this run sent it."""
         log.debug("dropped a message: %s", error)
         self._metrics.reject(error.reason)
         self.peers.refuse(sender.decode("ascii", errors="replace"), str(error))
-        time.sleep(REST_S)
 
     def _receive(self, user: str, parts: list[bytes]) -> None:
         if len(parts) < 2:
