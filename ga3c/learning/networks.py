@@ -104,11 +104,9 @@ def body(config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: s
     if not is_picture:
         units, _, activation = _VECTORS[name]
         return dense(config, x, units, HIDDEN_GAIN, activation=activation, name=f"{prefix}dense_0")
-    is_centred = config.center and config.pixel_scale == "unit" and config.padding == "valid"
-    convolution = keras.layers.Conv2D
-    if is_centred and _is_bytes(observation) and config.precision == "float32":
-        x, convolution = observation, CentredConv2D
     for layer, (filters, size, stride) in enumerate(_CONVS[name][0]):
+        centres = layer == 0 and _centres_itself(config, observation)
+        convolution = CentredConv2D if centres else keras.layers.Conv2D
         x = convolution(
             filters,
             size,
@@ -119,7 +117,6 @@ def body(config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: s
             name=f"{prefix}conv_{layer}",
             **initializers(config, HIDDEN_GAIN, size * size * x.shape[-1]),
         )(x)
-        convolution = keras.layers.Conv2D
     return keras.layers.Flatten(dtype=_dtype(config), name=f"{prefix}flatten")(x)
 
 
@@ -133,7 +130,9 @@ def scaled_value(config: NetworkConfig, value: Tensor) -> Tensor:
 
 
 def _pictures(config: NetworkConfig, observation: Tensor) -> Tensor:
-    """Observations [n, h, w, channels] as the first layer takes them, float32."""
+    """Observations [n, h, w, channels] as the first layer takes them: float32, or as they are."""
+    if _centres_itself(config, observation):
+        return observation
     x = _scaled(config, observation, is_picture=True)
     return x - keras.ops.mean(x, axis=(1, 2, 3), keepdims=True) if config.center else x
 
@@ -154,6 +153,12 @@ def _scaled(config: NetworkConfig, x: Tensor, is_picture: bool) -> Tensor:
     if is_picture and config.pixel_scale == "symmetric":
         return x * ((1 if is_bytes else 255) / 128) - 1.0
     return x * (1 / 255) if is_bytes else x
+
+
+def _centres_itself(config: NetworkConfig, pictures: Tensor) -> bool:
+    """Whether the first layer is `CentredConv2D`, which takes bytes."""
+    given = config.is_own, config.center, config.pixel_scale, config.padding, config.precision
+    return given == (False, True, "unit", "valid", "float32") and _is_bytes(pictures)
 
 
 def _is_bytes(x: Tensor) -> bool:
