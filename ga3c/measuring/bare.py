@@ -5,8 +5,6 @@ in it: a forward pass, or a forward and a backward pass and a step of Keras's ow
 observations that are ready in memory.
 """
 
-from collections.abc import Callable
-
 import keras
 import numpy as np
 from keras import ops
@@ -26,22 +24,14 @@ class BareNetwork:
         self._forward = backend.compiled(lambda x: self._outputs(x)[0], signature)
         self._train = backend.compiled(self._trained, signature)
 
-    def forward(self, observations: np.ndarray) -> Callable[[], int]:
-        """A function that computes the outputs for `observations` [n, ...], and returns n."""
+    def forward(self, observations: np.ndarray) -> int:
+        """Compute the outputs for `observations` [n, ...]. Returns n."""
+        return len(np.asarray(self._forward(observations)))
 
-        def forward() -> int:
-            return len(np.asarray(self._forward(observations)))
-
-        return forward
-
-    def train(self, observations: np.ndarray) -> Callable[[], int]:
-        """A function that makes an update by `observations` [n, ...], and returns n."""
-
-        def train() -> int:
-            np.asarray(self._train(observations))  # waits for it
-            return len(observations)
-
-        return train
+    def train(self, observations: np.ndarray) -> int:
+        """Make an update by `observations` [n, ...]. Returns n."""
+        np.asarray(self._train(observations))  # waits for it
+        return len(observations)
 
     def _outputs(self, observations: Tensor) -> list[Tensor]:
         return keras.tree.flatten(self._network(observations))

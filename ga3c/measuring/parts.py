@@ -214,8 +214,10 @@ class ModelAlone:
 
     def bare_forward(self, batch: int, seconds: float) -> float:
         """Observations a second through the network alone, in batches of `batch`."""
-        return rate(self._bare.forward(self._observations(batch)), seconds, self._clock)
+        observations = self._observations(batch)
+        return rate(lambda: self._bare.forward(observations), seconds, self._clock)
 
     def bare_train(self, batch: int, seconds: float) -> float:
         """Observations a second that the network alone is trained with, in such batches."""
-        return rate(self._bare.train(self._observations(batch)), seconds, self._clock)
+        observations = self._observations(batch)
+        return rate(lambda: self._bare.train(observations), seconds, self._clock)
