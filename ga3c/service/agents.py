@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from agents.environments import EnvironmentConfig
-from agents.games import check
 from agents.launchers import Exit, Launcher
 from agents.worker import Task
 from ga3c.runs.metrics import Metrics
@@ -36,7 +35,7 @@ class Agents:
         *,
         service: ServiceConfig,
         environment: EnvironmentConfig,
-        seed: int,
+        seed: int | None,
         may_rest: bool,
         frontend: Frontend,
         token: str,
@@ -44,14 +43,16 @@ class Agents:
         launcher: Launcher,
         updates: Callable[[], int],
     ) -> None:
-        """Args: may_rest: False ends an agent that is no longer needed, to free its memory."""
+        """Args:
+        seed: of all environments; None: they seed themselves.
+        may_rest: False ends an agent that is no longer needed, to free its memory.
+        """
         self.started = 0
         """Number of agents started so far; it makes the seeds of each agent different."""
         self._played: tuple[Path | None, int] = (None, 0)
         self._service = service
         self._environment = environment
         self._seed = seed
-        self._seeds_games = service.is_repeatable or not check(environment.game).is_atari
         self._may_rest = may_rest
         self._updates = updates
         self._frontend = frontend
@@ -161,9 +162,8 @@ class Agents:
 
     def _start(self, index: int, succeeds: bool = False) -> None:
         identity = new_identity(f"agent-{index}.{self.started}")
-        seeds = np.random.SeedSequence([self._seed, index, self.started])
-        seeded = self._seeds_games and not succeeds
-        seed = int(seeds.generate_state(1)[0]) if seeded else None
+        seeds = np.random.SeedSequence([self._seed or 0, index, self.started])
+        seed = None if succeeds or self._seed is None else int(seeds.generate_state(1)[0])
         self.started += 1
         per_agent, groups = self._service.envs_per_agent, self._service.groups
         lanes = np.arange(index * per_agent, (index + 1) * per_agent, dtype=np.int32)

@@ -209,7 +209,7 @@ def _agents(config: TrainConfig, frontend: Frontend, common: _Common, model: Mod
     return Agents(
         service=config.service,
         environment=config.environment,
-        seed=config.run.seed,
+        seed=config.run.seed if config.seeds_games else None,
         may_rest=config.scheduler.max_memory_mb is None,
         frontend=frontend,
         token=common.token,

@@ -87,9 +87,7 @@ OURS: dict[str, TrainConfig] = {
     "a3c-vectors": TrainConfig(
         preset="a3c-vectors",
         service=ServiceConfig(
-            agents=min(CORES, MOST_AGENTS_VECTORS),
-            envs_per_agent=16,
-            prediction_batch_min=16,
+            agents=min(CORES, MOST_AGENTS_VECTORS), envs_per_agent=16, prediction_batch_min=16
         ),
         learning=LearningConfig(reward_clip=0.0),
         a3c=A3CConfig(normalize_advantages=True),

@@ -84,11 +84,6 @@ class ServiceConfig:
     """Predict and train in turn, so that the same seed gives the same weights. Needs --agents 1
     --groups 1 --predictors 1 --trainers 1 --scheduler off --intra-op-threads 1."""
 
-    @property
-    def is_repeatable(self) -> bool:
-        """Whether the order in which threads and agents come has no part in what is learned."""
-        return self.lockstep or self.synchronized
-
     def __post_init__(self) -> None:
         for name in ("agents", "predictors", "trainers"):
             count, most = getattr(self, name), getattr(self.most, name)

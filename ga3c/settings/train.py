@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 import tyro
 
 from agents.environments import EnvironmentConfig
+from agents.games import check
 from ga3c.settings.checks import check_finite, check_slack, is_own
 from ga3c.settings.learning import (
     A3CConfig,
@@ -101,6 +102,14 @@ class TrainConfig:
     def learns_from_replay(self) -> bool:
         """Whether learning draws transitions from a replay, and not each segment once in order."""
         return LEARNS_FROM.get(self.algorithm, self.learns_from) == "replay"
+
+    @property
+    def seeds_games(self) -> bool:
+        """Whether environments are seeded. Atari games are only where the order in which threads
+        and agents come has no part in what is learned: a seed would load each ROM a second time.
+        """
+        is_repeatable = self.service.lockstep or self.service.synchronized
+        return is_repeatable or not check(self.environment.game).is_atari
 
     @property
     def of_other_algorithms(self) -> frozenset[str]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agents.cluster import check_ray
 from agents.environments import spaces
-from agents.games import check
 from agents.launchers import LocalLauncher
 from agents.registrations import handed_over
 from agents.worker import Task
@@ -99,8 +98,7 @@ def _prepare(launcher: LocalLauncher, config: TrainConfig) -> None:
     the scheduler knows how many there were, but at least one.
     """
     service, environment = config.service, config.environment
-    is_seeded = service.is_repeatable or not check(environment.game).is_atari
-    if not is_seeded and not config.hosts.others_may_play:
+    if not config.seeds_games and not config.hosts.others_may_play:
         each = service.envs_per_agent // service.groups
         task = Task("", "", "", service.groups, each, None, environment, service.stagger_steps)
         is_known = config.run.resume is None or config.scheduler.scheduler == "off"
