@@ -105,11 +105,9 @@ class TrainConfig:
 
     @property
     def seeds_games(self) -> bool:
-        """Whether environments are seeded. Atari games are only where the order in which threads
-        and agents come has no part in what is learned: a seed would load each ROM a second time.
-        """
-        is_repeatable = self.service.lockstep or self.service.synchronized
-        return is_repeatable or not check(self.environment.game).is_atari
+        """Whether environments are seeded: Atari games only in runs that are repeatable."""
+        service = self.service  # a seed makes ALE load each ROM a second time
+        return service.lockstep or service.synchronized or not check(self.environment.game).is_atari
 
     @property
     def of_other_algorithms(self) -> frozenset[str]:
@@ -233,11 +231,8 @@ def _check_lockstep(config: TrainConfig) -> None:
             f"lockstep with {', '.join(wrong) or 'scheduler ' + config.scheduler.scheduler}: needs "
             f"one of each of {', '.join(given)}, and scheduler off, or its order would change"
         )
-    smallest, largest, t_max = (
-        service.training_batch_min,
-        service.training_batch_max,
-        config.service.t_max,
-    )
+    smallest, largest = service.training_batch_min, service.training_batch_max
+    t_max = service.t_max
     if smallest != largest or largest % t_max:
         raise ValueError(
             f"lockstep with training batches of {smallest} to {largest}: must be of one size, a "
@@ -245,8 +240,7 @@ def _check_lockstep(config: TrainConfig) -> None:
         )
     # Lanes are staggered: all wait once the first of them has no room for another segment.
     envs = service.envs_per_agent
-    first = max(envs // t_max, 1)
-    most = (envs * (service.pending_segments - 1) + first) * t_max
+    most = (envs * (service.pending_segments - 1) + max(envs // t_max, 1)) * t_max
     if most < largest:
         raise ValueError(
             f"lockstep with training batches of {largest} samples: {envs} environments with "
