@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ga3c.backend.common import Column, Tensor, without, without_collections
+from ga3c.backend.common import Column, Signature, Tensor, without, without_collections
 from ga3c.settings.machine import said_of_gpus
 
 ROW_DTYPE = "int64"
@@ -151,9 +151,7 @@ def integers(shape: Tensor, seed: Tensor, total: Tensor) -> Tensor:
 
 def free_bytes() -> int | None:
     """Free memory of the GPU; None if the device is the CPU."""
-    if not has_gpu():
-        return None
-    total_mib = said_of_gpus("memory.total", "noheader,nounits")
+    total_mib = said_of_gpus("memory.total", "noheader,nounits") if has_gpu() else None
     if total_mib is None:
         return None
     used: int = tf.config.experimental.get_memory_info("GPU:0")["current"]
@@ -198,9 +196,29 @@ def when(condition: Tensor, function: Callable[[], Any]) -> None:
     tf.cond(condition, called, lambda: tf.constant(False))
 
 
-def compiled(
-    function: Callable[..., Any], signature: Sequence[tuple[tuple[int | None, ...], str]]
-) -> Callable[..., Any]:
+class _Operation:
+    """A traced function that is called as an operation, within the calling thread: 0.05 ms a call.
+
+    A call of the traced function itself takes 0.3 ms, in Python and in handing work to threads.
+    """
+
+    def __init__(self, traced: Any, signature: Signature) -> None:
+        self.traced = traced
+        self._captured = traced.captured_inputs
+        self._inputs = [dtype for _, dtype in signature]
+        self._outputs = [output.dtype for output in traced.outputs]
+
+    def __call__(self, *inputs: Tensor) -> Any:
+        given = [np.asarray(x, dtype) for x, dtype in zip(inputs, self._inputs, strict=True)]
+        outputs = tf.raw_ops.StatefulPartitionedCall(
+            args=[*given, *self._captured], Tout=self._outputs, f=self.traced
+        )
+        structure = self.traced.structured_outputs
+        return tf.nest.pack_sequence_as(structure, outputs) if outputs else None
+
+
+def compiled(function: Callable[..., Any], signature: Signature) -> Callable[..., Any]:
     """`function`, traced now, for inputs (arrays or tensors) of these shapes and dtypes."""
     specs = [tf.TensorSpec(shape, dtype) for shape, dtype in signature]
-    return tf.function(function, autograph=False).get_concrete_function(*specs)
+    traced = tf.function(function, autograph=False).get_concrete_function(*specs)
+    return traced if has_gpu() else _Operation(traced, signature)

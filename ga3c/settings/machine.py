@@ -19,10 +19,8 @@ def available_cores(root: Path = Path("/")) -> int:
     Args:
         root: where `proc` and `sys` are mounted.
     """
-    if hasattr(os, "sched_getaffinity"):
-        cores = len(os.sched_getaffinity(0))
-    else:
-        cores = os.cpu_count() or 1
+    known = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
     return max(1, math.floor(min([cores, *_quotas(root)])))
 
 
@@ -74,13 +72,13 @@ def machine() -> dict[str, Any]:
         "date": time.strftime("%Y-%m-%d"),
         "processor": _processor(),
         "cores": CORES,
-        "gpu": _gpu(),
+        "gpu": said_of_gpus("name,memory.total", "noheader"),  # whether or not one is used
         "python": platform.python_version(),
         "tensorflow": _version("tensorflow-cpu") or _version("tensorflow"),
         "jax": _version("jax"),
         "backend": os.environ.get("KERAS_BACKEND", "tensorflow"),
         **{name: _version(name) for name in VERSIONS},
-        "git": _git_revision(),
+        "git": _said_by("git", "describe", "--always", "--dirty"),
         "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
     }
 
@@ -110,15 +108,6 @@ def _processor() -> str:
 def said_of_gpus(what: str, form: str) -> str | None:
     """The answer of `nvidia-smi`, one line for each GPU; None without a GPU or an answer."""
     return _said_by("nvidia-smi", f"--query-gpu={what}", f"--format=csv,{form}")
-
-
-def _gpu() -> str | None:
-    """Name and memory of this machine's GPUs, whether or not the framework uses them."""
-    return said_of_gpus("name,memory.total", "noheader")
-
-
-def _git_revision() -> str | None:
-    return _said_by("git", "describe", "--always", "--dirty")
 
 
 def _said_by(*command: str) -> str | None:

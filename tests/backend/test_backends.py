@@ -176,7 +176,8 @@ def test_our_optimizers_make_the_steps_and_keep_the_state_of_kerass(
 def table_ops(model: Model) -> list[Any]:
     """All operations of a TensorFlow model's functions that touch a table or another variable."""
     functions = [model._act, model._learn, *vars(model.source).values()]
-    graphs = [function.graph for function in functions if hasattr(function, "graph")]
+    traced = [getattr(function, "traced", function) for function in functions]
+    graphs = [function.graph for function in traced if hasattr(function, "graph")]
     return [op for graph in graphs for op in graph.get_operations()]
 
 
