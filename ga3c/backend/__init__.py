@@ -6,67 +6,36 @@ KERAS_BACKEND chooses the framework, for Keras too. It must be set before the fi
 import os
 from typing import TYPE_CHECKING
 
-from ga3c.backend.common import Column, Signature, Tensor
+from ga3c.backend import common
 
 FRAMEWORK = os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 if TYPE_CHECKING or FRAMEWORK != "jax":
-    from ga3c.backend.fused import Adam, RMSprop
-    from ga3c.backend.tensorflow import (
-        ROW_DTYPE,
-        DeviceTable,
-        channels_last,
-        compiled,
-        configure,
-        filled,
-        free_bytes,
-        gradient,
-        has_gpu,
-        integers,
-        shape,
-        uniform,
-        value_and_gradients,
-        when,
-    )
+    from ga3c.backend import fused as optimizers
+    from ga3c.backend import tensorflow as framework
 else:
-    from ga3c.backend.jax import (
-        ROW_DTYPE,
-        Adam,
-        DeviceTable,
-        RMSprop,
-        channels_last,
-        compiled,
-        configure,
-        filled,
-        free_bytes,
-        gradient,
-        has_gpu,
-        integers,
-        shape,
-        uniform,
-        value_and_gradients,
-        when,
-    )
+    from ga3c.backend import jax as framework
 
-__all__ = [
-    "FRAMEWORK",
-    "ROW_DTYPE",
-    "Adam",
-    "Column",
-    "DeviceTable",
-    "RMSprop",
-    "Signature",
-    "Tensor",
-    "channels_last",
-    "compiled",
-    "configure",
-    "filled",
-    "free_bytes",
-    "gradient",
-    "has_gpu",
-    "integers",
-    "shape",
-    "uniform",
-    "value_and_gradients",
-    "when",
-]
+    optimizers = framework
+
+Column = common.Column
+Signature = common.Signature
+Tensor = common.Tensor
+
+Adam = optimizers.Adam
+RMSprop = optimizers.RMSprop
+
+ROW_DTYPE = framework.ROW_DTYPE
+DeviceTable = framework.DeviceTable
+channels_last = framework.channels_last
+compiled = framework.compiled
+configure = framework.configure
+filled = framework.filled
+free_bytes = framework.free_bytes
+gradient = framework.gradient
+has_gpu = framework.has_gpu
+integers = framework.integers
+shape = framework.shape
+uniform = framework.uniform
+value_and_gradients = framework.value_and_gradients
+when = framework.when

@@ -22,7 +22,7 @@ from typing import Any
 
 import keras
 
-from ga3c.learning.layers import CentredConv2D, Normalized, Orthogonal, Uniform, ValueScale
+from ga3c.learning.layers import CentredConv2D, Conv2D, Normalized, Orthogonal, Uniform, ValueScale
 from ga3c.learning.own import own_torso
 from ga3c.settings.learning import NetworkConfig
 
@@ -106,7 +106,7 @@ def body(config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: s
         return dense(config, x, units, HIDDEN_GAIN, activation=activation, name=f"{prefix}dense_0")
     for layer, (filters, size, stride) in enumerate(_CONVS[name][0]):
         centres = layer == 0 and _centres_itself(config, observation)
-        convolution = CentredConv2D if centres else keras.layers.Conv2D
+        convolution = CentredConv2D if centres else Conv2D
         x = convolution(
             filters,
             size,
@@ -157,8 +157,8 @@ def _scaled(config: NetworkConfig, x: Tensor, is_picture: bool) -> Tensor:
 
 def _centres_itself(config: NetworkConfig, pictures: Tensor) -> bool:
     """Whether the first layer is `CentredConv2D`, which takes bytes."""
-    given = config.is_own, config.center, config.pixel_scale, config.padding, config.precision
-    return given == (False, True, "unit", "valid", "float32") and _is_bytes(pictures)
+    given = config.is_own, config.center, config.pixel_scale, config.padding
+    return given == (False, True, "unit", "valid") and _is_bytes(pictures)
 
 
 def _is_bytes(x: Tensor) -> bool:

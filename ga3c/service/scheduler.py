@@ -104,10 +104,8 @@ class Scheduler:
             return None
         if self._first is None:
             self._window_from_s = now
-            self._first, self._foreign_cpu_s = (
-                self._service.snapshot(),
-                self._service.foreign_cpu_s(),
-            )
+            self._first = self._service.snapshot()
+            self._foreign_cpu_s = self._service.foreign_cpu_s()
             self._spoiled = False
             return None
         if now < self._window_from_s + self._config.window_s and not self._is_hopeless(now):

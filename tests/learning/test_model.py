@@ -489,6 +489,27 @@ def test_bfloat16_keeps_weights_and_answers_in_float32(shape: tuple[int, ...], d
         assert 0 < difference < 0.05 * np.abs(np.asarray(exact)).max()
 
 
+def test_bfloat16_gradients_of_weights_and_biases_are_those_of_float32() -> None:
+    """The direction and length of every weight's gradient, over a batch of pictures."""
+    pictures = balls(np.random.default_rng(0), 256)
+    first: list[Array] = []
+    found: dict[str, list[Array]] = {}
+    for precision in ("float32", "bfloat16"):
+        config: Any = NetworkConfig(precision=precision)
+        network = A3C(A3CConfig(), FINITE).network(config, (84, 84, 4), "uint8", True)
+        first = first or network.get_weights()
+        network.set_weights(first)
+
+        def loss(network: Any = network) -> tuple[Any, Any]:
+            logits, values = network(pictures)
+            return keras.ops.sum(keras.ops.log_softmax(logits)[:, 0]) + keras.ops.sum(values), ()
+
+        _, _, gradients = backend.value_and_gradients(loss, network.trainable_variables)
+        found[precision] = [np.asarray(each) for each in gradients]
+    for exact, ours in zip(found["float32"], found["bfloat16"], strict=True):
+        assert np.linalg.norm(ours - exact) < 0.15 * np.linalg.norm(exact)
+
+
 @pytest.mark.parametrize("orthogonal", [True, False])
 def test_first_policy_is_nearly_even(orthogonal: bool) -> None:
     """Orthogonal heads begin small; the published code's fan-in ones do not."""
