@@ -20,7 +20,7 @@ from ga3c.wire.queues import BatchQueue, Closed
 from ga3c.wire.requests import Message, Reply, Request
 
 POLL_MS, MESSAGES_A_TURN = 100, 64
-REFUSALS_A_TURN, REST_S = 8, 0.002  # of a flood so many are taken before a rest
+REFUSING_S, REST_S = 0.001, 0.002  # refusing takes so long in a turn before a rest
 log = logging.getLogger(__name__)
 
 
@@ -137,8 +137,9 @@ class Frontend:
 
     def _receive_some(self, door: zmq.Socket) -> None:
         """Receive waiting messages, up to a limit, and send replies between them."""
-        refused = 0
+        refusing_s = 0.0
         for _ in range(MESSAGES_A_TURN):
+            began_s = time.monotonic()
             try:
                 user, parts = self._doors.receive(door)
             except zmq.Again:
@@ -147,9 +148,9 @@ class Frontend:
                 self._receive(user, parts)
             except MessageError as error:
                 self._refuse(parts[0], error)
-                refused += 1
+                refusing_s += time.monotonic() - began_s
             self._send_all()
-            if refused == REFUSALS_A_TURN:  # a rest slows the peer that floods: all have turns
+            if refusing_s > REFUSING_S:  # a rest slows the peer that floods: all have turns
                 time.sleep(REST_S)
                 return
 
