@@ -19,8 +19,8 @@ from ga3c.wire.peers import Peer, Peers
 from ga3c.wire.queues import BatchQueue, Closed
 from ga3c.wire.requests import Message, Reply, Request
 
-POLL_MS, MESSAGES_A_TURN = 100, 64
-REFUSING_S, REST_S = 0.001, 0.002  # refusing takes so long in a turn before a rest
+POLL_MS, MESSAGES_A_TURN, REST_S = 100, 64, 0.002
+REFUSING_S = 0.001  # so long may refusing take in a turn before a rest
 log = logging.getLogger(__name__)
 
 
@@ -65,8 +65,7 @@ class Frontend:
         self._doors = Doors(endpoint, token, self._hello, listening)
         self.authenticator = self._doors.authenticator
         self.endpoint, self.listening = self._doors.endpoint, self._doors.listening
-        self._stop = threading.Event()
-        self._stopped = False
+        self._stop, self._stopped = threading.Event(), False
         self._thread = threading.Thread(target=self._serve, name="frontend", daemon=True)
 
     def start(self) -> None:
