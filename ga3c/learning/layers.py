@@ -33,17 +33,34 @@ class LogDeviations(keras.layers.Layer):
         return ops.concatenate([means, ops.zeros_like(means) + self._logs], axis=-1)
 
 
-class Conv2D(keras.layers.Conv2D):
-    """Keras' convolution. In bfloat16 the bias is added in float32, because TensorFlow sums the
-    gradient of a bias in its own precision: over a batch in bfloat16 it was off by 70%.
+def biased(layer: keras.layers.Layer, products: Tensor, bias: Tensor) -> Tensor:
+    """The activations of a layer whose products are of any precision: the rest is in float32.
+
+    TensorFlow sums the gradient of a bias in the bias's own precision. Of 256 pictures in bfloat16
+    such a sum was off by 70% for a convolution, and by 8% for a dense layer.
     """
+    return layer.activation(ops.cast(products, "float32") + ops.cast(bias, "float32"))
+
+
+class Conv2D(keras.layers.Conv2D):
+    """Keras' convolution, whose bias is added in float32."""
 
     def call(self, inputs: Tensor) -> Tensor:
         """The activations of inputs [n, h, w, channels]."""
         if self.compute_dtype == "float32":
             return super().call(inputs)
         products = ops.conv(inputs, self.kernel, self.strides, self.padding)
-        return self.activation(ops.cast(products, "float32") + ops.cast(self.bias, "float32"))
+        return biased(self, products, self.bias)
+
+
+class Dense(keras.layers.Dense):
+    """Keras' dense layer, whose bias is added in float32."""
+
+    def call(self, inputs: Tensor) -> Tensor:
+        """The activations of inputs [n, k]."""
+        if self.compute_dtype == "float32":
+            return super().call(inputs)
+        return biased(self, ops.matmul(inputs, self.kernel), self.bias)
 
 
 class CentredConv2D(keras.layers.Conv2D):
@@ -63,7 +80,7 @@ class CentredConv2D(keras.layers.Conv2D):
             x, means = ops.cast(x - whole, self.compute_dtype), means - whole
         bias = self.bias - means * ops.sum(ops.cast(kernel, "float32"), axis=(0, 1, 2))
         products = ops.conv(x, kernel, self.strides, "valid")
-        return self.activation(ops.cast(products, "float32") + bias)
+        return biased(self, products, bias)
 
 
 class Measured(keras.layers.Layer):

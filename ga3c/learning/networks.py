@@ -22,7 +22,15 @@ from typing import Any
 
 import keras
 
-from ga3c.learning.layers import CentredConv2D, Conv2D, Normalized, Orthogonal, Uniform, ValueScale
+from ga3c.learning.layers import (
+    CentredConv2D,
+    Conv2D,
+    Dense,
+    Normalized,
+    Orthogonal,
+    Uniform,
+    ValueScale,
+)
 from ga3c.learning.own import own_torso
 from ga3c.settings.learning import NetworkConfig
 
@@ -59,7 +67,7 @@ def initializers(config: NetworkConfig, gain: float, fan_in: int) -> dict[str, A
 def dense(config: NetworkConfig, x: Tensor, units: int, gain: float, **options: Any) -> Tensor:
     """A dense layer on features [n, k], in the configured precision unless `options` differ."""
     options = {"dtype": _dtype(config), **initializers(config, gain, x.shape[-1]), **options}
-    return keras.layers.Dense(units, **options)(x)
+    return Dense(units, **options)(x)
 
 
 def torso(config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: str = "") -> Tensor:
@@ -88,8 +96,8 @@ def stream(config: NetworkConfig, features: Tensor, is_picture: bool, name: str)
     if not config.layer_norm:
         return dense(config, features, units, HIDDEN_GAIN, activation=activation, name=name)
     x = dense(config, features, units, HIDDEN_GAIN, name=name)
-    x = keras.layers.LayerNormalization(dtype=_dtype(config), name=f"{name}_norm")(x)
-    return keras.layers.Activation(activation, dtype=_dtype(config))(x)
+    x = keras.layers.LayerNormalization(dtype="float32", name=f"{name}_norm")(x)
+    return keras.layers.Activation(activation, dtype="float32")(x)
 
 
 def body(config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: str = "") -> Tensor:
@@ -166,7 +174,7 @@ def _is_bytes(x: Tensor) -> bool:
 
 
 def _dtype(config: NetworkConfig) -> str:
-    """Keras' name for the precision of a layer's arithmetic. Weights stay float32."""
+    """Keras' name for the precision of a layer's products. Weights stay float32."""
     return "mixed_bfloat16" if config.precision == "bfloat16" else "float32"
 
 

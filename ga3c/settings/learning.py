@@ -171,8 +171,8 @@ class NetworkConfig:
     """The value is its head's output times this factor (not for dqn). Values of tens or hundreds,
     which unclipped rewards give, are then learned in fewer updates."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Arithmetic of all layers but the heads; weights stay float32. bfloat16 can be faster on a
-    GPU, and on a processor that supports it (AVX512-BF16)."""
+    """Products of all layers but the heads; weights and biases stay float32. bfloat16 can be faster
+    on a GPU, and on a processor that supports it (AVX512-BF16)."""
 
     def __post_init__(self) -> None:
         if not self.is_own and self.network not in get_args(NetworkName):

@@ -489,19 +489,22 @@ def test_bfloat16_keeps_weights_and_answers_in_float32(shape: tuple[int, ...], d
         assert 0 < difference < 0.05 * np.abs(np.asarray(exact)).max()
 
 
-def test_bfloat16_gradients_of_weights_and_biases_are_those_of_float32() -> None:
-    """The direction and length of every weight's gradient, over a batch of pictures."""
-    pictures = balls(np.random.default_rng(0), 256)
+@pytest.mark.parametrize("is_picture", [True, False], ids=["pictures", "vectors"])
+def test_bfloat16_gradients_of_weights_and_biases_are_those_of_float32(is_picture: bool) -> None:
+    """The direction and length of every weight's gradient, over a batch."""
+    rng = np.random.default_rng(0)
+    given = balls(rng, 256) if is_picture else rng.normal(size=(4096, 20)).astype(np.float32)
     first: list[Array] = []
     found: dict[str, list[Array]] = {}
     for precision in ("float32", "bfloat16"):
         config: Any = NetworkConfig(precision=precision)
-        network = A3C(A3CConfig(), FINITE).network(config, (84, 84, 4), "uint8", True)
+        shape, dtype = given.shape[1:], str(given.dtype)
+        network = A3C(A3CConfig(), FINITE).network(config, shape, dtype, is_picture)
         first = first or network.get_weights()
         network.set_weights(first)
 
         def loss(network: Any = network) -> tuple[Any, Any]:
-            logits, values = network(pictures)
+            logits, values = network(given)
             return keras.ops.sum(keras.ops.log_softmax(logits)[:, 0]) + keras.ops.sum(values), ()
 
         _, _, gradients = backend.value_and_gradients(loss, network.trainable_variables)
