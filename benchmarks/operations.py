@@ -7,20 +7,22 @@ float32 and in bfloat16, by the process's CPU time. From its arithmetic follows 
 processor computes in it. Operations without a speed only move, convert or add up numbers.
 """
 
-import json
+import statistics
+import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import tyro
 
 from ga3c import backend
 from ga3c.backend.tensorflow import tf
+from ga3c.measuring.options import BenchmarkConfig
+from ga3c.measuring.peers import rate
+from ga3c.measuring.reporting import keep
 from ga3c.reports.console import show
-from ga3c.settings.machine import machine
+from ga3c.settings.parse import parse
 
 PRECISIONS = ("float32", "bfloat16")
 CONV_0, CONV_1, DENSE = 2 * 20 * 20 * 16 * 256, 2 * 9 * 9 * 32 * 256, 2 * 2592 * 256
@@ -33,10 +35,7 @@ class Config:
 
     observations: int = 256
     """Observations in each call; an update of ppo has so many."""
-    seconds: float = 0.3
-    """Time for each operation in each of two turns; the faster one counts."""
-    out: Path | None = None
-    """A JSON file to keep the figures in."""
+    benchmark: BenchmarkConfig = field(default_factory=lambda: BenchmarkConfig(part_seconds=0.3))
 
 
 class Operations:
@@ -58,7 +57,7 @@ class Operations:
         self._bias = draw(16)
 
     def all(self) -> dict[str, tuple[Callable[[], Any], int]]:
-        """Each operation by name, and its arithmetic for one observation; 0 if that is no aim."""
+        """Each operation by name, and its arithmetic for one observation: 0 if it moves numbers."""
         first, second, flat, last = self._first, self._second, self._flat, self._last
         conv_0, conv_1, dense = self._kernels
         return {
@@ -105,15 +104,16 @@ class Operations:
         )
 
 
-def timed_us(function: Callable[[], Any], seconds: float) -> float:
-    """Microseconds of CPU time for a call."""
+def per_second(function: Callable[[], Any], config: Config) -> float:
+    """Observations a second of CPU time, the median of all turns."""
     traced = backend.compiled(function, [])
-    traced()
-    calls, cpu_s, until_s = 0, time.process_time(), time.monotonic() + seconds
-    while calls == 0 or time.monotonic() < until_s:
+
+    def call() -> int:
         traced()
-        calls += 1
-    return 1e6 * (time.process_time() - cpu_s) / calls
+        return config.observations
+
+    seconds, turns = config.benchmark.part_seconds, range(config.benchmark.repeats)
+    return statistics.median(rate(call, seconds, time.process_time) for _ in turns)
 
 
 def main(config: Config) -> None:
@@ -124,10 +124,9 @@ def main(config: Config) -> None:
         for name, (function, arithmetic) in (
             Operations(config.observations, precision).all().items()
         ):
-            each_us = min(timed_us(function, config.seconds) for _ in range(2))
-            us = each_us / config.observations
-            speed = arithmetic / us / 1e3 if arithmetic else None
-            found.setdefault(name, {})[precision] = {"us": us, "gflops": speed}
+            each = per_second(function, config)
+            speed = arithmetic * each / 1e9 if arithmetic else None
+            found.setdefault(name, {})[precision] = {"us": 1e6 / each, "gflops": speed}
     rows = [
         (name, *(_cell(figures[precision]) for precision in PRECISIONS))
         for name, figures in found.items()
@@ -136,8 +135,7 @@ def main(config: Config) -> None:
     headings = ("operation", *(f"{precision}: us (GFLOPS)" for precision in PRECISIONS))
     rows.append(("sum", *(f"{us:.0f}" for us in sums)))
     show("the small network, of one core for one observation", headings, rows)
-    if config.out:
-        config.out.write_text(json.dumps({**found, "machine": machine()}, indent=2) + "\n")
+    keep(found, config, config.benchmark, print_it=False)
 
 
 def _cell(figures: dict[str, Any]) -> str:
@@ -146,4 +144,4 @@ def _cell(figures: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Config))
+    main(parse(sys.argv[1:], Config, "python -m benchmarks.operations"))

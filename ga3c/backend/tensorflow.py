@@ -151,7 +151,9 @@ def integers(shape: Tensor, seed: Tensor, total: Tensor) -> Tensor:
 
 def free_bytes() -> int | None:
     """Free memory of the GPU; None if the device is the CPU."""
-    total_mib = said_of_gpus("memory.total", "noheader,nounits") if has_gpu() else None
+    if not has_gpu():
+        return None
+    total_mib = said_of_gpus("memory.total", "noheader,nounits")
     if total_mib is None:
         return None
     used: int = tf.config.experimental.get_memory_info("GPU:0")["current"]

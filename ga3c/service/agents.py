@@ -162,8 +162,10 @@ class Agents:
 
     def _start(self, index: int, succeeds: bool = False) -> None:
         identity = new_identity(f"agent-{index}.{self.started}")
-        seeds = np.random.SeedSequence([self._seed or 0, index, self.started])
-        seed = None if succeeds or self._seed is None else int(seeds.generate_state(1)[0])
+        seed = None
+        if self._seed is not None and not succeeds:
+            seeds = np.random.SeedSequence([self._seed, index, self.started])
+            seed = int(seeds.generate_state(1)[0])
         self.started += 1
         per_agent, groups = self._service.envs_per_agent, self._service.groups
         lanes = np.arange(index * per_agent, (index + 1) * per_agent, dtype=np.int32)

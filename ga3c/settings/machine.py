@@ -19,8 +19,10 @@ def available_cores(root: Path = Path("/")) -> int:
     Args:
         root: where `proc` and `sys` are mounted.
     """
-    known = hasattr(os, "sched_getaffinity")
-    cores = len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
     return max(1, math.floor(min([cores, *_quotas(root)])))
 
 

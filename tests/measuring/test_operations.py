@@ -16,7 +16,7 @@ def test_operations_are_timed_and_kept(tmp_path: Path) -> None:
     out = tmp_path / "operations.json"
     command = [sys.executable, "-m", "benchmarks.operations", "--observations", "2"]
     done = subprocess.run(
-        [*command, "--seconds", "0.001", "--out", str(out)],
+        [*command, "--repeats", "1", "--part-seconds", "0.1", "--out", str(out)],
         capture_output=True,
         text=True,
         timeout=120,
@@ -24,6 +24,7 @@ def test_operations_are_timed_and_kept(tmp_path: Path) -> None:
     )
     found = json.loads(out.read_text())
     assert set(ORIGIN) <= set(found.pop("machine"))
+    assert found.pop("settings")["observations"] == 2
     assert all(name in done.stdout for name in found)
     for figures in found.values():
         for precision in ("float32", "bfloat16"):
