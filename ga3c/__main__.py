@@ -128,8 +128,8 @@ def _train(arguments: list[str]) -> int:
         print(to_toml(config, base or preset_like(config)), end="")
         return 0
     try:  # check before loading the tensor framework, which takes seconds
-        of_other = config.of_other_algorithms
-        check_effect(given, of_other, f"algorithm {config.algorithm}", "ga3c train --help-all")
+        for what, settings in config.without_effect.items():
+            check_effect(given, settings, what, "ga3c train --help-all")
         start = prepared(config, known)
     except ValueError as error:
         raise WrongUse(_with_file(str(error), file, of_file)) from error

@@ -67,8 +67,9 @@ def train(config: TrainConfig | None = None, /, **settings: Any) -> Run:
         )
     frameworks.choose()
     wanted, known = _wanted(config, settings)
-    if idle := sorted(wanted.of_other_algorithms & settings.keys()):
-        raise ValueError(f"{idle[0]} has no effect on algorithm {wanted.algorithm}: leave it out")
+    for what, unread in wanted.without_effect.items():
+        if idle := sorted(unread & settings.keys()):
+            raise ValueError(f"{idle[0]} has no effect on {what}: leave it out")
     start = prepared(wanted, known)
     interrupts = Interrupts()
     gc.collect()  # frees an earlier run's model and ring before this one's memory is planned

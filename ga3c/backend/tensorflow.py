@@ -22,6 +22,7 @@ the size of a row in this type. With int32 and rows of 84x84 bytes that overflow
 Also, arithmetic on int32 tensors would run on the host.
 """
 
+BLOCK_ROWS = 2048  # of a column, that are copied to or from RAM at once
 NOISE = ("WARNING: All log messages before absl", "oneDNN custom", "cpu_feature_guard", "To enable")
 
 
@@ -103,16 +104,24 @@ class DeviceTable:
 
     def read(self) -> dict[str, np.ndarray]:
         """A copy of every column. Not for use inside a compiled function."""
-        return {
-            name: variable.numpy().view(self._dtypes[name])
-            for name, variable in self._variables.items()
-        }
+        copies = {name: np.empty(v.shape, v.dtype.name) for name, v in self._variables.items()}
+        for name, rows in self._blocks():
+            copies[name][rows] = tf.gather(self._variables[name], np.r_[rows])
+        return {name: copy.view(self._dtypes[name]) for name, copy in copies.items()}
 
     def restore(self, values: Mapping[str, np.ndarray]) -> None:
         """Restore what `read` returned. Raises KeyError or ValueError if it does not fit."""
         for name, variable in self._variables.items():
-            entries = np.asarray(values[name], self._dtypes[name])
-            variable.assign(entries.view(_stored(self._dtypes[name])))
+            if np.shape(values[name]) != tuple(variable.shape):
+                raise ValueError(f"{name}: {np.shape(values[name])}, must be {variable.shape}")
+        for name, rows in self._blocks():
+            self.write(np.r_[rows], {name: values[name][rows]})
+
+    def _blocks(self) -> Iterator[tuple[str, slice]]:
+        """Each column's rows, in parts: TensorFlow would copy a column to read or set it whole."""
+        for name, variable in self._variables.items():
+            for first in range(0, variable.shape[0], BLOCK_ROWS):
+                yield name, slice(first, min(first + BLOCK_ROWS, variable.shape[0]))
 
     def devices(self) -> dict[str, str]:
         """The device of each column."""
@@ -153,7 +162,8 @@ def free_bytes() -> int | None:
     """Free memory of the GPU; None if the device is the CPU."""
     if not has_gpu():
         return None
-    total_mib = said_of_gpus("memory.total", "noheader,nounits")
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0]  # the one that is used
+    total_mib = said_of_gpus("memory.total", "noheader,nounits", first)
     if total_mib is None:
         return None
     used: int = tf.config.experimental.get_memory_info("GPU:0")["current"]

@@ -61,6 +61,7 @@ class Model:
         self._updates = 0
         self.refused_in_a_row = 0
         """Updates skipped since the last finite one, because they were not finite."""
+        self._figures: list[str] = []  # names of what an update tells, in its order
         self._counting = threading.Lock()  # guards _acts
         self.source = source
         self.experience = source.experience
@@ -142,8 +143,8 @@ class Model:
             with self.source.lock:
                 self._copy()
 
-    def _learned(self, figures: Mapping[str, Any]) -> Learned:
-        means = {name: float(value) for name, value in figures.items()}
+    def _learned(self, figures: backend.Tensor) -> Learned:
+        means = dict(zip(self._figures, np.asarray(figures).tolist(), strict=True))
         is_finite = bool(means.pop(FINITE))
         self._updates += is_finite
         self.refused_in_a_row = 0 if is_finite else self.refused_in_a_row + 1
@@ -210,9 +211,7 @@ class Model:
             for name, (_, dtype) in self._algorithm.columns.items()
         }
 
-    def _learn_on_device(
-        self, rates: backend.Tensor, *inputs: backend.Tensor
-    ) -> dict[str, backend.Tensor]:
+    def _learn_on_device(self, rates: backend.Tensor, *inputs: backend.Tensor) -> backend.Tensor:
         batch = self.source.draw(self._rates.named(rates), *inputs)
         figures, errors = self._update(rates, *batch)
         self.source.learned(batch, errors)
@@ -220,10 +219,10 @@ class Model:
 
     def _update(
         self, rates: backend.Tensor, *parts: backend.Tensor
-    ) -> tuple[dict[str, backend.Tensor], backend.Tensor]:
+    ) -> tuple[backend.Tensor, backend.Tensor]:
         """Update by a batch's parts, unless the loss or the gradient's norm is not finite.
 
-        Returns figures, and the errors of the batch's members.
+        Returns the figures called `_figures`, in one array, and the errors of the batch's members.
         """
         batch, named = self.source.batch(*parts), self._rates.named(rates)
         measure(self._measured, batch)
@@ -236,8 +235,9 @@ class Model:
         self._optimizer.learning_rate.assign(named[optimizers.STEP_SIZE])
         is_finite = keras.ops.isfinite(loss) & keras.ops.isfinite(norm)
         backend.when(is_finite, lambda: self._optimizer.apply(gradients, variables))
-        own = {"loss": loss, "gradient_norm": norm, FINITE: keras.ops.cast(is_finite, "int32")}
-        return {**figures, **own}, errors
+        figures = {**figures, "loss": loss, "gradient_norm": norm, FINITE: is_finite}
+        self._figures = list(figures)
+        return keras.ops.stack([keras.ops.cast(f, "float32") for f in figures.values()]), errors
 
     def _copy_weights(self) -> None:
         assert self.target is not None

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ga3c.runs.durable import Progress, SyncedFile, Work, seal, sync_directory
+from ga3c.runs.durable import Progress, SyncedFile, Work, put_in_place, seal, sync_directory
 
 ARRAYS, STATE, MANIFEST = "arrays.npz", "state.json", "manifest.json"
 PARTIAL = ".partial-"
@@ -51,7 +51,7 @@ def write(
 ) -> None:
     """Write a checkpoint, whole or not at all.
 
-    A whole checkpoint that is already at `path` stays: it is of the same steps.
+    It replaces one that is already at `path`: updates may go on after the last step.
 
     Args:
         progress: called every few megabytes. An exception that it raises ends the writing.
@@ -75,10 +75,7 @@ def write(
         with SyncedFile(partial / MANIFEST, work) as file:
             file.write(json.dumps({"format": FORMAT, "files": files}).encode())
         sync_directory(partial)
-        if path.exists() and not _is_whole(path):
-            shutil.rmtree(path)
-        if not path.exists():
-            partial.rename(path)
+        put_in_place(partial, path)
         sync_directory(path.parent)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -89,14 +86,6 @@ def _check_finite(arrays: Mapping[str, np.ndarray]) -> None:
         learned = name.startswith(LEARNED) and np.issubdtype(array.dtype, np.floating)
         if learned and not np.isfinite(array).all():
             raise NotWritten(f"{name} is not finite: the checkpoint before it stays the newest")
-
-
-def _is_whole(path: Path) -> bool:
-    try:
-        read(path)
-    except Damaged:
-        return False
-    return True
 
 
 def read(path: Path) -> Checkpoint:

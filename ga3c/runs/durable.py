@@ -1,15 +1,18 @@
 """Files that are on the disk, whole, once they are written: synced, sealed with checksums."""
 
 import contextlib
+import ctypes
 import hashlib
 import io
 import os
+import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 SYNC_BYTES = 1 << 26  # written between two syncs, so that the last sync does not take long
 READ_BYTES = 1 << 22
+AT_FDCWD, RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
 Progress = Callable[[int, int], None]  # bytes done and bytes in all; may raise to stop the writing
 
 
@@ -73,6 +76,23 @@ def sync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def put_in_place(new: Path, path: Path) -> None:
+    """Give a directory the name `path`. One that has the name already then has that of `new`.
+
+    There is one or the other under this name at every moment, if the file system can exchange two
+    names, as those of Linux's own disks can.
+    """
+    if path.exists():
+        names = AT_FDCWD, os.fsencode(new), AT_FDCWD, os.fsencode(path)
+        if ctypes.CDLL(None).renameat2(*names, RENAME_EXCHANGE) == 0:
+            return
+        before = path.rename(new.with_name(f"{new.name}-before"))
+        new.rename(path)
+        shutil.rmtree(before, ignore_errors=True)
+    else:
+        new.rename(path)
 
 
 def rewrite_whole(path: Path, text: str) -> None:

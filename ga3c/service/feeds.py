@@ -2,7 +2,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -30,14 +30,17 @@ class Done:
 
 
 Work = Callable[[], Done]
-"""A piece of work. The trainer must do it before it asks for the next one."""
+"""A piece of work, between two of which a checkpoint may be taken."""
 
 
 class Feed(Protocol):
-    """Gives a trainer its next piece of work."""
+    """Gives a trainer its next work."""
 
-    def next(self, timeout_s: float) -> Work | None:
-        """The next piece of work; None if there is none within the timeout. Raises Closed."""
+    def next(self, timeout_s: float) -> Iterable[Work]:
+        """The next pieces of work, each to be done before the next is asked for.
+
+        There is none if none comes within the timeout. Raises Closed.
+        """
 
     def waits(self) -> str:
         """What learning waits for, and what to change, in words."""
@@ -69,55 +72,60 @@ class Passes:
                 yield [batch[place] for place in part]
 
 
+@dataclass(frozen=True, kw_only=True)
 class SegmentFeed:
     """Updates from segments in the order of completion."""
 
-    def __init__(
-        self,
-        *,
-        segments: BatchQueue[Segment],
-        book: SegmentBook,
-        model: Model,
-        progress: Callable[[], float],
-        batch_min: int,
-        passes: Passes,
-    ) -> None:
-        """Args: progress: position in the schedules; batch_min: samples of the smallest batch."""
-        self._passes = passes
-        self._segments = segments
-        self._book = book
-        self._model = model
-        self._progress = progress
-        self._batch_min = batch_min
+    segments: BatchQueue[Segment]
+    book: SegmentBook
+    model: Model
+    progress: Callable[[], float]
+    """Position in the schedules."""
+    batch_min: int
+    """Samples of the smallest batch."""
+    passes: Passes
+    whole_batches: bool
+    """Whether the updates of a batch are one piece of work."""
 
-    def next(self, timeout_s: float) -> Work | None:
-        """The next update. Raises Closed."""
-        batch = self._segments.get(timeout_s)
-        return partial(self._learn, batch) if batch else None
+    def next(self, timeout_s: float) -> Iterable[Work]:
+        """The updates of the next batch. Raises Closed."""
+        batch = self.segments.get(timeout_s)
+        return self._updates(batch) if batch else []
+
+    def _updates(self, batch: list[Segment]) -> Iterator[Work]:
+        """The updates of a batch, as far as the run does not end before."""
+        parts = list(self.passes.minibatches(batch, self.model.updates))
+        size = len(parts) if self.whole_batches else 1
+        for first in range(0, len(parts), size):
+            if self.segments.closed and first:
+                return
+            done = batch if first + size >= len(parts) else []
+            yield partial(self._learn, parts[first : first + size], done)
 
     def waits(self) -> str:
         """How many samples await training, and how many a batch takes."""
         return (
-            f"{self._segments.size} samples await training, a batch takes at least "
-            f"{self._batch_min}: give a smaller --training-batch-min, a larger --training-queue "
+            f"{self.segments.size} samples await training, a batch takes at least "
+            f"{self.batch_min}: give a smaller --training-batch-min, a larger --training-queue "
             "or more --pending-segments"
         )
 
-    def _learn(self, batch: list[Segment]) -> Done:
+    def _learn(self, parts: list[list[Segment]], batch: list[Segment]) -> Done:
+        """Make an update from each part, then release the batch, of which they are the last."""
         cpu_s, counts = time.thread_time(), defaultdict[str, float](float)
-        for part in self._passes.minibatches(batch, self._model.updates):
+        for part in parts:
             newest = self._update(part, counts)
-        self._book.release(batch)
+        self.book.release(batch)
         cpu_s = time.thread_time() - cpu_s
-        samples = sum(segment.steps for segment in batch)
+        samples = sum(segment.steps for part in parts for segment in part)
         return Done("learn", {"samples": samples}, newest, dict(counts), batch, cpu_s)
 
     def _update(self, batch: list[Segment], counts: dict[str, float]) -> dict[str, float]:
         """Make one update and add it to `counts`. Returns the new values of gauges."""
         lanes = np.array([segment.lane for segment in batch], np.int32)
-        slots = self._book.slots(batch)
-        versions = self._book.versions(lanes, slots[:, :-1])
-        learned = self._model.learn(lanes, slots, progress=self._progress())
+        slots = self.book.slots(batch)
+        versions = self.book.versions(lanes, slots[:, :-1])
+        learned = self.model.learn(lanes, slots, progress=self.progress())
         lags = learned.update - 1 - versions
         lag = {"lag_updates": float(lags.sum()) * learned.is_finite}
         for name, count in {**_counted(learned, lags.size), **lag}.items():
@@ -125,53 +133,46 @@ class SegmentFeed:
         return {**learned.means, "policy_lag_max": float(lags.max())}
 
 
+@dataclass(frozen=True, kw_only=True)
 class ReplayFeed:
     """Updates from a replay, and flushes of new steps, when the pacing says so."""
 
-    def __init__(
-        self,
-        *,
-        pacing: ReplayPacing,
-        replay: Replay,
-        model: Model,
-        progress: Callable[[], float],
-        batch_size: int,
-    ) -> None:
-        """Args: progress: position in the schedules; batch_size: transitions of an update."""
-        self._pacing = pacing
-        self._replay = replay
-        self._model = model
-        self._progress = progress
-        self._batch_size = batch_size
+    pacing: ReplayPacing
+    replay: Replay
+    model: Model
+    progress: Callable[[], float]
+    """Position in the schedules."""
+    batch_size: int
+    """Transitions of an update."""
 
-    def next(self, timeout_s: float) -> Work | None:
+    def next(self, timeout_s: float) -> Iterable[Work]:
         """The next update or flush."""
-        turn = self._pacing.turn(timeout_s)
+        turn = self.pacing.turn(timeout_s)
         if turn is None:
-            return None
-        return self._learn if turn is Turn.LEARN else partial(self._flush, turn)
+            return []
+        return [self._learn if turn is Turn.LEARN else partial(self._flush, turn)]
 
     def waits(self) -> str:
         """The progress of acting and learning, and what each waits for."""
-        return self._pacing.waits()
+        return self.pacing.waits()
 
     def _learn(self) -> Done:
         cpu_s = time.thread_time()
-        learned = self._model.learn(progress=self._progress())
-        if self._pacing.copies_target(learned.update):
-            self._model.copy_target()
-        self._pacing.learned()
-        counts = _counted(learned, self._batch_size)
+        learned = self.model.learn(progress=self.progress())
+        if self.pacing.copies_target(learned.update):
+            self.model.copy_target()
+        self.pacing.learned()
+        counts = _counted(learned, self.batch_size)
         cpu_s = time.thread_time() - cpu_s
-        return Done("learn", {"samples": self._batch_size}, learned.means, counts, cpu_s=cpu_s)
+        return Done("learn", {"samples": self.batch_size}, learned.means, counts, cpu_s=cpu_s)
 
     def _flush(self, turn: Turn) -> Done:
         cpu_s = time.thread_time()
-        block = self._replay.flush()
+        block = self.replay.flush()
         if turn is Turn.MEET:
-            self._model.copy_target()
-        self._pacing.flushed(int(block.heads.sum()))
-        newest = {"replay_steps": float(self._replay.drawable)}
+            self.model.copy_target()
+        self.pacing.flushed(int(block.heads.sum()))
+        newest = {"replay_steps": float(self.replay.drawable)}
         cpu_s = time.thread_time() - cpu_s
         return Done("flush", {"steps": len(block.entering)}, newest, cpu_s=cpu_s)
 

@@ -175,6 +175,7 @@ def _feed(
             progress=progress,
             batch_min=config.service.training_min,
             passes=Passes(config.service.passes, config.service.minibatch, config.run.seed),
+            whole_batches=config.service.lockstep,  # a checkpoint holds whole batches
         )
     assert isinstance(pacing, ReplayPacing) and isinstance(model.source, Replay)
     return ReplayFeed(

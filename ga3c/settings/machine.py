@@ -107,9 +107,13 @@ def _processor() -> str:
     return names[0] if names else platform.processor()
 
 
-def said_of_gpus(what: str, form: str) -> str | None:
-    """The answer of `nvidia-smi`, one line for each GPU; None without a GPU or an answer."""
-    return _said_by("nvidia-smi", f"--query-gpu={what}", f"--format=csv,{form}")
+def said_of_gpus(what: str, form: str, which: str = "") -> str | None:
+    """The answer of `nvidia-smi`, one line for each GPU; None without a GPU or an answer.
+
+    Args: which: the number or UUID of the only one to ask for.
+    """
+    only = [f"--id={which}"] if which else []
+    return _said_by("nvidia-smi", f"--query-gpu={what}", f"--format=csv,{form}", *only)
 
 
 def _said_by(*command: str) -> str | None:

@@ -35,6 +35,9 @@ LEARNS_FROM: dict[str, LearnsFrom] = {
 played, or from transitions drawn from a replay."""
 OWN_SECTIONS = {"a3c": {"a3c"}, "ppo": {"a3c", "ppo"}, "dqn": {"dqn"}, "dpg": {"dpg"}}
 """The sections of settings, among those that are of single algorithms, that each of ours reads."""
+OF_SEGMENTS = {"t_max", "training_batch_min", "training_batch_max", "training_queue", "minibatch"}
+OF_SEGMENTS |= {"passes", "training_wait_s", "pending_segments"}
+OF_EVERY_GAME = {"game", "env_args", "stack"}
 if TYPE_CHECKING:
     PresetName = str
 else:
@@ -110,13 +113,25 @@ class TrainConfig:
         return service.lockstep or service.synchronized or not check(self.environment.game).is_atari
 
     @property
-    def of_other_algorithms(self) -> frozenset[str]:
-        """Settings without effect here. Nobody knows what an algorithm of the user's own reads."""
+    def without_effect(self) -> dict[str, frozenset[str]]:
+        """Settings that would change nothing here, by the words for what they do not change.
+
+        Nobody knows what an algorithm of the user's own reads.
+        """
         every = set[str]().union(*OWN_SECTIONS.values())
         sections = every - OWN_SECTIONS.get(self.algorithm, every)
         if not self.learns_from_replay:
             sections |= {"replay", "pacing"}
-        return frozenset(each.name for name in sections for each in fields(getattr(self, name)))
+        unread = {each.name for name in sections for each in fields(getattr(self, name))}
+        if self.algorithm in LEARNS_FROM and self.learns_from_replay:
+            unread |= OF_SEGMENTS
+        if self.algorithm == "dqn":
+            unread |= {"separate_value", "value_scale", "follow_rewards"}
+        found = {f"algorithm {self.algorithm}": frozenset(unread)}
+        if not check(self.environment.game).is_atari:
+            of_atari = {each.name for each in fields(self.environment)} - OF_EVERY_GAME
+            found[f"game {self.environment.game}"] = frozenset(of_atari)
+        return found
 
     @property
     def update_samples(self) -> int:

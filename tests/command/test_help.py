@@ -123,6 +123,23 @@ def test_the_settings_of_the_first_level_exist() -> None:
         (["train", "--algorithm", "ppo", "--no-double"], "--no-double", "algorithm ppo"),
         (["train", "--preset", "apex", "--trace-decay", "1"], "--trace-decay", "algorithm dqn"),
         (["train", "--game", "Pendulum-v1", "--dueling"], "--dueling", "algorithm dpg"),
+        (["train", "--algorithm", "dqn", "--t-max", "5"], "--t-max", "algorithm dqn"),
+        (
+            ["train", "--preset", "apex", "--training-batch-max=9"],
+            "--training-batch-max",
+            "algorit",
+        ),
+        (["train", "--algorithm", "dqn", "--value-scale", "2"], "--value-scale", "algorithm dqn"),
+        (
+            ["train", "--game", "CartPole-v1", "--action-repeat=2"],
+            "--action-repeat",
+            "game CartPole",
+        ),
+        (
+            ["train", "--game=Pendulum-v1", "--sticky-actions", ".5"],
+            "--sticky-actions",
+            "game Pend",
+        ),
     ],
 )
 def test_an_option_without_effect_is_refused(arguments: list[str], option: str, what: str) -> None:
@@ -132,11 +149,13 @@ def test_an_option_without_effect_is_refused(arguments: list[str], option: str, 
 
 
 def test_settings_of_other_algorithms_are_known() -> None:
-    ppo = PRESETS["ppo-pictures"].of_other_algorithms
+    what, *of_games = PRESETS["ppo-pictures"].without_effect.items()
+    assert what[0] == "algorithm ppo" and not of_games
+    ppo = what[1]
     assert {"double", "noise", "replay_steps", "pacing"} <= ppo
     assert not {"clip_ratio", "entropy_weight", "t_max", "learning_rate"} & ppo
     own = replace(PRESETS["dqn-pictures"], algorithm="mine:Own", learns_from="replay")
-    assert own.of_other_algorithms == frozenset()
+    assert own.without_effect == {"algorithm mine:Own": frozenset()}
     assert preset_like(own) == own
 
 

@@ -6,13 +6,14 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ga3c.runs import checkpoints
+from ga3c.runs import checkpoints, durable
 from ga3c.runs.checkpoints import Checkpoints, Damaged
 from ga3c.runs.durable import seal
 
@@ -116,15 +117,37 @@ def test_one_is_due_by_time_or_by_steps() -> None:
     assert keeper.due(50.0, 1100)
 
 
-def test_one_of_the_same_steps_stays_if_it_is_whole(tmp_path: Path) -> None:
-    """Otherwise a kill in between could lose both."""
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_a_later_one_of_the_same_steps_replaces_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchanges: bool
+) -> None:
+    """Updates go on after the last step, and a file system may not be able to exchange names."""
+    if not exchanges:
+        monkeypatch.setattr(durable, "RENAME_EXCHANGE", 2**30)  # a flag that no kernel knows
     path, other = write(tmp_path, 5), {"other": np.zeros(2)}
     checkpoints.write(path, other, {"steps": 5})
-    assert set(checkpoints.read(path).arrays) == set(ARRAYS)
-    (path / "manifest.json").unlink()
-    checkpoints.write(path, other, {"steps": 5})
     assert set(checkpoints.read(path).arrays) == set(other)
+    (path / "manifest.json").unlink()
+    checkpoints.write(path, ARRAYS, {"steps": 5})
+    assert set(checkpoints.read(path).arrays) == set(ARRAYS)
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_one_of_the_same_steps_is_there_at_every_moment(tmp_path: Path) -> None:
+    path, stop = write(tmp_path, 5), threading.Event()
+    seen: list[bool] = []
+
+    def look() -> None:
+        while not stop.is_set():
+            seen.append(path.exists())
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    for _ in range(20):
+        write(tmp_path, 5)
+    stop.set()
+    looking.join(10.0)
+    assert set(seen) == {True}
 
 
 def test_the_best_is_the_only_one_of_its_place(tmp_path: Path) -> None:
@@ -156,7 +179,7 @@ LIMITED = """
 import resource, sys
 import numpy as np
 from pathlib import Path
-from ga3c.runs import checkpoints
+from ga3c.runs import checkpoints, durable
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 try:
     checkpoints.write(Path(sys.argv[1]), {"a": np.zeros(10_000)}, {"steps": 2})
