@@ -1,7 +1,7 @@
 """The settings of an environment."""
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from agents.games import resolve
@@ -79,6 +79,13 @@ class EnvironmentConfig:
             except (ValueError, SyntaxError):
                 found[name] = text
         return found
+
+    @property
+    def without_effect(self) -> frozenset[str]:
+        """The settings that would change nothing, as the game is no Atari game."""
+        if resolve(self.game).is_atari:
+            return frozenset()
+        return frozenset(each.name for each in fields(self)) - {"game", "env_args", "stack"}
 
     @property
     def frames_per_step(self) -> int:

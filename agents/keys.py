@@ -31,6 +31,8 @@ class Config:
         for each in (self.file, self.shared):
             if each.exists():
                 raise ValueError(f"key {each}: exists already; choose another name, or remove it")
+        if not os.access(self.file.absolute().parent, os.W_OK):
+            raise ValueError(f"key {self.file}: must be in a directory to write to")
 
     @property
     def shared(self) -> Path:

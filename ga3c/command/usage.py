@@ -18,7 +18,8 @@ USAGE = f"""usage: ga3c train [--game GAME] [--algorithm a3c|ppo|dqn|dpg] [--pre
        ga3c benchmark NAME [--game GAME] [options]
 
 train       train an agent by GA3C, or go on with a run
-list        the names that options take: games, presets, networks, algorithms, protocols
+list        the names that options take: games, presets, networks, algorithms, protocols,
+            pretrained policies
 runs        list the runs: game, steps, score, state
 evaluate    play whole games with what a run has learned, by a named protocol
 play        a video of a game, with score, value and action probabilities
@@ -44,6 +45,8 @@ benchmark   measure this machine. NAME is
             replay      in-GPU replay: a train step's time by place, what adding and drawing cost
             fast-dqn    Concurrent Training and Synchronized Execution, on and off
             apex        Ape-X's studies: actors, priorities, recency, epsilons, replay
+            machines    agents of another machine: encryption, compression, round trips
+            faults      what a run survives: kills, cut links, full disks, hostile peers
             gpu-check   what a machine with a GPU makes of it all, in ten minutes
 
 Settings of train begin with those of --preset:

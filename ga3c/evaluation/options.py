@@ -30,8 +30,8 @@ class LearnedConfig:
     --game."""
     runs_dir: Path = Path("runs")
     """The folder of the runs that are named."""
-    game: str = "Pong"
-    """Whose newest run it is, where none is given."""
+    game: str | None = None
+    """Whose newest run it is, where none is given; None: of Pong."""
     pretrained: str | None = None
     """Instead of a run: the policy that comes with ga3c for this game."""
     checkpoint: str = "newest"

@@ -61,7 +61,6 @@ class Model:
         self._updates = 0
         self.refused_in_a_row = 0
         """Updates skipped since the last finite one, because they were not finite."""
-        self._figures: list[str] = []  # names of what an update tells, in its order
         self._counting = threading.Lock()  # guards _acts
         self.source = source
         self.experience = source.experience
@@ -236,7 +235,7 @@ class Model:
         is_finite = keras.ops.isfinite(loss) & keras.ops.isfinite(norm)
         backend.when(is_finite, lambda: self._optimizer.apply(gradients, variables))
         figures = {**figures, "loss": loss, "gradient_norm": norm, FINITE: is_finite}
-        self._figures = list(figures)
+        self._figures = list(figures)  # set by tracing, before any update
         return keras.ops.stack([keras.ops.cast(f, "float32") for f in figures.values()]), errors
 
     def _copy_weights(self) -> None:

@@ -85,7 +85,10 @@ class MeasuringConfig(TrainConfig):
 
 @dataclass(frozen=True)
 class DoctorConfig(MeasuringConfig):
-    """Say what limits this game with these settings, and try what should help most."""
+    """Say what limits this game with these settings, and try what should help most.
+
+    The service is measured for windows of --seconds, 6 if not given.
+    """
 
     benchmark: BenchmarkConfig = field(
         default_factory=lambda: BenchmarkConfig(repeats=1, part_seconds=0.7)

@@ -125,7 +125,7 @@ def load(runs: Sequence[Path], runs_dir: Path) -> list[History]:
     Raises WrongInput if one cannot be read.
     """
     if not runs:
-        raise WrongInput(f"no run is given: name directories, or runs in {runs_dir}")
+        raise WrongInput(f"no run is given: name directories, or runs in the folder {runs_dir}")
     try:
         paths = dict.fromkeys(find_run(run, runs_dir) for run in runs)  # runs/* also has `latest`
         return [read(path) for path in paths]

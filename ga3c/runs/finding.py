@@ -56,10 +56,10 @@ def find_run(run: Path, runs_dir: Path = Path("runs")) -> Path:
     if str(run).isdecimal():
         if 1 <= int(str(run)) <= len(known):
             return _from_here(known[int(str(run)) - 1])
-        numbers = f"runs 1 to {len(known)}" if known else "no runs"
-        raise ValueError(f"run {run}: {runs_dir} has {numbers}; ga3c runs lists them")
+        numbers = f"runs 1 to {len(known)}" if known[1:] else "only run 1" if known else "no runs"
+        raise ValueError(f"run {run}: the folder {runs_dir} has {numbers}; ga3c runs lists them")
     names = [str(path.relative_to(runs_dir)) for path in known[:5]]
-    existing = f"{runs_dir} has {', '.join(names)}" if names else f"{runs_dir} has none"
+    existing = f"the folder {runs_dir} has {', '.join(names) or 'no runs'}"
     raise ValueError(f"run {run}: no directory with a {CONFIG}; {existing}")
 
 

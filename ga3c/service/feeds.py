@@ -1,7 +1,7 @@
 """The work of trainers: updates from segments in order, or updates and flushes of a replay."""
 
 import time
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -112,7 +112,7 @@ class SegmentFeed:
 
     def _learn(self, parts: list[list[Segment]], batch: list[Segment]) -> Done:
         """Make an update from each part, then release the batch, of which they are the last."""
-        cpu_s, counts = time.thread_time(), defaultdict[str, float](float)
+        cpu_s, counts = time.thread_time(), Counter[str]()
         for part in parts:
             newest = self._update(part, counts)
         self.book.release(batch)
@@ -120,7 +120,7 @@ class SegmentFeed:
         samples = sum(segment.steps for part in parts for segment in part)
         return Done("learn", {"samples": samples}, newest, dict(counts), batch, cpu_s)
 
-    def _update(self, batch: list[Segment], counts: dict[str, float]) -> dict[str, float]:
+    def _update(self, batch: list[Segment], counts: Counter[str]) -> dict[str, float]:
         """Make one update and add it to `counts`. Returns the new values of gauges."""
         lanes = np.array([segment.lane for segment in batch], np.int32)
         slots = self.book.slots(batch)
@@ -128,8 +128,7 @@ class SegmentFeed:
         learned = self.model.learn(lanes, slots, progress=self.progress())
         lags = learned.update - 1 - versions
         lag = {"lag_updates": float(lags.sum()) * learned.is_finite}
-        for name, count in {**_counted(learned, lags.size), **lag}.items():
-            counts[name] += count
+        counts.update({**_counted(learned, lags.size), **lag})
         return {**learned.means, "policy_lag_max": float(lags.max())}
 
 

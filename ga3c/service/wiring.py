@@ -2,8 +2,8 @@
 
 import math
 import secrets
-import threading
 from collections.abc import Callable
+from functools import partial
 
 from agents import messages
 from agents.environments import Spaces
@@ -223,29 +223,24 @@ def _agents(config: TrainConfig, frontend: Frontend, common: _Common, model: Mod
 def _predictor(
     discount: float, common: _Common, model: Model, book: Book, pacing: Pacing, frontend: Frontend
 ) -> Body:
-    def body(stop: threading.Event) -> Callable[[], None]:
-        return Predictor(
-            requests=common.requests,
-            segments=common.segments,
-            book=book,
-            pacing=pacing,
-            model=model,
-            frontend=frontend,
-            metrics=common.metrics,
-            tally=common.tally,
-            discount=discount,
-            gate=common.gate,
-            actions=common.actions,
-            trace=common.trace,
-            stop=stop,
-        ).run
-
-    return body
+    build = partial(
+        Predictor,
+        requests=common.requests,
+        segments=common.segments,
+        book=book,
+        pacing=pacing,
+        model=model,
+        frontend=frontend,
+        metrics=common.metrics,
+        tally=common.tally,
+        discount=discount,
+        gate=common.gate,
+        actions=common.actions,
+        trace=common.trace,
+    )
+    return lambda stop: build(stop=stop).run
 
 
 def _trainer(feed: Feed, common: _Common) -> Body:
-    def body(stop: threading.Event) -> Callable[[], None]:
-        gate, metrics, trace = common.gate, common.metrics, common.trace
-        return Trainer(feed=feed, gate=gate, metrics=metrics, trace=trace, stop=stop).run
-
-    return body
+    gate, metrics, trace = common.gate, common.metrics, common.trace
+    return lambda stop: Trainer(feed=feed, gate=gate, metrics=metrics, trace=trace, stop=stop).run

@@ -65,9 +65,6 @@ ORIGIN = ("processor", "cores", "gpu", "backend", "git")
 """Two measurements are comparable only if these agree: machine, framework, revision."""
 
 
-VERSIONS = ("ale-py", "gymnasium", "keras", "numpy", "pyzmq")
-
-
 def machine() -> dict[str, Any]:
     """Machine, versions, git revision and command; of the environment only KERAS_BACKEND."""
     return {
@@ -79,7 +76,7 @@ def machine() -> dict[str, Any]:
         "tensorflow": _version("tensorflow-cpu") or _version("tensorflow"),
         "jax": _version("jax"),
         "backend": os.environ.get("KERAS_BACKEND", "tensorflow"),
-        **{name: _version(name) for name in VERSIONS},
+        **{name: _version(name) for name in ("ale-py", "gymnasium", "keras", "numpy", "pyzmq")},
         "git": _said_by("git", "describe", "--always", "--dirty"),
         "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
     }

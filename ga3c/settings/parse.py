@@ -10,7 +10,7 @@ from tyro.constructors import ConstructorRegistry
 
 from agents.environments import EnvironmentConfig, spaces
 from agents.games import resolve
-from ga3c.settings.presets import DEFAULT, OURS, PRESETS
+from ga3c.settings.presets import DEFAULT, OURS, PRESETS, for_lanes
 from ga3c.settings.train import LEARNS_FROM, TrainConfig
 
 C = TypeVar("C")
@@ -89,7 +89,12 @@ def _named(arguments: list[str], unless_named: str | None = None) -> TrainConfig
         algorithm = algorithm or unless_named
     try:
         env_args = given_values(arguments, "--env-args")
-        return preset_of(preset, algorithm, *rest, env_args=env_args)
+        found = preset_of(preset, algorithm, *rest, env_args=env_args)
+        service, lanes = found.service, 1
+        for name in ("agents", "envs_per_agent"):
+            given = given_value(arguments, f"--{name.replace('_', '-')}") or ""
+            lanes *= int(given) if given.isdecimal() else getattr(service, name)
+        return for_lanes(found, lanes)
     except ValueError:
         if {"-h", "--help"} & set(arguments):
             return OURS["ppo-pictures"]

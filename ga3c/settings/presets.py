@@ -26,12 +26,11 @@ MOST_AGENTS = 16
 # For a3c on vectors: CartPole-v1 took 160,000 steps with 32 environments, over 500,000 with 128.
 MOST_AGENTS_VECTORS = 4
 
-# For ppo on pictures. More than 64 environments were not tried with it.
+# For ppo on pictures.
 LANES, MOST_LANES = 64, 512  # for each two cores, and in all
-SEGMENT_STEPS = 32
-UPDATES = 8  # of a batch, in each pass
-RATE = 5e-4  # the learning rate for LANES environments
 
+WHOLE_S = 30.0
+"""ppo waits so long for a whole batch: what it learns must not depend on the machine's speed."""
 _NO_SCHEDULER = SchedulerConfig(scheduler="off")
 _CONTROL = EvaluationConfig(evaluate_episodes=10, evaluate_protocol="control")
 
@@ -45,35 +44,57 @@ def ppo_pictures(cores: int) -> TrainConfig:
 
     Each update's advantages are normalised: otherwise a game with rare or small rewards, such as
     Boxing, is hardly learned, as the bonus for entropy outweighs its advantages.
-
-    With more environments the updates are larger, not more: learning keeps up with the cores that
-    play. The learning rate grows with the root of their size (Krizhevsky 2014).
     """
     agents = max(1, cores // 2)
     envs_per_agent = min(LANES, max(2, MOST_LANES // agents // 2 * 2))  # in two groups
-    lanes = agents * envs_per_agent
-    batch = lanes * SEGMENT_STEPS
-    return TrainConfig(
+    settings = TrainConfig(
         algorithm="ppo",
         preset="ppo-pictures",
         service=ServiceConfig(
-            agents=agents,
-            envs_per_agent=envs_per_agent,
+            agents=1,
+            envs_per_agent=LANES,
             stagger_steps=2_000,
-            t_max=SEGMENT_STEPS,
-            training_batch_min=batch,
-            training_batch_max=batch,
-            training_queue=2 * batch,
-            minibatch=batch // UPDATES,
+            t_max=32,
+            training_batch_min=2048,
+            training_batch_max=2048,
+            training_queue=4096,
+            training_wait_s=WHOLE_S,
+            minibatch=256,
             pending_segments=3,
             passes=3,
-            intra_op_threads=2,
+            intra_op_threads=max(2, cores // 2),
         ),
         a3c=A3CConfig(normalize_advantages=True, correction="none"),
         ppo=PPOConfig(clip_ratio=0.1),
-        optimizer=OptimizerConfig(learning_rate=RATE * (lanes / LANES) ** 0.5, clip_norm=0.5),
+        optimizer=OptimizerConfig(learning_rate=5e-4, clip_norm=0.5),
         scheduler=_NO_SCHEDULER,
     )
+    settings = for_lanes(settings, agents * envs_per_agent)
+    service = replace(settings.service, agents=agents, envs_per_agent=envs_per_agent)
+    return replace(settings, service=service)
+
+
+def for_lanes(settings: TrainConfig, lanes: int) -> TrainConfig:
+    """Our settings of ppo for so many environments, or the settings of any other preset unchanged.
+
+    A segment of every environment is one batch. Of a batch eight times as large there are four
+    times as many updates, each twice as large, and the learning rate grows with the root of their
+    size (Krizhevsky 2014): docs/learning.md has what else was tried.
+    """
+    service, optimizer = settings.service, settings.optimizer
+    more = lanes / (service.agents * service.envs_per_agent)
+    if more <= 1 or settings.preset not in ("ppo-pictures", "ppo-vectors"):
+        return settings
+    batch, larger = lanes * service.t_max, more ** (1 / 3)
+    sized = replace(
+        service,
+        training_batch_min=batch,
+        training_batch_max=batch,
+        training_queue=2 * batch,
+        minibatch=round(service.update_max * larger),
+    )
+    rate = optimizer.learning_rate * larger**0.5
+    return replace(settings, service=sized, optimizer=replace(optimizer, learning_rate=rate))
 
 
 # On vectors rewards are not clipped, so values are large. The value has its own torso, because its
@@ -109,6 +130,7 @@ OURS: dict[str, TrainConfig] = {
             training_batch_min=16 * 128,
             training_batch_max=16 * 128,
             training_queue=2 * 16 * 128,
+            training_wait_s=WHOLE_S,
             minibatch=128,
             passes=4,
         ),

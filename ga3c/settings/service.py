@@ -15,13 +15,17 @@ from ga3c.settings.scheduler import Counts
 BackendName = Literal["tensorflow", "jax"]
 BACKEND: BackendName = "jax" if os.environ.get("KERAS_BACKEND") == "jax" else "tensorflow"
 
+OF_SEGMENTS = {"t_max", "training_batch_min", "training_batch_max", "training_queue", "minibatch"}
+OF_SEGMENTS |= {"passes", "training_wait_s", "pending_segments"}
+"""Settings of the service that are of learning from segments alone."""
+
 
 @dataclass(frozen=True)
 class ServiceConfig:
     """Agents, predictors, trainers and the queues between them."""
 
     agents: int = CORES
-    """Agent processes (N_A) at the start; the default is the number of cores."""
+    """Agent processes (N_A) at the start: by default one for each core, by ppo one for each two."""
     predictors: int = 1
     """Predictor threads (N_P) at the start."""
     trainers: int = 1

@@ -21,7 +21,7 @@ from ga3c.settings.preset_names import PRESETS, preset_lines
 from ga3c.settings.replay import PacingConfig, ReplayConfig
 from ga3c.settings.run import CheckpointConfig, EvaluationConfig, RunConfig
 from ga3c.settings.scheduler import SchedulerConfig
-from ga3c.settings.service import HostsConfig, ServiceConfig
+from ga3c.settings.service import OF_SEGMENTS, HostsConfig, ServiceConfig
 
 LearnsFrom = Literal["segments", "replay"]
 FAMILIES = get_args(LearnsFrom)
@@ -35,9 +35,6 @@ LEARNS_FROM: dict[str, LearnsFrom] = {
 played, or from transitions drawn from a replay."""
 OWN_SECTIONS = {"a3c": {"a3c"}, "ppo": {"a3c", "ppo"}, "dqn": {"dqn"}, "dpg": {"dpg"}}
 """The sections of settings, among those that are of single algorithms, that each of ours reads."""
-OF_SEGMENTS = {"t_max", "training_batch_min", "training_batch_max", "training_queue", "minibatch"}
-OF_SEGMENTS |= {"passes", "training_wait_s", "pending_segments"}
-OF_EVERY_GAME = {"game", "env_args", "stack"}
 if TYPE_CHECKING:
     PresetName = str
 else:
@@ -114,10 +111,7 @@ class TrainConfig:
 
     @property
     def without_effect(self) -> dict[str, frozenset[str]]:
-        """Settings that would change nothing here, by the words for what they do not change.
-
-        Nobody knows what an algorithm of the user's own reads.
-        """
+        """The settings that would change nothing about the algorithm, and about the game."""
         every = set[str]().union(*OWN_SECTIONS.values())
         sections = every - OWN_SECTIONS.get(self.algorithm, every)
         if not self.learns_from_replay:
@@ -127,11 +121,8 @@ class TrainConfig:
             unread |= OF_SEGMENTS
         if self.algorithm == "dqn":
             unread |= {"separate_value", "value_scale", "follow_rewards"}
-        found = {f"algorithm {self.algorithm}": frozenset(unread)}
-        if not check(self.environment.game).is_atari:
-            of_atari = {each.name for each in fields(self.environment)} - OF_EVERY_GAME
-            found[f"game {self.environment.game}"] = frozenset(of_atari)
-        return found
+        game, of_atari = self.environment.game, self.environment.without_effect
+        return {f"algorithm {self.algorithm}": frozenset(unread), f"game {game}": of_atari}
 
     @property
     def update_samples(self) -> int:
@@ -233,13 +224,8 @@ def _check_synchronized(config: TrainConfig) -> None:
 
 def _check_lockstep(config: TrainConfig) -> None:
     service = config.service
-    given = {
-        "agents": service.agents,
-        "groups": service.groups,
-        "predictors": service.predictors,
-        "trainers": service.trainers,
-        "intra_op_threads": service.intra_op_threads,
-    }
+    alone = "agents", "groups", "predictors", "trainers", "intra_op_threads"
+    given = {name: getattr(service, name) for name in alone}
     wrong = [f"{name} {count}" for name, count in given.items() if count != 1]
     if wrong or config.scheduler.scheduler != "off":
         raise ValueError(

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ga3c.runs.metrics import Window
+from ga3c.runs.metrics import Snapshot, Window
 from ga3c.runs.tally import ROLLING_EPISODES
 from ga3c.service.service import Service
 from ga3c.settings.scheduler import Counts
@@ -46,10 +46,10 @@ def ending(reason: str, path: Path, kept: bool, updates: int) -> str:
     return f"{reason}; kept in {path}{more}"
 
 
-def figures(
-    config: TrainConfig, service: Service, counts: Counts, window: Window
-) -> dict[str, Any]:
-    """The figures of the whole run, from the start of the first agent to the end of the last."""
+def figures(config: TrainConfig, service: Service, counts: Counts) -> dict[str, Any]:
+    """The figures of the whole run, of all its sessions, from its first step to now."""
+    now = service.metrics.snapshot()
+    window = Window(Snapshot(now.time_s - service.tally.seconds), now)
     values = progress.figures(window, service.metrics, service.tally, counts, 0, 0)
     return {
         **values,

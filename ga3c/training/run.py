@@ -171,9 +171,8 @@ class Run:
             if self._begun and (rest.seconds >= short or self._last is self._first):
                 self._show(rest, counts)
             stuck = service.stop(STOP_TIMEOUT_S, interrupts.second.is_set)
+            result = {"ended": reason, **figures(config, service, counts)}
             kept = self._keeper.keep()
-            window = Window(self._first, service.metrics.snapshot())
-            result = {"ended": reason, **figures(config, service, counts, window)}
             failed = reason == "failed"
             if self._evaluations and not self._evaluations.end(interrupts, failed, STOP_TIMEOUT_S):
                 stuck = [*stuck, "evaluator"]

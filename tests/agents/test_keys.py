@@ -47,6 +47,8 @@ def test_the_command_never_overwrites_a_key(tmp_path: Path) -> None:
     assert f"key {file}: exists already" in refused("keys", str(file))
     file.rename(tmp_path / "elsewhere")
     assert f"key {file}.pub: exists already" in refused("keys", str(file))
+    nowhere = tmp_path / "none" / "mine"
+    assert f"key {nowhere}: must be in a directory" in refused("keys", str(nowhere))
     assert (tmp_path / "elsewhere").read_text() == before
 
 

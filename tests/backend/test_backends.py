@@ -240,6 +240,40 @@ def test_a_kept_table_of_any_integer_type_is_taken_over(kept_as: str) -> None:
         assert read[name].tolist() == value.tolist()
 
 
+MEASURED = """
+import resource
+import numpy as np
+from ga3c import backend
+def most_mb():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+rows, drawn = 30_000, np.random.default_rng(0)
+table = backend.DeviceTable({"frame": ((7056,), "uint8"), "age": ((), "int32")}, rows)
+for first in range(0, rows, 1000):
+    frames = drawn.integers(256, size=(1000, 7056), dtype=np.uint8)
+    some = np.arange(first, first + 1000)
+    table.write(some, {"frame": frames, "age": some})
+before_mb = most_mb()
+values = table.read()
+read_mb = most_mb() - before_mb
+table.restore(values)
+restored_mb = most_mb() - before_mb - read_mb
+again = table.read()
+assert all((values[name] == again[name]).all() for name in values)
+print(values["frame"].nbytes / 2**20, read_mb, restored_mb)
+"""
+
+
+@pytest.mark.skipif(backend.FRAMEWORK == "jax", reason="JAX copies a table once to read it")
+def test_a_table_is_read_and_restored_without_a_copy_of_it_beside() -> None:
+    """A replay may take nearly half of the memory, and its checkpoint as much."""
+    done = under("tensorflow", "-c", MEASURED)
+    assert done.returncode == 0, done.stderr
+    table_mb, read_mb, restored_mb = map(float, done.stdout.split())
+    assert table_mb > 200
+    assert table_mb * 0.9 < read_mb < table_mb * 1.4, "the copy itself, and little more"
+    assert restored_mb < table_mb * 0.4
+
+
 @pytest.mark.skipif(backend.FRAMEWORK == "jax", reason="JAX has one way for all devices")
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 @pytest.mark.parametrize("stack", [1, 2, 4])

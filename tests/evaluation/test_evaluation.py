@@ -170,6 +170,7 @@ def test_what_cannot_be_evaluated_is_said_in_a_line(pong_run: Path, tmp_path: Pa
         ([str(pong_run), "--epsilon", "5"], 2, "epsilon 5"),
         ([str(pong_run), "--seed", "-1"], 2, "seed -1"),
         ([str(pong_run), "--protocol", "control"], 2, "control: is for continuous actions"),
+        (["1", "--game", "Pong"], 2, "run 1 with game Pong: give one"),
         (["1", "--runs-dir", str(tmp_path / "none")], 2, f"{tmp_path / 'none'} has no runs"),
         ([str(broken)], 1, "no whole checkpoint"),
     ):

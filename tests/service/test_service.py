@@ -377,6 +377,20 @@ def test_policy_lag_is_bounded_by_what_may_await_training(
     assert lanes - 1 <= max(lags) <= bound
 
 
+def test_a_batch_of_many_updates_holds_up_neither_checkpoint_nor_stop() -> None:
+    """A pass over a batch on a slow machine takes seconds; here there are 20,000 passes."""
+    service = made(configured(passes=20_000, minibatch=T_MAX))
+    with running(service):
+        tend_until(service, lambda: service.model.updates > 100)
+        for _ in range(5):
+            before = service.model.updates
+            found = service.read(1.0)
+            assert found is not None and found[0]["counters"][1] >= before
+            tend_until(service, lambda: service.model.updates > before)  # noqa: B023
+        began_s = time.monotonic()
+    assert time.monotonic() - began_s < STOP_S / 2
+
+
 def test_a_lane_that_paused_does_not_learn_from_before_the_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

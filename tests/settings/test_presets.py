@@ -144,16 +144,41 @@ def test_plain_defaults_follow_the_algorithm_and_what_the_game_shows(
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 4, 16, 24, 64, 200])
 def test_ppo_on_pictures_follows_the_machine(cores: int) -> None:
-    """A batch is one segment of every environment, and there are so many updates of each."""
+    """A batch is one segment of every environment; updates grow less than batches."""
     config = ppo_pictures(cores)
     service = config.service
     lanes = service.agents * service.envs_per_agent
     assert service.agents == max(1, cores // 2)
     assert lanes == 64 * service.agents or 384 < lanes <= 512
     assert service.training_batch_min == service.training_batch_max == lanes * service.t_max
-    assert service.minibatch is not None
-    assert service.training_batch_max / service.minibatch == 8
-    assert config.optimizer.learning_rate == pytest.approx(5e-4 * (lanes / 64) ** 0.5)
+    assert service.minibatch == pytest.approx(256 * (lanes / 64) ** (1 / 3), abs=1)
+    assert config.optimizer.learning_rate == pytest.approx(5e-4 * (lanes / 64) ** (1 / 6))
+    assert service.training_wait_s > 10, "a batch that is not whole is another algorithm's"
+    if cores == 2:
+        assert (service.training_batch_max, service.minibatch) == (2048, 256)
+    if lanes == 512:
+        assert (service.training_batch_max, service.minibatch) == (16_384, 512)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lanes", "batch", "minibatch"),
+    [
+        (["--agents", "8", "--envs-per-agent=64"], 512, 16_384, 512),
+        (["--agents", "1", "--envs-per-agent", "64"], 64, 2048, 256),
+        (["--agents", "1", "--envs-per-agent", "8"], 8, 2048, 256),
+        (["--agents", "8", "--envs-per-agent=64", "--minibatch", "64"], 512, 16_384, 64),
+        (["--game", "CartPole-v1", "--agents=8"], 128, 16_384, 256),
+        (["--algorithm", "a3c", "--agents", "8"], 512, 80, None),
+    ],
+)
+def test_batches_follow_the_environments_that_are_asked_for(
+    arguments: list[str], lanes: int, batch: int, minibatch: int | None
+) -> None:
+    service = parse(arguments, TrainConfig, "ga3c train").service
+    assert service.agents * service.envs_per_agent == lanes
+    assert service.training_batch_min == service.training_batch_max == batch
+    assert service.training_queue >= 2 * batch
+    assert service.minibatch == minibatch
 
 
 def test_algorithms_and_their_presets_are_as_named() -> None:
