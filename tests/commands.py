@@ -22,8 +22,7 @@ import psutil
 
 ROOT = Path(__file__).resolve().parents[1]
 MARK = "GA3C_TEST_MARK"  # in the environment of a command and of all that it starts
-LIGHT = ["--agents", "2", "--envs-per-agent", "4", "--max-agents", "2", "--training-batch-min"]
-LIGHT += ["20", "--training-batch-max", "80", "--progress-every-s", "0.5"]
+LIGHT = ["--agents", "2", "--envs-per-agent", "4", "--max-agents", "2", "--progress-every-s", "0.5"]
 CORRIDOR = ["train", "--game", "tests.tiny:Corridor-v0", "--algorithm", "a3c", *LIGHT]
 PATIENCE = 3.0 if os.environ.get("KERAS_BACKEND") == "jax" else 1.0  # it compiles for each size
 STOP_S = 10.0  # a signal ends a run within this

@@ -15,9 +15,12 @@ POLL_S = 0.0005
 ON_S = 60.0  # for a run to begin again and to write its next checkpoint
 SMALL = (
     *("--game", "tests.tiny:Wide-v0", "--scheduler", "off", "--agents", "1"),
-    *("--envs-per-agent", "8", "--training-batch-min", "20", "--training-batch-max", "80"),
+    *("--envs-per-agent", "8"),
 )
-ON_POLICY = (*SMALL, "--algorithm", "a3c", "--checkpoint-every-steps", "300")
+ON_POLICY = (
+    *(*SMALL, "--algorithm", "a3c", "--training-batch-min", "20", "--training-batch-max", "80"),
+    *("--checkpoint-every-steps", "300"),
+)
 REPLAY = (
     *(*SMALL, "--algorithm", "dqn", "--save-replay", "--replay-steps", "4000"),
     *("--replay-min-steps", "500", "--update-size", "50", "--steps-per-update", "8"),
