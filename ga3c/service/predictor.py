@@ -1,5 +1,6 @@
 """A predictor thread: answers requests with actions, and passes completed segments to trainers."""
 
+import contextlib
 import threading
 import time
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from ga3c.wire.queues import BatchQueue, Closed
 from ga3c.wire.requests import Reply, Request
 
 WAIT_S = 0.2
+HELD_S = 0.005  # longest wait for room, in which new requests are not looked at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,25 +47,48 @@ class Predictor:
 
     def run(self) -> None:
         """The thread's body."""
-        try:
+        held: list[Request] = []  # without room for their next step
+        with contextlib.suppress(Closed):
             while not self.stop.is_set():
                 started_s = time.monotonic()
-                batch = self.requests.get(WAIT_S)
-                waited_s = time.monotonic() - started_s
-                self.metrics.add(predictors_waiting_s=waited_s)
+                fresh = self.requests.get(0.0 if held else WAIT_S)
+                came_s = time.monotonic()
+                self.metrics.add(predictors_waiting_s=came_s - started_s)
+                if begin := [request.lanes for request in fresh if request.sequence == 0]:
+                    self.book.begin(np.concatenate(begin))
+                batch, held = self._with_room([*held, *fresh])
+                blocked_s = time.monotonic() - came_s
+                self.metrics.add(predictors_blocked_s=blocked_s)
+                if self.trace:
+                    self.trace.here("wait for room", came_s, came_s + blocked_s)
                 if batch:
                     self._predict(batch)
-        except Closed:
-            pass
+        self.requests.fill(held, [len(request.lanes) for request in held])
+
+    def _with_room(self, requests: list[Request]) -> tuple[list[Request], list[Request]]:
+        """A batch of requests whose next step may be made, and the other requests.
+
+        An environment that must wait for learning holds up no other, whose steps learning may need.
+        Waits for a moment if all must wait. Raises Closed.
+        """
+        batch, held, count = list[Request](), list[Request](), 0
+        for request in requests:
+            fits = not batch or count + len(request.lanes) <= self.requests.max_batch
+            if fits and self.book.admit(request.lanes, 0.0):
+                batch.append(request)
+                count += len(request.lanes)
+            else:
+                held.append(request)
+        if held and not batch:
+            self.book.admit(held[0].lanes, HELD_S)
+        while batch and not self.pacing.admit(count, WAIT_S):
+            if self.requests.closed:
+                raise Closed
+        return batch, held
 
     def _predict(self, batch: list[Request]) -> None:
         batch.sort(key=lambda request: int(request.lanes[0]))  # makes the batch reproducible
         lanes = np.concatenate([request.lanes for request in batch])
-        fresh = [request.lanes for request in batch if request.sequence == 0]
-        if fresh:
-            self.book.begin(np.concatenate(fresh))
-        started_s = time.monotonic()
-        self._wait_for_room(lanes)
         admitted_s = time.monotonic()
         self.tally.begin()
         with self.gate.passing():
@@ -80,22 +105,11 @@ class Predictor:
         )
         ended_s = time.monotonic()
         if self.trace:
-            self.trace.here("wait for room", started_s, admitted_s)
             self.trace.here("predict", admitted_s, ended_s, observations=len(lanes))
-        self.metrics.add(
-            predictors_busy_s=ended_s - admitted_s,
-            predictors_cpu_s=cpu_s,
-            predictors_blocked_s=admitted_s - started_s,
-        )
+        self.metrics.add(predictors_busy_s=ended_s - admitted_s, predictors_cpu_s=cpu_s)
         while completed:
             sizes = [segment.steps for segment in completed]
             completed = completed[self.segments.put(completed, sizes, WAIT_S) :]
-
-    def _wait_for_room(self, lanes: np.ndarray) -> None:
-        """Wait until the next step of all `lanes` [n] may be made. Raises Closed."""
-        while not (self.book.admit(lanes, WAIT_S) and self.pacing.admit(len(lanes), WAIT_S)):
-            if self.requests.closed:
-                raise Closed
 
     def _act(
         self, batch: list[Request], lanes: np.ndarray

@@ -1,5 +1,6 @@
 """A trainer thread: does the work that its feed gives, and records the results."""
 
+import contextlib
 import threading
 import time
 from dataclasses import dataclass
@@ -25,15 +26,13 @@ class Trainer:
 
     def run(self) -> None:
         """The thread's body."""
-        try:
+        with contextlib.suppress(Closed):
             while not self.stop.is_set():
                 started_s = time.monotonic()
                 works = self.feed.next(WAIT_S)
                 self.metrics.add(trainers_waiting_s=time.monotonic() - started_s)
                 for work in works:
                     self._do(work)
-        except Closed:
-            pass
 
     def _do(self, work: Work) -> None:
         with self.gate.passing():

@@ -51,8 +51,7 @@ def ppo_pictures(cores: int) -> TrainConfig:
         algorithm="ppo",
         preset="ppo-pictures",
         service=ServiceConfig(
-            agents=1,
-            envs_per_agent=LANES,
+            agents=1,  # of 64 environments
             stagger_steps=2_000,
             t_max=32,
             training_batch_min=2048,

@@ -43,7 +43,7 @@ class BatchQueue(Generic[T]):
             )
         self._capacity = capacity
         self._min_batch = min_batch
-        self._max_batch = max_batch
+        self.max_batch = max_batch
         self._max_wait_s = max_wait_s
         self._entries: deque[_Entry[T]] = deque()
         self._size = 0
@@ -116,7 +116,7 @@ class BatchQueue(Generic[T]):
     def _take(self) -> list[T]:
         batch = [self._entries.popleft()]
         size = batch[0].size
-        while self._entries and size + self._entries[0].size <= self._max_batch:
+        while self._entries and size + self._entries[0].size <= self.max_batch:
             batch.append(self._entries.popleft())
             size += batch[-1].size
         self._size -= size

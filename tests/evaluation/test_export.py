@@ -68,4 +68,6 @@ def test_onnx_that_is_not_installed_is_said(
 
 
 def test_the_default_settings_are_those_that_were_trained() -> None:
-    assert TrainConfig().environment.game == export.Config().game
+    config = export.Config()
+    assert (config.game, config.run, config.pretrained) == (None, None, None)
+    assert TrainConfig().environment.game == "Pong"

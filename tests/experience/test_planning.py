@@ -23,6 +23,7 @@ from ga3c.settings.train import TrainConfig
 from tests.commands import ended
 
 PONG = Spaces((84, 84), "uint8", Actions(6), 4)
+QUEUE = ["--training-queue", "2000000", "--training-batch-max", "900000"]
 
 
 def planned(config: TrainConfig) -> str:
@@ -49,12 +50,11 @@ def test_too_much_is_refused(given: list[str], words: str) -> None:
     [
         (["--agents", "100000"], "agents 100,000 of 64 environments each take about"),
         (["--max-agents", "9000", "--groups", "2"], "give fewer --agents, --max-agents or"),
-        (["--network", "large-1", "--minibatch", "900000"], "give a smaller --frame-size"),
+        ([*QUEUE, "--network", "large-1", "--minibatch", "900000"], "give a smaller --frame-size"),
     ],
 )
 def test_processes_and_networks_that_do_not_fit_are_refused(given: list[str], words: str) -> None:
-    queue = ["--training-queue", "2000000", "--training-batch-max", "900000"]
-    config = parse([*queue, *given], TrainConfig, "test")
+    config = parse(given, TrainConfig, "test")
     with pytest.raises(ValueError, match=words):
         planned(config)
 

@@ -298,7 +298,7 @@ def test_a_run_is_not_resumed_as_another(tmp_path: Path) -> None:
         (["--resume", str(run), "--preset", "paper"], "preset paper"),
         (["--resume", str(run), "--algorithm", "ppo"], "a resumed run keeps its algorithm a3c"),
         (["--resume", str(run), "--name", "b"], "name b: a resumed run keeps its name"),
-        (["--resume", "7", "--runs-dir", str(empty)], f"run 7: {empty} has no runs"),
+        (["--resume", "7", "--runs-dir", str(empty)], f"run 7: the folder {empty} has no runs"),
         (["--resume", str(run), *IN_TURN, "--seed", "9"], "the seed and the environment"),
         (["--resume", str(run), "--optimizer", "rmsprop"], "does not fit the settings"),
     ):
@@ -376,6 +376,7 @@ def test_a_run_is_found_by_its_name_and_readable_whatever_has_gone(tmp_path: Pat
 
 def test_every_setting_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     given: list[Any] = [*CORRIDOR, "--steps", "300", "--seed", "7", "--scheduler", "off"]
+    given += ["--training-batch-min", "20"]
     done = ended(*given, "--runs-dir", str(tmp_path), "--name", "mine")
     assert done.returncode == 0, done.stderr
     config = load_config(find_run(Path("mine"), tmp_path))

@@ -391,6 +391,33 @@ def test_a_batch_of_many_updates_holds_up_neither_checkpoint_nor_stop() -> None:
     assert time.monotonic() - began_s < STOP_S / 2
 
 
+def test_an_agent_that_waits_for_learning_holds_up_no_other() -> None:
+    """Learning waits for a whole batch, and that for the agent which is behind."""
+    whole = 4 * T_MAX
+    service = made(
+        configured(
+            agents=2,
+            envs_per_agent=2,
+            groups=1,
+            training_batch_min=whole,
+            training_batch_max=whole,
+            training_wait_s=1000.0,
+        )
+    )
+    with running(service):
+        tend_until(service, lambda: service.model.updates >= 3)
+        behind = service.agents.pids()[1]
+        for _ in range(3):
+            os.kill(behind, signal.SIGSTOP)
+            before = -1
+            while before != steps(service):  # the other plays on as far as it may
+                before = steps(service)
+                time.sleep(0.3)
+            os.kill(behind, signal.SIGCONT)
+            updates = service.model.updates
+            tend_until(service, lambda: service.model.updates >= updates + 10)  # noqa: B023
+
+
 def test_a_lane_that_paused_does_not_learn_from_before_the_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
