@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from agents.environments import spaces
+from agents.environments import EnvironmentConfig, spaces
 from ga3c.evaluation.options import LearnedConfig
 from ga3c.evaluation.policy import Policy
 from ga3c.runs import checkpoints
@@ -58,7 +58,7 @@ def _path(wanted: LearnedConfig) -> Path:
             raise ValueError(f"run {wanted.run} with pretrained {wanted.pretrained}: give one")
         return pretrained_run(wanted.pretrained)
     if wanted.run is None:
-        return newest_run(wanted.game or "Pong", wanted.runs_dir)
+        return newest_run(wanted.game or EnvironmentConfig().game, wanted.runs_dir)
     if wanted.game is not None:
         raise ValueError(f"run {wanted.run} with game {wanted.game}: give one")
     return find_run(wanted.run, wanted.runs_dir)

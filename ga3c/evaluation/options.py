@@ -31,7 +31,7 @@ class LearnedConfig:
     runs_dir: Path = Path("runs")
     """The folder of the runs that are named."""
     game: str | None = None
-    """Whose newest run it is, where none is given; None: of Pong."""
+    """Whose newest run it is, where none is given; None: of what is trained by default, Pong."""
     pretrained: str | None = None
     """Instead of a run: the policy that comes with ga3c for this game."""
     checkpoint: str = "newest"

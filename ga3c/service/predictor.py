@@ -59,7 +59,7 @@ class Predictor:
                 batch, held = self._with_room([*held, *fresh])
                 blocked_s = time.monotonic() - came_s
                 self.metrics.add(predictors_blocked_s=blocked_s)
-                if self.trace:
+                if self.trace and (batch or held):
                     self.trace.here("wait for room", came_s, came_s + blocked_s)
                 if batch:
                     self._predict(batch)

@@ -179,7 +179,7 @@ LIMITED = """
 import resource, sys
 import numpy as np
 from pathlib import Path
-from ga3c.runs import checkpoints, durable
+from ga3c.runs import checkpoints
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 try:
     checkpoints.write(Path(sys.argv[1]), {"a": np.zeros(10_000)}, {"steps": 2})
