@@ -56,6 +56,10 @@ ONE_STREAM: list[Fact] = [
     ("dqn.dueling", False, NATURE),
     ("dqn.dueling_gradient_scale", 1.0, NATURE),
 ]
+EVALUATED: list[Fact] = [
+    ("evaluation.evaluate_protocol", "nature", NATURE),
+    ("evaluation.evaluate_episodes", 30, NATURE),
+]
 IN_TURN: list[Fact] = [
     ("environment.max_pool", True, NATURE),
     ("environment.noop_max", 31, NATURE),  # fewer than 31
@@ -119,7 +123,7 @@ FACTS: dict[str, list[Fact]] = {
         ("environment.full_action_space", False, GYM),
         ("environment.frame_cap", 100_000 * 4, GYM),
     ],
-    "dqn": DQN_FACTS + DQN_RATE + ONE_STREAM + IN_TURN,
+    "dqn": [*DQN_FACTS, *DQN_RATE, *ONE_STREAM, *IN_TURN, *EVALUATED],
     "dueling": [
         *DQN_FACTS,
         *IN_TURN,
@@ -159,6 +163,8 @@ FACTS: dict[str, list[Fact]] = {
         ("scheduler.scheduler", "off", PARR),
     ],
     "fast-dqn": [
+        ("evaluation.evaluate_protocol", "nature", DALEY),
+        ("evaluation.evaluate_episodes", 30, DALEY),
         *DQN_FACTS,
         *DQN_RATE,
         *ONE_STREAM,
@@ -174,6 +180,7 @@ FACTS: dict[str, list[Fact]] = {
         ("service.synchronized", True, DALEY),
     ],
     "apex": [
+        ("evaluation.evaluate_protocol", "apex", HORGAN),
         ("network.network", "nature", WANG),
         ("network.pixel_scale", "unit", DALEY_CODE),
         ("network.center", False, NATURE),

@@ -10,13 +10,21 @@ FRAMEWORKS = {
 }
 """The supported frameworks, each with what to do if it is missing."""
 
+_OUR_DEFAULTS = {
+    "TF_CPP_MIN_LOG_LEVEL": "3",  # silences TensorFlow's startup messages
+    # Of a GPU take what is needed and not all of it, so that a run can be evaluated beside it.
+    "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+}
+
 
 def choose(wanted: str | None = None) -> None:
     """Set KERAS_BACKEND to `wanted`; else keep its value; else use the first installed framework.
 
     Raises ValueError if the framework is not supported, or Keras has been loaded with another.
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # silences TensorFlow's startup messages
+    for name, value in _OUR_DEFAULTS.items():
+        os.environ.setdefault(name, value)
     loaded = sys.modules.get("keras")
     if loaded:
         os.environ["KERAS_BACKEND"] = loaded.config.backend()

@@ -42,6 +42,19 @@ class Segments(NamedTuple):
     firsts: Tensor  # [B, T] float32, 1 where x_{t+1} is a reset's frame
 
 
+class Steps(NamedTuple):
+    """A batch of n single steps of segments, in any order, with what was prepared for them."""
+
+    observations: Tensor  # [n, ...] stacked, x_t
+    actions: Tensor  # [n, *shape], the action taken at x_t
+    log_probs: Tensor  # [n] float32, log-probability of that action when it was taken
+    prior_log_probs: Tensor  # [n] float32, the same when the batch was prepared
+    advantages: Tensor  # [n] float32, of that action
+    targets: Tensor  # [n] float32, of the value of x_t
+    rewards: Tensor  # [n] float32, r_{t+1} unclipped
+    firsts: Tensor  # [n] float32, 1 where x_{t+1} is a reset's frame
+
+
 def transition_columns(ring: RingShape, action: Column, n_step: int) -> dict[str, Column]:
     """Shapes and dtypes of one transition's fields of `Transitions`, but for row and weight."""
     observation: Column = (ring.observation_shape, ring.dtype)

@@ -1,13 +1,14 @@
-"""Batches of segments in the order of completion. Each is trained as often as `--passes` says."""
+"""Batches of segments in the order of completion, or of their single steps in any order."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from ga3c import backend
 from ga3c.backend import Signature
-from ga3c.experience.batches import Segments
+from ga3c.experience.batches import Segments, Steps
 from ga3c.experience.memory import named, part
 from ga3c.experience.ring import Experience
 from ga3c.experience.segments import SegmentBook
@@ -71,3 +72,74 @@ class InOrder:
             self.book.restore(part(values, "lanes"))
         except KeyError as error:
             raise ValueError(f"the experience has no {error}") from error
+
+
+class Shuffled(InOrder):
+    """A `batches.Source` of single steps of segments, whose targets have been prepared.
+
+    Its inputs are those of segments of one step each: lanes [n] and slots [n, 2].
+    """
+
+    batch: Any = Steps
+
+    def __init__(self, experience: Experience, book: SegmentBook) -> None:
+        super().__init__(experience, book)
+        self.inputs = [((None,), "int32"), ((None, 2), "int32")]
+
+    def signature(self, count: int | None = None) -> Signature:
+        """Shapes and dtypes of a batch of `count` steps."""
+        ring, (shape, dtype) = self.experience.ring, self.experience.columns["action"]
+        observations = ((count, *ring.observation_shape), ring.dtype)
+        return [observations, ((count, *shape), dtype), *[((count,), "float32")] * 6]
+
+    def preparing(
+        self, function: Callable[[Segments], Mapping[str, Any]]
+    ) -> Callable[[np.ndarray, np.ndarray], None]:
+        """A function that keeps what `function` gives for segments: columns, by name, [B, T].
+
+        Its inputs are lanes int32 [B] and slots int32 [B, T + 1].
+        """
+        experience, whole = self.experience, InOrder(self.experience, self.book)
+        memory, rows = experience.memory, experience.ring.rows
+
+        def given(*parts: Any) -> Mapping[str, Any]:
+            return function(Segments(*parts))
+
+        if not memory.on_device:
+            given = backend.compiled(given, whole.signature())
+
+        def keep(lanes: Any, slots: Any) -> None:
+            values = given(*whole.draw({}, lanes, slots))
+            flat = {name: memory.ops.reshape(each, (-1,)) for name, each in values.items()}
+            before = memory.ops.reshape(rows(lanes[:, None], slots[:, :-1]), (-1,))
+            experience.write(before, flat)
+
+        compiled = memory.compiled(keep, whole.inputs)
+
+        def prepare(lanes: np.ndarray, slots: np.ndarray) -> None:
+            with self.lock:
+                compiled(lanes, slots)
+
+        return prepare
+
+    def draw(self, rates: Mapping[str, Any], *inputs: Any) -> Any:
+        """A batch of steps. The two inputs are lanes [n] and slots [n, 2]."""
+        lanes, slots = inputs
+        experience, slot = self.experience, slots[:, 0]
+        row, after = (experience.ring.rows(lanes, slots[:, place]) for place in (0, 1))
+        return Steps(
+            observations=experience.stacks(lanes, slot, experience.gather("age", row)),
+            actions=experience.gather("action", row),
+            log_probs=experience.gather("log_prob", row),
+            prior_log_probs=experience.gather("prior_log_prob", row),
+            advantages=experience.gather("advantage", row),
+            targets=experience.gather("target", row),
+            rewards=experience.gather("reward", after),
+            firsts=experience.gather("first", after),
+        )
+
+
+def single_steps(lanes: np.ndarray, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The steps of segments [B] as segments of one step each: lanes [B T] and slots [B T, 2]."""
+    pairs = np.stack([slots[:, :-1], slots[:, 1:]], axis=-1)
+    return np.repeat(lanes, slots.shape[1] - 1), pairs.reshape(-1, 2)

@@ -78,8 +78,8 @@ def policy_gradient_loss(log_probs: Tensor, advantages: Tensor) -> Tensor:
     return -ops.sum(log_probs * ops.stop_gradient(advantages))
 
 
-class A3C:
-    """Advantage actor-critic as the model calls it (`algorithm.Algorithm`)."""
+class ActorCritic:
+    """What algorithms with a policy and a value have in common: all but their losses."""
 
     has_target: ClassVar[bool] = False
 
@@ -138,6 +138,54 @@ class A3C:
         logs = self.distribution.log_probs(parameters, actions, epsilon)
         return ops.reshape(logs, (-1, segments.rewards.shape[1]))
 
+    def combined(
+        self,
+        policy: Tensor,
+        targets: Tensor,
+        values: Tensor,
+        entropies: Tensor,
+        moved: Tensor,
+        valid: Tensor,
+        entropy_weight: Tensor,
+    ) -> tuple[Tensor, tuple[dict[str, Tensor], Tensor]]:
+        """The summed loss, the means of its parts, and the errors of the values.
+
+        Args: policy, its summed loss; entropy_weight; all others of one shape: `moved` is how far
+            the logarithms of the actions' probabilities are from those that acted, `valid` is 0 at
+            void steps and 1 elsewhere.
+        """
+        count = ops.maximum(ops.sum(valid), 1.0)
+        errors = valid * (targets - values)
+        value, entropy = ops.sum(ops.square(errors)), ops.sum(valid * entropies)
+        figures = {
+            "policy_loss": policy / count,
+            "value_loss": value / count,
+            "entropy": entropy / count,
+            "value": ops.sum(valid * values) / count,
+            "approx_kl": ops.sum(valid * (ops.exp(moved) - 1.0 - moved)) / count,
+        }
+        loss = policy + self.config.value_weight * value - entropy_weight * entropy
+        return loss, (figures, errors)
+
+    def rates(self, progress: float) -> dict[str, float]:
+        """The weight of the entropy at this progress of the schedules, 0 to 1."""
+        config = self.config
+        return {
+            "entropy_weight": linear(config.entropy_weight, config.entropy_weight_end, progress)
+        }
+
+    def exploration(self, lanes: np.ndarray, steps: float) -> np.ndarray:
+        """Zeros [n]: the policy is stochastic and explores without a further rate."""
+        return np.zeros(len(lanes), np.float32)
+
+    def _clipped(self, rewards: Tensor) -> Tensor:
+        limit = self._reward_clip
+        return ops.clip(rewards, -limit, limit) if limit else rewards
+
+
+class A3C(ActorCritic):
+    """Advantage actor-critic as the model calls it (`algorithm.Algorithm`)."""
+
     def loss(
         self,
         network: keras.Model,
@@ -156,7 +204,6 @@ class A3C:
         config = self.config
         parameters, values = self.unrolled(network, segments)
         valid = 1.0 - segments.firsts
-        count = ops.maximum(ops.sum(valid), 1.0)
         moved = ops.stop_gradient(self.log_probs(parameters, segments) - segments.log_probs)
         ratios = ops.exp(moved) if config.correction == "vtrace" else ops.ones_like(moved)
         targets, advantages = lambda_returns(
@@ -169,42 +216,10 @@ class A3C:
         )
         if config.normalize_advantages:
             advantages = normalized(advantages, valid)
-        policy = self.policy_loss(parameters, segments, advantages, ratios)
-        errors = valid * (targets - values[:, :-1])
-        value = ops.sum(ops.square(errors))
+        logs = self.log_probs(parameters, segments, config.log_epsilon)
+        policy = policy_gradient_loss(logs, advantages * ops.minimum(ratios, 1.0))
         entropies = self.distribution.entropies(parameters, config.log_epsilon)
-        entropy = ops.sum(ops.reshape(valid, (-1,)) * entropies)
-        loss = policy + config.value_weight * value - rates["entropy_weight"] * entropy
-        figures = {
-            "policy_loss": policy / count,
-            "value_loss": value / count,
-            "entropy": entropy / count,
-            "value": ops.sum(valid * values[:, :-1]) / count,
-            "approx_kl": ops.sum(valid * (ops.exp(moved) - 1.0 - moved)) / count,
-        }
-        return loss, (figures, errors)
-
-    def policy_loss(
-        self, parameters: Tensor, segments: Segments, advantages: Tensor, ratios: Tensor
-    ) -> Tensor:
-        """The summed loss of the policy.
-
-        Args: parameters [B T, k]; ratios and advantages [B, T], the latter 0 where void.
-        """
-        logs = self.log_probs(parameters, segments, self.config.log_epsilon)
-        return policy_gradient_loss(logs, advantages * ops.minimum(ratios, 1.0))
-
-    def rates(self, progress: float) -> dict[str, float]:
-        """The weight of the entropy at this progress of the schedules, 0 to 1."""
-        config = self.config
-        return {
-            "entropy_weight": linear(config.entropy_weight, config.entropy_weight_end, progress)
-        }
-
-    def exploration(self, lanes: np.ndarray, steps: float) -> np.ndarray:
-        """Zeros [n]: the policy is stochastic and explores without a further rate."""
-        return np.zeros(len(lanes), np.float32)
-
-    def _clipped(self, rewards: Tensor) -> Tensor:
-        limit = self._reward_clip
-        return ops.clip(rewards, -limit, limit) if limit else rewards
+        entropies = ops.reshape(entropies, ops.shape(valid))
+        return self.combined(
+            policy, targets, values[:, :-1], entropies, moved, valid, rates["entropy_weight"]
+        )

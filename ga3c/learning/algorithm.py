@@ -1,12 +1,13 @@
 """The interface between the model and an algorithm. Each algorithm has its own module."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import keras
 import numpy as np
 
 from ga3c.backend import Column, Tensor
+from ga3c.experience.batches import Segments
 from ga3c.settings.learning import NetworkConfig
 
 
@@ -62,3 +63,20 @@ class Algorithm(Protocol):
         For a finite set of actions: epsilon, the share of them drawn uniformly at random. For
         continuous ones: the deviation of the noise on them.
         """
+
+
+@runtime_checkable
+class Preparing(Algorithm, Protocol):
+    """An algorithm that learns from single steps, in several passes, with targets set before."""
+
+    prepared: ClassVar[dict[str, Column]]
+    """The columns that `prepare` adds to a step's record."""
+
+    def prepare(self, network: keras.Model, segments: Segments) -> dict[str, Tensor]:
+        """The values [B, T] of `prepared` for segments, under the weights before all passes."""
+
+
+def kept_columns(algorithm: Algorithm) -> dict[str, Column]:
+    """All columns that the algorithm adds to a step's record."""
+    prepared = algorithm.prepared if isinstance(algorithm, Preparing) else {}
+    return {**algorithm.columns, **prepared}

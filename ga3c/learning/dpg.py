@@ -5,6 +5,7 @@ transition is that of `dqn`, with such an action.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import keras
@@ -60,12 +61,13 @@ class DPG:
         observation, action = keras.Input(shape, dtype=dtype), keras.Input((self._size,))
         x = self._features(config, observation, is_picture, "actor_")
         x = self._layers(config, x, self.config.actor_units, "actor")
-        x = dense(config, x, self._size, LAST_GAIN, activation="tanh", name="actor_action")
+        last = replace(config, initializer="orthogonal")  # whatever that of the other layers is
+        x = dense(last, x, self._size, LAST_GAIN, activation="tanh", name="actor_action")
         actor = keras.Model(observation, keras.ops.cast(x, "float32"), name="actor")
         x = self._features(config, observation, is_picture, "critic_")
         x = keras.layers.Concatenate(dtype="float32")([x, action])
         x = self._layers(config, x, self.config.critic_units, "critic")
-        x = dense(config, x, 1, LAST_GAIN, dtype="float32", name="critic_value")
+        x = dense(last, x, 1, LAST_GAIN, dtype="float32", name="critic_value")
         value = scaled_value(config, keras.layers.Reshape((), dtype="float32")(x))
         critic = keras.Model([observation, action], value, name="critic")
         best = actor(observation)

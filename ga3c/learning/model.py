@@ -5,7 +5,8 @@ one at a time. Predictions run at the same time as updates and see the weights o
 """
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import keras
@@ -13,9 +14,10 @@ import numpy as np
 
 from ga3c import backend
 from ga3c.experience.batches import Source
+from ga3c.experience.in_order import Shuffled
 from ga3c.experience.ring import Arrivals, filled_rows, step_record
 from ga3c.learning import optimizers, weights
-from ga3c.learning.algorithm import Algorithm
+from ga3c.learning.algorithm import Algorithm, Preparing
 from ga3c.learning.distributions import bounded
 from ga3c.learning.layers import measure, measured_by
 from ga3c.settings.learning import NetworkConfig, OptimizerConfig
@@ -77,6 +79,10 @@ class Model:
         self._measured = measured_by(self.network)
         self._rates = optimizers.Rates(self._optimizer_config, algorithm, source)
         self._trace()
+        self.prepare: Callable[[np.ndarray, np.ndarray], None] | None = None
+        """Sets the targets of segments, before the updates from their steps, where it is needed."""
+        if isinstance(source, Shuffled) and isinstance(algorithm, Preparing):
+            self.prepare = source.preparing(partial(algorithm.prepare, self.network))
 
     @property
     def updates(self) -> int:

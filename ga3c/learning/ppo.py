@@ -1,18 +1,23 @@
 """Proximal policy optimization from queued segments (Schulman et al. 2017).
 
-It is advantage actor-critic (`a3c.py`) with another loss of the policy, one that lets each segment
-be trained several times.
+Before the passes over a batch, the targets and advantages of all its steps are set, as the weights
+of that moment see them, and the passes then learn from single steps in random order.
+
+The ratio of the clipped loss is pi / prior, with the prior of that same moment, and not of the
+moment at which the step was played: otherwise policy lag would use up what the clip allows before
+the first update (decoupled PPO, Hilton et al. 2022).
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
 
 from agents.actions import Actions
-from ga3c.experience.batches import Segments
-from ga3c.learning.a3c import A3C
+from ga3c.backend import Column
+from ga3c.experience.batches import Segments, Steps
+from ga3c.learning.a3c import ActorCritic, lambda_returns, normalized
 from ga3c.settings.learning import A3CConfig, PPOConfig
 
 Tensor = Any
@@ -21,15 +26,22 @@ Tensor = Any
 def clipped_surrogate_loss(moved: Tensor, advantages: Tensor, clip: float) -> Tensor:
     """-sum min(r A, clip(r, 1 - clip, 1 + clip) A) with r = exp(moved) (equation 7).
 
-    Args: moved, log pi(a) - log mu(a), and advantages, both of one shape; no gradient flows into A.
+    Args: moved, log pi(a) - log prior(a), and advantages, both of one shape; no gradient flows into
+        the advantages.
     """
     ratios, advantages = ops.exp(moved), ops.stop_gradient(advantages)
     bounded = ops.clip(ratios, 1.0 - clip, 1.0 + clip)
     return -ops.sum(ops.minimum(ratios * advantages, bounded * advantages))
 
 
-class PPO(A3C):
-    """PPO as the model calls it (`algorithm.Algorithm`). Losses are means over a batch."""
+class PPO(ActorCritic):
+    """PPO as the model calls it (`algorithm.Preparing`). Losses are means over a batch."""
+
+    prepared: ClassVar[dict[str, Column]] = {
+        "prior_log_prob": ((), "float32"),
+        "advantage": ((), "float32"),
+        "target": ((), "float32"),
+    }
 
     def __init__(
         self, config: A3CConfig, ppo: PPOConfig, actions: Actions, reward_clip: float = 1.0
@@ -37,21 +49,55 @@ class PPO(A3C):
         super().__init__(config, actions, reward_clip)
         self._ppo = ppo
 
+    def prepare(self, network: keras.Model, segments: Segments) -> dict[str, Tensor]:
+        """The columns `prepared` of segments, [B, T].
+
+        With the correction of lag by V-trace, advantages are multiplied by min(1, prior / mu),
+        where mu is the policy that acted.
+        """
+        parameters, values = self.unrolled(network, segments)
+        priors, valid = self.log_probs(parameters, segments), 1.0 - segments.firsts
+        ratios = ops.ones_like(priors)
+        if self.config.correction == "vtrace":
+            ratios = ops.exp(priors - segments.log_probs)
+        targets, advantages = lambda_returns(
+            values,
+            self._clipped(segments.rewards),
+            segments.discounts,
+            valid,
+            ratios,
+            self.config.trace_decay,
+        )
+        advantages = advantages * ops.minimum(ratios, 1.0)
+        return {"prior_log_prob": priors, "advantage": advantages, "target": targets}
+
     def loss(
         self,
         network: keras.Model,
         target: keras.Model | None,
-        segments: Segments,
+        steps: Steps,
         rates: Mapping[str, Tensor],
     ) -> tuple[Tensor, tuple[dict[str, Tensor], Tensor]]:
-        """A3C's loss with the clipped surrogate, divided by the number of steps that count."""
-        loss, rest = super().loss(network, target, segments, rates)
-        count = ops.maximum(ops.sum(1.0 - segments.firsts), 1.0)
-        return loss / count, rest
+        """A3C's loss with the clipped surrogate, divided by the number of steps that count.
 
-    def policy_loss(
-        self, parameters: Tensor, segments: Segments, advantages: Tensor, ratios: Tensor
-    ) -> Tensor:
-        """The summed clipped surrogate; the ratios are computed again, as gradients flow here."""
-        moved = self.log_probs(parameters, segments) - segments.log_probs
-        return clipped_surrogate_loss(moved, advantages, self._ppo.clip_ratio)
+        `clip_fraction` is the share of steps whose ratio has left the clip.
+        """
+        parameters, values = network(steps.observations)
+        logs = self.distribution.log_probs(parameters, steps.actions)
+        valid = 1.0 - steps.firsts
+        advantages = steps.advantages * valid
+        if self.config.normalize_advantages:
+            advantages = normalized(advantages, valid)
+        clip, moved = self._ppo.clip_ratio, logs - steps.prior_log_probs
+        loss, (figures, errors) = self.combined(
+            clipped_surrogate_loss(moved, advantages, clip),
+            steps.targets,
+            values,
+            self.distribution.entropies(parameters, self.config.log_epsilon),
+            ops.stop_gradient(logs - steps.log_probs),
+            valid,
+            rates["entropy_weight"],
+        )
+        count = ops.maximum(ops.sum(valid), 1.0)
+        left = ops.sum(ops.where(ops.abs(ops.exp(moved) - 1.0) > clip, valid, 0.0))
+        return loss / count, ({**figures, "clip_fraction": left / count}, errors)

@@ -30,6 +30,7 @@ TAGS = {
     "loss": "losses/loss",
     "entropy": "losses/entropy",
     "approx_kl": "losses/approx_kl",
+    "clip_fraction": "losses/clipfrac",
     "gradient_norm": "losses/gradient_norm",
     "value": "losses/value",
     "td_error": "losses/td_error",

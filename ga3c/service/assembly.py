@@ -11,7 +11,7 @@ from agents.environments import Spaces
 from agents.games import fault
 from ga3c.experience.batches import ACTING_VALUES, Source
 from ga3c.experience.book import Book
-from ga3c.experience.in_order import InOrder
+from ga3c.experience.in_order import InOrder, Shuffled
 from ga3c.experience.memory import HOST, Memory
 from ga3c.experience.pacing import Free, InTurn, Pacing
 from ga3c.experience.replay import RingReplay
@@ -21,7 +21,7 @@ from ga3c.experience.segments import SegmentBook
 from ga3c.experience.slots import SlotReplay
 from ga3c.experience.window import ReplayBook
 from ga3c.learning.a3c import A3C
-from ga3c.learning.algorithm import Algorithm
+from ga3c.learning.algorithm import Algorithm, Preparing, kept_columns
 from ga3c.learning.dpg import DPG
 from ga3c.learning.dqn import DQN
 from ga3c.learning.exploration import greediest_third, ladder
@@ -160,9 +160,9 @@ def build_source(
     """
     check_eviction(config, spaces)
     ring = RingShape(book.lanes, book.capacity, spaces.shape, spaces.dtype, spaces.stack)
-    experience = Experience(ring, algorithm.columns, memory)
+    experience = Experience(ring, kept_columns(algorithm), memory)
     if isinstance(book, SegmentBook):
-        return InOrder(experience, book)
+        return (Shuffled if isinstance(algorithm, Preparing) else InOrder)(experience, book)
     assert isinstance(book, ReplayBook)
     if config.replay.has_first_priorities and not ACTING_VALUES.keys() <= algorithm.columns.keys():
         raise ValueError(

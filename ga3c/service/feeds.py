@@ -3,13 +3,14 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
 import numpy as np
 
 from ga3c.experience.book import Segment
+from ga3c.experience.in_order import single_steps
 from ga3c.experience.replay import Replay
 from ga3c.experience.replay_pacing import ReplayPacing, Turn
 from ga3c.experience.segments import SegmentBook
@@ -29,6 +30,9 @@ class Done:
     cpu_s: float = 0.0  # CPU seconds of this thread inside the model
 
 
+Part = tuple[np.ndarray, np.ndarray]
+"""Segments of T steps: their lanes int32 [B] and slots int32 [B, T + 1]."""
+Prepare = Callable[[np.ndarray, np.ndarray], None]
 Work = Callable[[], Done]
 """A piece of work, between two of which a checkpoint may be taken."""
 
@@ -48,28 +52,29 @@ class Feed(Protocol):
 
 @dataclass(frozen=True)
 class Passes:
-    """How a batch of segments is divided into updates."""
+    """How a batch of segments, or of their single steps, is divided into updates."""
 
     passes: int = 1
-    """How often each segment is trained."""
+    """How often each step is trained."""
     minibatch: int | None = None
     """Most samples of an update; None: the whole batch."""
     seed: int = 0
 
-    def minibatches(self, batch: list[Segment], updates: int) -> Iterator[list[Segment]]:
-        """The segments of each update. Every pass takes all segments, in an order of its own.
+    def minibatches(self, lanes: np.ndarray, slots: np.ndarray, updates: int) -> Iterator[Part]:
+        """The part of each update. Every pass takes all segments, in an order of its own.
 
-        Args: updates: the number of updates made so far, which seeds the orders.
+        Args:
+            lanes, slots: [B] and [B, T + 1], of segments of T steps.
+            updates: the number of updates made so far, which seeds the orders.
         """
-        count = len(batch)
-        size = count
+        count = size = len(lanes)
         if self.minibatch is not None:
-            size = max(1, min(count, self.minibatch // batch[0].steps))
+            size = max(1, min(count, self.minibatch // (slots.shape[1] - 1)))
         draws = np.random.default_rng([self.seed, updates])
         for _ in range(self.passes):
             order = np.arange(count) if size == count else draws.permutation(count)
             for part in np.array_split(order, -(-count // size)):
-                yield [batch[place] for place in part]
+                yield lanes[part], slots[part]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +99,13 @@ class SegmentFeed:
 
     def _updates(self, batch: list[Segment]) -> Iterator[Work]:
         """The updates of a batch, as far as the run does not end before."""
-        parts = list(self.passes.minibatches(batch, self.model.updates))
+        lanes = np.array([segment.lane for segment in batch], np.int32)
+        slots, passes = self.book.slots(batch), self.passes
+        if self.model.prepare:
+            for part in replace(passes, passes=1).minibatches(lanes, slots, 0):
+                yield partial(self._prepare, self.model.prepare, *part)
+            lanes, slots = single_steps(lanes, slots)
+        parts = list(passes.minibatches(lanes, slots, self.model.updates))
         size = len(parts) if self.whole_batches else 1
         for first in range(0, len(parts), size):
             if self.segments.closed and first:
@@ -110,20 +121,26 @@ class SegmentFeed:
             "or more --pending-segments"
         )
 
-    def _learn(self, parts: list[list[Segment]], batch: list[Segment]) -> Done:
+    def _prepare(self, prepare: Prepare, lanes: np.ndarray, slots: np.ndarray) -> Done:
+        cpu_s = time.thread_time()
+        prepare(lanes, slots)
+        cpu_s = time.thread_time() - cpu_s
+        return Done("prepare", {"samples": slots[:, 1:].size}, {}, cpu_s=cpu_s)
+
+    def _learn(self, parts: list[Part], batch: list[Segment]) -> Done:
         """Make an update from each part, then release the batch, of which they are the last."""
         cpu_s, counts = time.thread_time(), Counter[str]()
         for part in parts:
-            newest = self._update(part, counts)
+            newest = self._update(*part, counts)
         self.book.release(batch)
         cpu_s = time.thread_time() - cpu_s
-        samples = sum(segment.steps for part in parts for segment in part)
+        samples = sum(slots[:, 1:].size for _, slots in parts)
         return Done("learn", {"samples": samples}, newest, dict(counts), batch, cpu_s)
 
-    def _update(self, batch: list[Segment], counts: Counter[str]) -> dict[str, float]:
+    def _update(
+        self, lanes: np.ndarray, slots: np.ndarray, counts: Counter[str]
+    ) -> dict[str, float]:
         """Make one update and add it to `counts`. Returns the new values of gauges."""
-        lanes = np.array([segment.lane for segment in batch], np.int32)
-        slots = self.book.slots(batch)
         versions = self.book.versions(lanes, slots[:, :-1])
         learned = self.model.learn(lanes, slots, progress=self.progress())
         lags = learned.update - 1 - versions

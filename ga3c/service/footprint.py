@@ -14,7 +14,7 @@ from ga3c.experience.memory import DEVICE, HOST, free_bytes, row_bytes
 from ga3c.experience.ring import RingShape
 from ga3c.experience.segments import SegmentBook
 from ga3c.learning import networks
-from ga3c.learning.algorithm import Algorithm
+from ga3c.learning.algorithm import Algorithm, kept_columns
 from ga3c.service.assembly import check_eviction
 from ga3c.settings.train import TrainConfig
 
@@ -94,7 +94,7 @@ def plan(config: TrainConfig, spaces: Spaces, algorithm: Algorithm) -> Plan:
     check_eviction(config, spaces)
     from_replay, replay = config.learns_from_replay, config.replay
     ring = _ring(config, spaces)
-    columns = dict(algorithm.columns)
+    columns = kept_columns(algorithm)
     priority: dict[str, Column] = {"priority": ((), "float32")}
     if from_replay and replay.replay_draws == "prioritised":
         columns |= priority

@@ -9,7 +9,6 @@ from ga3c.settings.learning import (
     LearningConfig,
     NetworkConfig,
     OptimizerConfig,
-    PPOConfig,
 )
 from ga3c.settings.machine import CORES
 from ga3c.settings.published import PUBLISHED
@@ -63,8 +62,7 @@ def ppo_pictures(cores: int) -> TrainConfig:
             passes=3,
             intra_op_threads=max(2, cores // 2),
         ),
-        a3c=A3CConfig(normalize_advantages=True, correction="none"),
-        ppo=PPOConfig(clip_ratio=0.1),
+        a3c=A3CConfig(normalize_advantages=True),
         optimizer=OptimizerConfig(learning_rate=5e-4, clip_norm=0.5),
         scheduler=_NO_SCHEDULER,
     )
@@ -134,7 +132,7 @@ OURS: dict[str, TrainConfig] = {
             passes=4,
         ),
         learning=LearningConfig(discount=0.999, reward_clip=0.0),
-        a3c=A3CConfig(normalize_advantages=True, trace_decay=0.98, correction="none"),
+        a3c=A3CConfig(normalize_advantages=True, trace_decay=0.98),
         network=replace(_VECTORS, normalize_observations=True, follow_rewards=True),
         optimizer=OptimizerConfig(learning_rate=1e-3, learning_rate_end=1e-3, clip_norm=0.0),
         scheduler=_NO_SCHEDULER,

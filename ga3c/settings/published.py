@@ -101,6 +101,7 @@ DQN = TrainConfig(
         clip_norm=0.0,
     ),
     scheduler=FIXED_COUNTS,
+    evaluation=EvaluationConfig(evaluate_episodes=30, evaluate_protocol="nature"),
 )
 
 # Wang et al. 2016: the gradient of both streams is multiplied by 1 / sqrt(2) before it enters the
@@ -133,6 +134,7 @@ IN_GPU_REPLAY = replace(
     pacing=replace(DQN.pacing, steps_per_update=1.0, slack_steps=256),
     network=replace(DQN.network, network="parr", initializer="orthogonal"),
     optimizer=replace(DQN.optimizer, rms_centered=False, momentum=0.95, rms_start=1.0),
+    evaluation=EvaluationConfig(),
 )
 
 # Daley and Amato 2021: 8 samplers, Concurrent Training and Synchronized Execution. One of their
@@ -192,6 +194,7 @@ APEX = replace(
         optimizer_epsilon=1.5e-7,
         clip_norm=40.0,
     ),
+    evaluation=replace(DQN.evaluation, evaluate_protocol="apex"),
 )
 
 # Horgan et al. 2018, appendix: 64 actors. What the text at hand lost is as in Acme's D4PG, by

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import ale_py
@@ -14,15 +15,19 @@ from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from agents.actions import Actions
 from agents.environments import Spaces
 from ga3c import backend
+from ga3c.experience.batches import Steps
 from ga3c.experience.book import Segment
-from ga3c.experience.in_order import InOrder
+from ga3c.experience.in_order import InOrder, Shuffled, single_steps
 from ga3c.experience.memory import DEVICE, HOST
 from ga3c.experience.ring import Arrivals, Experience, RingShape
 from ga3c.experience.segments import SegmentBook
 from ga3c.learning.a3c import A3C
+from ga3c.learning.algorithm import kept_columns
 from ga3c.learning.model import Learned, Model
-from ga3c.settings.learning import A3CConfig, NetworkConfig, OptimizerConfig
-from tests.reference import Array, NaiveExperience, NaiveLane, NaiveStacker
+from ga3c.learning.ppo import PPO
+from ga3c.settings.learning import A3CConfig, NetworkConfig, OptimizerConfig, PPOConfig
+from tests import reference
+from tests.reference import Array, Batch, NaiveExperience, NaiveLane, NaiveStacker, Weights
 
 PLACES = pytest.mark.parametrize("on_device", [True, False], ids=["device", "host"])
 WAIT_S = 10.0  # far more than any wait here takes
@@ -365,7 +370,13 @@ def test_blocked_lane_blocks_only_batches_that_it_is_in() -> None:
 class Played:
     """A model that has acted for three lanes for a while, and all that was seen and done."""
 
-    def __init__(self, on_device: bool, picture: bool, weights: list[Array] | None) -> None:
+    def __init__(
+        self,
+        on_device: bool,
+        picture: bool,
+        weights: list[Array] | None,
+        algorithm: A3C | PPO | None = None,
+    ) -> None:
         spaces = (
             Spaces((20, 20), "uint8", Actions(3), 4)
             if picture
@@ -374,13 +385,15 @@ class Played:
         self.t_max = 4
         self.lanes = SegmentBook(3, self.t_max, pending=2, stack=spaces.stack)
         ring = RingShape(3, self.lanes.capacity, spaces.shape, spaces.dtype, spaces.stack)
-        algorithm = A3C(A3CConfig(), Actions(3))
-        experience = Experience(ring, algorithm.columns, DEVICE if on_device else HOST)
+        algorithm = algorithm or A3C(A3CConfig(), Actions(3))
+        memory = DEVICE if on_device else HOST
+        experience = Experience(ring, kept_columns(algorithm), memory)
+        source = Shuffled if isinstance(algorithm, PPO) else InOrder
         self.model = Model(
             algorithm=algorithm,
             network=NetworkConfig(),
             optimizer=OptimizerConfig(),
-            source=InOrder(experience, self.lanes),
+            source=source(experience, self.lanes),
             is_picture=picture,
             seed=1,
         )
@@ -424,9 +437,12 @@ class Played:
         experience = self.model.experience
         return np.asarray(experience.gather(column, experience.ring.rows(lanes, slots)))
 
-    def learn(self) -> Learned:
+    def places(self) -> tuple[Array, Array]:
         lanes = np.array([segment.lane for segment in self.segments], np.int32)
-        return self.model.learn(lanes, self.lanes.slots(self.segments), progress=0.0)
+        return lanes, self.lanes.slots(self.segments)
+
+    def learn(self) -> Learned:
+        return self.model.learn(*self.places(), progress=0.0)
 
 
 @PLACES
@@ -472,3 +488,57 @@ def test_host_and_device_act_and_learn_alike(picture: bool) -> None:
     for one_weight, other_weight, first in zip(device.weights(), host.weights(), start):
         np.testing.assert_allclose(one_weight, other_weight, atol=1e-5)
         assert not np.array_equal(one_weight, first)
+
+
+@PLACES
+@pytest.mark.parametrize("picture", [True, False], ids=["pictures", "vectors"])
+def test_single_steps_come_with_what_was_prepared_for_their_segments(
+    on_device: bool, picture: bool
+) -> None:
+    config = A3CConfig(correction="vtrace", trace_decay=0.9)
+    played = Played(on_device, picture, None, PPO(config, PPOConfig(), Actions(3)))
+    model, source = played.model, played.model.source
+    parts = played.seen.segments(
+        [segment.lane for segment in played.segments],
+        [segment.start for segment in played.segments],
+        played.t_max,
+    )
+    observations = parts.pop("observations")
+    answers = [model.network(each) for each in observations]
+    batch = Batch(
+        logits=np.array([np.asarray(logits, np.float64) for logits, _ in answers]),
+        values=np.array([np.asarray(values, np.float64) for _, values in answers]),
+        **parts,
+    )
+    expected = reference.a3c_constants(
+        batch,
+        Weights(0.5, 0.01, 0.9, reward_clip=1.0, log_epsilon=0.0, vtrace=True, normalize=False),
+    )
+    assert model.prepare
+    model.prepare(*played.places())
+    lanes, slots = single_steps(*played.places())
+    order = np.random.default_rng(0).permutation(len(lanes))
+    draw = partial(source.draw, {})
+    if on_device:
+        draw = backend.compiled(draw, source.inputs)
+    steps = Steps(*(np.asarray(part) for part in draw(lanes[order], slots[order])))
+    lived = order[batch.firsts.reshape(-1)[order] == 0]
+    place = {step: where for where, step in enumerate(order)}
+    rows = [place[step] for step in lived]
+    assert rows
+    pictures = observations[:, :-1].reshape(len(order), -1)
+    np.testing.assert_array_equal(steps.observations.reshape(len(order), -1), pictures[order])
+    np.testing.assert_array_equal(steps.firsts, batch.firsts.reshape(-1)[order])
+    np.testing.assert_array_equal(steps.actions, batch.actions.reshape(-1)[order])
+    for found, wanted in (
+        (steps.log_probs, batch.log_probs),
+        (steps.prior_log_probs, batch.log_probs),  # no update was made since they acted
+        (steps.advantages, expected.advantages),
+        (steps.targets, expected.targets),
+        (steps.rewards, batch.rewards),
+    ):
+        np.testing.assert_allclose(found[rows], wanted.reshape(-1)[lived], rtol=1e-4, atol=1e-5)
+    before = model.read()
+    learned = model.learn(lanes[order[:5]], slots[order[:5]], progress=0.0)
+    assert learned.update == 1
+    assert any(not np.array_equal(value, before[name]) for name, value in model.read().items())

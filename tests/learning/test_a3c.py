@@ -12,8 +12,7 @@ from ga3c import backend
 from ga3c.experience.batches import Segments
 from ga3c.learning.a3c import A3C, lambda_returns, policy_gradient_loss
 from ga3c.learning.distributions import Categorical
-from ga3c.learning.ppo import PPO
-from ga3c.settings.learning import A3CConfig, PPOConfig
+from ga3c.settings.learning import A3CConfig
 from tests import reference
 from tests.reference import Array, Batch, Weights
 
@@ -95,17 +94,13 @@ class Differentiated:
         batch: Batch,
         entropy_weight: float = 0.01,
         reward_clip: float = 1.0,
-        ppo: PPOConfig | None = None,
     ) -> None:
-        """Args: ppo: the loss is PPO's, with these settings."""
         actions = batch.logits.shape[-1]
         logits = keras.Variable(batch.logits.reshape(-1, actions), dtype="float64")
         values = keras.Variable(batch.values.reshape(-1), dtype="float64")
         segments = Segments(None, *(keras.ops.convert_to_tensor(part) for part in batch[2:]))
 
         algorithm = A3C(config, Actions(actions), reward_clip)
-        if ppo:
-            algorithm = PPO(config, ppo, Actions(actions), reward_clip)
 
         def loss() -> tuple[Any, Any]:
             return algorithm.loss(

@@ -11,6 +11,7 @@ from agents.actions import Actions
 from ga3c import backend
 from ga3c.learning.dpg import DPG
 from ga3c.settings.learning import DPGConfig, NetworkConfig
+from ga3c.settings.presets import PRESETS
 
 SIZE, SEEN, N = 2, 3, 3
 SMALL = DPGConfig(actor_units=(5, 4), critic_units=(6, 5))
@@ -223,3 +224,14 @@ def test_pictures_go_through_a_torso_of_their_own(shape: tuple[int, ...]) -> Non
     assert (best.shape, value.shape) == ((2, SIZE), (2,))
     names = {w.path.split("/")[0] for w in network.weights}
     assert {"actor_conv_0", "critic_conv_0"} <= names
+
+
+@pytest.mark.parametrize("preset", ["dpg-control", "apex-dpg"])
+def test_actions_and_values_begin_near_0(preset: str) -> None:
+    config = PRESETS[preset]
+    dpg = DPG(config.dpg, Actions(0, SIZE))
+    network = dpg.network(config.network, (SEEN,), "float32", False)
+    seen = RANDOM.normal(size=(100, SEEN)).astype(np.float32)
+    actions = RANDOM.uniform(-1, 1, (100, SIZE)).astype(np.float32)
+    assert np.abs(actions_of(network, seen)).max() < 0.1
+    assert np.abs(values(network, seen, actions)).max() < 0.1 * config.network.value_scale

@@ -1,83 +1,149 @@
-"""PPO's loss and gradients against a twin, and what the clipped ratio does to them."""
+"""PPO's targets, loss and gradients against twins, and what the clipped ratio does to them."""
 
 import math
+from typing import Any
 
+import keras
 import numpy as np
 import pytest
 
+from agents.actions import Actions
+from ga3c import backend
+from ga3c.experience.batches import Segments, Steps
+from ga3c.learning.ppo import PPO
 from ga3c.settings.learning import A3CConfig, PPOConfig
 from tests import reference
-from tests.learning.test_a3c import Differentiated, of_one_lane, random_batch, weights_of
+from tests.learning.test_a3c import random_batch, weights_of
 from tests.reference import Array, Batch, Weights
 
 CLIP = 0.2
+ACTIONS = 3
+ENTROPY_WEIGHT = 0.2
 
 
-def differentiated(config: A3CConfig, batch: Batch, entropy_weight: float = 0.01) -> Differentiated:
-    """The product's loss of a batch, with its gradients by logits and by values."""
-    return Differentiated(config, batch, entropy_weight, ppo=PPOConfig(clip_ratio=CLIP))
+def built(config: A3CConfig) -> PPO:
+    return PPO(config, PPOConfig(clip_ratio=CLIP), Actions(ACTIONS))
 
 
-def twin(batch: Batch, weights: Weights, constants: reference.Constants) -> float:
-    """Schulman et al. 2017, equations 7 and 9, step by step, the constants given."""
-    probs = reference.softmax(batch.logits)
-    total, count = 0.0, 0
-    for lane, t in np.ndindex(*batch.rewards.shape):
-        if batch.firsts[lane, t]:
-            continue
-        ratio = probs[lane, t, batch.actions[lane, t]] / math.exp(batch.log_probs[lane, t])
-        advantage = float(constants.advantages[lane, t])
+def prepared(config: A3CConfig, batch: Batch) -> dict[str, Array]:
+    """What the product prepares for a batch of segments, whose network gives these answers."""
+    answers = (batch.logits.reshape(-1, ACTIONS), batch.values.reshape(-1))
+    tensors = [keras.ops.convert_to_tensor(part) for part in (*answers, *batch[2:])]
+    columns = built(config).prepare(lambda _: tensors[:2], Segments(None, *tensors[2:]))  # type: ignore[arg-type]
+    return {name: np.asarray(column) for name, column in columns.items()}
+
+
+@pytest.mark.parametrize("correction", ["none", "vtrace"])
+def test_targets_and_advantages_are_the_twins_and_priors_those_of_the_network(
+    correction: Any,
+) -> None:
+    batch = random_batch(np.random.default_rng(1), 4, 9)
+    config = A3CConfig(correction=correction, normalize_advantages=True)
+    found = prepared(config, batch)
+    weights = weights_of(config, 0.0)._replace(normalize=False)
+    expected = reference.a3c_constants(batch, weights)
+    lived = batch.firsts == 0
+    np.testing.assert_allclose(found["target"][lived], expected.targets[lived], rtol=1e-9)
+    np.testing.assert_allclose(found["advantage"][lived], expected.advantages[lived], rtol=1e-9)
+    logs = np.log(reference.softmax(batch.logits[:, :-1]))
+    chosen = np.take_along_axis(logs, batch.actions[..., None], axis=-1)[..., 0]
+    np.testing.assert_allclose(found["prior_log_prob"], chosen, rtol=1e-9)
+    assert found.keys() == PPO.prepared.keys()
+
+
+def random_steps(rng: np.random.Generator, count: int, spread: float = 0.3) -> tuple[Array, Steps]:
+    """Logits of so many steps, a quarter of which are void, whose policy has moved a little."""
+    logits = rng.normal(size=(count, ACTIONS))
+    actions = rng.integers(ACTIONS, size=count).astype(np.int32)
+    logs = np.log(reference.softmax(logits))[np.arange(count), actions]
+    priors = logs + spread * rng.normal(size=count)
+    return logits, Steps(
+        observations=None,
+        actions=actions,
+        log_probs=priors + spread * rng.normal(size=count),
+        prior_log_probs=priors,
+        advantages=2 * rng.normal(size=count) + 1,
+        targets=rng.normal(size=count),
+        rewards=np.zeros(count),
+        firsts=(rng.random(count) < 0.25).astype(float),
+    )
+
+
+class Differentiated:
+    """The product's loss of steps, in float64, with its gradients by logits and by values."""
+
+    def __init__(self, config: A3CConfig, logits: Array, values: Array, steps: Steps) -> None:
+        variables = [keras.Variable(part, dtype="float64") for part in (logits, values)]
+        given = Steps(None, *(keras.ops.convert_to_tensor(part) for part in steps[1:]))
+
+        def loss() -> tuple[Any, Any]:
+            rates = {"entropy_weight": ENTROPY_WEIGHT}
+            return built(config).loss(lambda _: variables, None, given, rates)  # type: ignore[arg-type]
+
+        total, (means, _), gradients = backend.value_and_gradients(loss, variables)
+        self.total = float(total)
+        self.means = {name: float(mean) for name, mean in means.items()}
+        self.by_logits, self.by_values = (np.asarray(gradient) for gradient in gradients)
+
+
+def twin(weights: Weights, logits: Array, values: Array, steps: Steps) -> float:
+    """Schulman et al. 2017, equations 7 and 9, step by step."""
+    lived = [n for n in range(len(values)) if not steps.firsts[n]]
+    advantages = np.array(steps.advantages)
+    if weights.normalize and lived:
+        some = advantages[lived]
+        advantages = (advantages - some.mean()) / (some.std() + 1e-8)
+    total = 0.0
+    for n in lived:
+        probs = reference.softmax(logits[n])
+        ratio = probs[steps.actions[n]] / math.exp(steps.prior_log_probs[n])
         clipped = min(max(ratio, 1 - CLIP), 1 + CLIP)
-        error = float(constants.targets[lane, t] - batch.values[lane, t])
-        total -= min(ratio * advantage, clipped * advantage)
-        total += weights.value * error**2
-        total -= weights.entropy * reference.entropy(probs[lane, t], weights.log_epsilon)
-        count += 1
-    return total / max(count, 1)
+        total -= min(ratio * advantages[n], clipped * advantages[n])
+        total += weights.value * (steps.targets[n] - values[n]) ** 2
+        total -= weights.entropy * reference.entropy(probs, weights.log_epsilon)
+    return total / max(len(lived), 1)
 
 
-def twins_gradient(batch: Batch, weights: Weights, name: str, step: float = 1e-6) -> Array:
-    """Central differences, the constants held: so none may flow through them."""
-    constants = reference.a3c_constants(batch, weights)
-    entries = np.array(getattr(batch, name))
-    gradient = np.zeros_like(entries)
-    for index in np.ndindex(*entries.shape):
+def slope(weights: Weights, inputs: list[Array], steps: Steps, which: int) -> Array:
+    """The twin's gradient by logits (0) or by values (1): central differences."""
+    gradient = np.zeros_like(inputs[which])
+    for index in np.ndindex(*gradient.shape):
         sides = []
         for sign in (1, -1):
-            moved = entries.copy()
-            moved[index] += sign * step
-            sides.append(twin(batch._replace(**{name: moved}), weights, constants))
-        gradient[index] = (sides[0] - sides[1]) / (2 * step)
+            moved = [each.copy() for each in inputs]
+            moved[which][index] += sign * 1e-6
+            sides.append(twin(weights, moved[0], moved[1], steps))
+        gradient[index] = (sides[0] - sides[1]) / 2e-6
     return gradient
-
-
-def near_policy(batch: Batch, rng: np.random.Generator, spread: float) -> Batch:
-    """The batch with ratios around 1, as they are when the policy has moved a little."""
-    chosen = np.take_along_axis(
-        reference.softmax(batch.logits[:, :-1]), batch.actions[..., None], axis=-1
-    )[..., 0]
-    return batch._replace(log_probs=np.log(chosen) + spread * rng.normal(size=chosen.shape))
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("normalize", [False, True])
 def test_loss_and_gradients_are_the_twins(seed: int, normalize: bool) -> None:
     rng = np.random.default_rng(seed)
-    batch = near_policy(random_batch(rng, 3, [4, 6, 9][seed]), rng, spread=0.3)
-    config = A3CConfig(
-        correction="none", normalize_advantages=normalize, log_epsilon=1e-6, value_weight=0.3
-    )
-    weights = weights_of(config, entropy_weight=0.2)
-    found = differentiated(config, batch, entropy_weight=0.2)
-    constants = reference.a3c_constants(batch, weights)
-    assert found.total == pytest.approx(twin(batch, weights, constants), rel=1e-9)
-    for name, gradient in (("logits", found.by_logits), ("values", found.by_values)):
-        expected = twins_gradient(batch, weights, name)
+    logits, steps = random_steps(rng, [5, 12, 30][seed])
+    values = rng.normal(size=len(logits))
+    config = A3CConfig(normalize_advantages=normalize, log_epsilon=1e-6, value_weight=0.3)
+    weights = weights_of(config, ENTROPY_WEIGHT)
+    found = Differentiated(config, logits, values, steps)
+    assert found.total == pytest.approx(twin(weights, logits, values, steps), rel=1e-9)
+    for which, gradient in enumerate((found.by_logits, found.by_values)):
+        expected = slope(weights, [logits, values], steps, which)
         np.testing.assert_allclose(gradient, expected, rtol=1e-5, atol=1e-8)
 
 
+def of_one(moved: float, advantage: float) -> tuple[Array, Steps]:
+    """A step with two equally likely actions, whose ratio is `moved`."""
+    one, none = np.ones(1), np.zeros(1)
+    logs = np.log([0.5])
+    action = np.zeros(1, np.int32)
+    return np.zeros((1, 2)), Steps(
+        None, action, logs - 1.0, np.log([0.5 / moved]), advantage * one, none, none, none
+    )
+
+
 @pytest.mark.parametrize(
-    ("moved", "reward", "learns"),
+    ("moved", "advantage", "learns"),
     [
         (1.5, 1.0, False),  # made likelier already, and good
         (1.5, -1.0, True),  # made likelier, and bad
@@ -87,37 +153,40 @@ def test_loss_and_gradients_are_the_twins(seed: int, normalize: bool) -> None:
         (0.9, -1.0, True),
     ],
 )
-def test_an_action_is_moved_no_further_than_the_clip(
-    moved: float, reward: float, learns: bool
+def test_an_action_is_moved_no_further_than_the_clip_since_the_batch_was_prepared(
+    moved: float, advantage: float, learns: bool
 ) -> None:
-    batch = of_one_lane([0.0, 0.0], [reward], [0.0])
-    batch = batch._replace(log_probs=np.log([[0.5 / moved]]))
-    found = differentiated(A3CConfig(correction="none"), batch, entropy_weight=0.0)
-    assert bool(np.abs(found.by_logits[0, 0]).max() > 1e-6) == learns
+    logits, steps = of_one(moved, advantage)
+    found = Differentiated(A3CConfig(), logits, np.zeros(1), steps)
+    # The entropy of two equally likely actions has no slope.
+    assert bool(np.abs(found.by_logits).max() > 1e-6) == learns
+    assert found.means["clip_fraction"] == float(abs(moved - 1) > CLIP)
 
 
 def test_void_steps_teach_nothing_and_do_not_count() -> None:
-    rng = np.random.default_rng(5)
-    batch = near_policy(random_batch(rng, 3, 8), rng, spread=0.1)
-    void = batch.firsts == 1
+    logits, steps = random_steps(np.random.default_rng(5), 20)
+    values, void = np.zeros(20), steps.firsts == 1
     assert void.any()
-    garbage = batch._replace(
-        log_probs=np.where(void, -50.0, batch.log_probs),
-        rewards=np.where(void, 1e6, batch.rewards),
+    garbage = steps._replace(
+        prior_log_probs=np.where(void, -50.0, steps.prior_log_probs),
+        advantages=np.where(void, 1e6, steps.advantages),
+        targets=np.where(void, 1e6, steps.targets),
     )
     config = A3CConfig(normalize_advantages=True)
-    one, other = differentiated(config, batch), differentiated(config, garbage)
+    one, other = (Differentiated(config, logits, values, each) for each in (steps, garbage))
     assert one.total == other.total
     np.testing.assert_array_equal(one.by_logits, other.by_logits)
-    np.testing.assert_array_equal(one.by_logits[:, :-1][void], 0.0)
+    np.testing.assert_array_equal(one.by_logits[void], 0.0)
+    np.testing.assert_array_equal(one.by_values[void], 0.0)
 
 
 def test_the_loss_is_a_mean() -> None:
     """Twice the same batch is learned from as once: epsilon and gradient norm mean the same."""
-    rng = np.random.default_rng(2)
-    batch = near_policy(random_batch(rng, 2, 6), rng, spread=0.1)
-    twice = Batch(*(np.concatenate([part, part]) for part in batch))
+    logits, steps = random_steps(np.random.default_rng(2), 12)
+    values = np.zeros(12)
+    both = Steps(None, *(np.concatenate([part, part]) for part in steps[1:]))
     config = A3CConfig()
-    one, both = differentiated(config, batch), differentiated(config, twice)
-    assert both.total == pytest.approx(one.total, rel=1e-9)
-    np.testing.assert_allclose(both.by_logits[:2], one.by_logits / 2, rtol=1e-9)
+    one = Differentiated(config, logits, values, steps)
+    twice = Differentiated(config, np.tile(logits, (2, 1)), np.tile(values, 2), both)
+    assert twice.total == pytest.approx(one.total, rel=1e-9)
+    np.testing.assert_allclose(twice.by_logits[:12], one.by_logits / 2, rtol=1e-9)

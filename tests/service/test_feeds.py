@@ -2,16 +2,26 @@
 
 from collections import Counter
 
+import numpy as np
 import pytest
 
-from ga3c.experience.book import Segment
+from ga3c.experience.in_order import single_steps
 from ga3c.service.feeds import Passes
 
-BATCH = [Segment(lane, 0, 20) for lane in range(10)]
+LANES = np.arange(10, dtype=np.int32)
+SLOTS = (100 * LANES[:, None] + np.arange(21)).astype(np.int32)  # of ten segments of 20 steps
+
+
+def taken(passes: Passes, updates: int) -> list[list[int]]:
+    """The lanes of each update's segments, which keep their slots."""
+    parts = list(passes.minibatches(LANES, SLOTS, updates))
+    for lanes, slots in parts:
+        np.testing.assert_array_equal(slots, SLOTS[lanes])
+    return [lanes.tolist() for lanes, _ in parts]
 
 
 def test_one_pass_without_minibatches_is_the_batch_in_its_order() -> None:
-    assert list(Passes().minibatches(BATCH, 0)) == [BATCH]
+    assert taken(Passes(), 0) == [LANES.tolist()]
 
 
 @pytest.mark.parametrize("minibatch", [20, 60, 70, 100, 1000, None])
@@ -19,21 +29,31 @@ def test_one_pass_without_minibatches_is_the_batch_in_its_order() -> None:
 def test_each_pass_takes_each_segment_once_in_parts_of_like_size(
     passes: int, minibatch: int | None
 ) -> None:
-    parts = list(Passes(passes, minibatch).minibatches(BATCH, 7))
-    assert Counter(segment for part in parts for segment in part) == dict.fromkeys(BATCH, passes)
+    parts = taken(Passes(passes, minibatch), 7)
+    assert Counter(lane for part in parts for lane in part) == dict.fromkeys(range(10), passes)
     sizes = [20 * len(part) for part in parts]
     assert max(sizes) <= (minibatch or 1000)
     assert max(sizes) - min(sizes) <= 20
     each = len(parts) // passes
     for one in range(passes):
-        taken = [segment for part in parts[one * each : (one + 1) * each] for segment in part]
-        assert sorted(taken) == BATCH
+        lanes = [lane for part in parts[one * each : (one + 1) * each] for lane in part]
+        assert sorted(lanes) == LANES.tolist()
 
 
 def test_orders_differ_between_passes_and_batches_and_come_from_the_seed() -> None:
     passes = Passes(2, 40, seed=3)
-    first = list(passes.minibatches(BATCH, 0))
+    first = taken(passes, 0)
     assert first[:5] != first[5:]
-    assert first != list(passes.minibatches(BATCH, 10))
-    assert first != list(Passes(2, 40, seed=4).minibatches(BATCH, 0))
-    assert first == list(Passes(2, 40, seed=3).minibatches(BATCH, 0))
+    assert first != taken(passes, 10)
+    assert first != taken(Passes(2, 40, seed=4), 0)
+    assert first == taken(Passes(2, 40, seed=3), 0)
+
+
+def test_single_steps_are_each_observation_with_the_next() -> None:
+    lanes, slots = single_steps(LANES, SLOTS)
+    assert lanes.tolist() == [lane for lane in range(10) for _ in range(20)]
+    assert slots.tolist() == [[100 * k + t, 100 * k + t + 1] for k in range(10) for t in range(20)]
+    parts = list(Passes(1, 7).minibatches(lanes, slots, 0))
+    assert sorted(len(lanes) for lanes, _ in parts) == [6] * 3 + [7] * 26  # 200 steps
+    shuffled = np.concatenate([slots for _, slots in parts])
+    assert sorted(shuffled.tolist()) == slots.tolist() != shuffled.tolist()
