@@ -26,8 +26,8 @@ GRID = 200  # points of a mean curve
 BANDS = 6  # of environments that explore alike
 LEFT_OUT = ("preset", "run", "hosts", "checkpoints", "evaluation")  # do not affect learning
 FIRST_TOLD = ("algorithm", "network", "pacing")  # settings that tell most, in this order
-LAST_TOLD = ("learning_rate_end", "schedule_steps", "learns_from")  # those that follow from others
-LAST_TOLD += ("training_wait_s",)  # and one that says least
+# Those that follow from others, and one that says little.
+LAST_TOLD = ("learning_rate_end", "schedule_steps", "learns_from", "training_wait_s")
 
 
 Point = tuple[float, int, float]  # of a curve: seconds, steps, score
