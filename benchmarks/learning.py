@@ -39,6 +39,8 @@ RECIPES = {
     "ppo-not-normalised": "--algorithm ppo --no-normalize-advantages",
     "ppo-one-pass": "--algorithm ppo --passes 1",
     "ppo-two-passes": "--algorithm ppo --passes 2",
+    "ppo-uncorrected": "--algorithm ppo --correction none",
+    "ppo-narrow-clip": "--algorithm ppo --clip-ratio 0.1",
 }
 """Arguments of the recipes that have a name: the two algorithms, and what each part of them brings.
 """
