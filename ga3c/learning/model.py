@@ -39,6 +39,9 @@ class Model:
     Raises ValueError if the network does not fit the observations.
     """
 
+    prepare: Callable[[np.ndarray, np.ndarray], None] | None = None
+    """Sets the targets of segments, before the updates from their steps, where it is needed."""
+
     def __init__(
         self,
         *,
@@ -79,8 +82,6 @@ class Model:
         self._measured = measured_by(self.network)
         self._rates = optimizers.Rates(self._optimizer_config, algorithm, source)
         self._trace()
-        self.prepare: Callable[[np.ndarray, np.ndarray], None] | None = None
-        """Sets the targets of segments, before the updates from their steps, where it is needed."""
         if isinstance(source, Shuffled) and isinstance(algorithm, Preparing):
             self.prepare = source.preparing(partial(algorithm.prepare, self.network))
 
