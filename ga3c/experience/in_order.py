@@ -93,17 +93,17 @@ class Shuffled(InOrder):
         return [observations, ((count, *shape), dtype), *[((count,), "float32")] * 6]
 
     def preparing(
-        self, function: Callable[[Segments], Mapping[str, Any]]
+        self, function: Callable[[Any, Segments], Mapping[str, Any]], network: Any
     ) -> Callable[[np.ndarray, np.ndarray], None]:
         """A function that keeps what `function` gives for segments: columns, by name, [B, T].
 
-        Its inputs are lanes int32 [B] and slots int32 [B, T + 1].
+        Its inputs are lanes int32 [B] and slots int32 [B, T + 1]. `function` also takes `network`.
         """
         experience, whole = self.experience, InOrder(self.experience, self.book)
         memory, rows = experience.memory, experience.ring.rows
 
         def given(*parts: Any) -> Mapping[str, Any]:
-            return function(Segments(*parts))
+            return function(network, Segments(*parts))
 
         if not memory.on_device:
             given = backend.compiled(given, whole.signature())

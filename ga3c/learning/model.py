@@ -6,7 +6,6 @@ one at a time. Predictions run at the same time as updates and see the weights o
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import keras
@@ -83,7 +82,7 @@ class Model:
         self._rates = optimizers.Rates(self._optimizer_config, algorithm, source)
         self._trace()
         if isinstance(source, Shuffled) and isinstance(algorithm, Preparing):
-            self.prepare = source.preparing(partial(algorithm.prepare, self.network))
+            self.prepare = source.preparing(algorithm.prepare, self.network)
 
     @property
     def updates(self) -> int:
