@@ -137,6 +137,8 @@ class Source(Protocol):
     """Held by the thread that draws, learns, or changes what can be drawn."""
     batch: Any
     """The type of a batch: a NamedTuple."""
+    item_steps: int
+    """Steps that each item of a batch is of: those of a segment, or 1."""
     inputs: Signature
     """Shapes and dtypes of the host arrays that `draw` takes for each batch."""
 
@@ -145,7 +147,7 @@ class Source(Protocol):
         """The book about the ring: which slot holds which step."""
 
     def signature(self, count: int | None = None) -> Signature:
-        """Shapes and dtypes of a batch of `count` segments or transitions; None: any number."""
+        """Shapes and dtypes of a batch of `count` items; None: any number."""
 
     def rates(self, progress: float) -> dict[str, float]:
         """The scheduled values that `draw` needs, by name.
@@ -175,6 +177,6 @@ class Source(Protocol):
 
 
 def blank(source: Source, count: int) -> list[np.ndarray]:
-    """Zeros for every array of a batch of `count` segments or transitions."""
+    """Zeros for every array of a batch of `count` items."""
     signature = source.signature(count)
     return [np.zeros([size or 0 for size in shape], dtype) for shape, dtype in signature]

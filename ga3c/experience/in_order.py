@@ -23,6 +23,7 @@ class InOrder:
         self.experience = experience
         self.book = book
         self.lock = threading.Lock()
+        self.item_steps = book.t_max
         self.inputs: Signature = [((None,), "int32"), ((None, book.t_max + 1), "int32")]
 
     def signature(self, count: int | None = None) -> Signature:
@@ -84,6 +85,7 @@ class Shuffled(InOrder):
 
     def __init__(self, experience: Experience, book: SegmentBook) -> None:
         super().__init__(experience, book)
+        self.item_steps = 1
         self.inputs = [((None,), "int32"), ((None, 2), "int32")]
 
     def signature(self, count: int | None = None) -> Signature:

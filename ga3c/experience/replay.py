@@ -25,6 +25,7 @@ class Replay(ABC):
     """
 
     batch: Any = Transitions
+    item_steps: int = 1
 
     def __init__(
         self,

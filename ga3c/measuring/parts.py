@@ -172,7 +172,6 @@ class ModelAlone:
 
     def __init__(self, config: TrainConfig, found: Spaces) -> None:
         self._clock = time.monotonic if backend.has_gpu() else time.process_time
-        self._config = config
         self._dtype = found.dtype
         self._model = small_model(config, found)
         self._shape = self._model.experience.ring.observation_shape
@@ -196,11 +195,9 @@ class ModelAlone:
         return rate(predict, seconds, self._clock)
 
     def train_only(self, batch: int, seconds: float) -> float:
-        """Trained samples a second in batches of `batch`, in whole segments or transitions."""
-        config = self._config
-        t_max = 1 if config.learns_from_replay else config.service.t_max
-        count = max(batch // t_max, 1)
+        """Trained samples a second in batches of `batch`, in whole items of a batch."""
         source = self._model.source
+        count = max(batch // source.item_steps, 1)
         parts = [
             self._observations(len(part)) if "observation" in name else part
             for name, part in zip(source.batch._fields, blank(source, count), strict=True)
@@ -208,7 +205,7 @@ class ModelAlone:
 
         def train() -> int:
             self._model.update(parts, 0.0)
-            return count * t_max
+            return count * source.item_steps
 
         return rate(train, seconds, self._clock)
 

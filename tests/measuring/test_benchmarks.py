@@ -7,19 +7,25 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 
+from agents.environments import spaces
 from benchmarks import machines
 from benchmarks.points import measure, said_by
 from benchmarks.readme import table
+from ga3c.learning.model import Model
+from ga3c.measuring import parts
 from ga3c.measuring.accounting import usage
 from ga3c.measuring.doctor import Sizes, _remedies
+from ga3c.measuring.parts import ModelAlone
 from ga3c.measuring.reporting import Spread, plain, spread, with_range
 from ga3c.settings.machine import CORES
 from ga3c.settings.presets import PRESETS
@@ -84,6 +90,26 @@ def test_limits_are_those_of_the_best_sizes() -> None:
     assert result["limit_pps"] == pytest.approx(CORES / sum(1 / part for part in own))
     bare = [parts[name] for name in ("environment_only", "bare_forward", "bare_train")]
     assert result["bare_limit_pps"] == pytest.approx(CORES / sum(1 / part for part in bare))
+
+
+@pytest.mark.parametrize(
+    ("preset", "samples"),
+    [("a3c-vectors", 240), ("ppo-vectors", 256), ("dqn-vectors", 256)],  # a3c: 12 segments of 20
+)
+def test_as_many_samples_are_counted_as_are_trained(
+    preset: str, samples: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = PRESETS[preset]
+    config = replace(config, environment=replace(config.environment, game="CartPole-v1"))
+    alone = ModelAlone(config, spaces(config.environment))
+    trained: list[int] = []
+
+    def update(self: Model, batch: Sequence[Any], progress: float) -> None:
+        trained.append(np.size(self.source.batch(*batch).actions))
+
+    monkeypatch.setattr(Model, "update", update)
+    monkeypatch.setattr(parts, "rate", lambda train, seconds, clock: train())
+    assert [alone.train_only(256, 1.0)] == trained == [samples]
 
 
 @pytest.mark.slow
