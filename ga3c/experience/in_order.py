@@ -13,6 +13,9 @@ from ga3c.experience.memory import named, part
 from ga3c.experience.ring import Experience
 from ga3c.experience.segments import SegmentBook
 
+Prepare = Callable[[np.ndarray, np.ndarray], None]
+"""Sets the targets of segments: lanes int32 [B], slots int32 [B, T + 1]."""
+
 
 class InOrder:
     """A `batches.Source` of segments. The host says which segments make up each batch."""
@@ -96,11 +99,8 @@ class Shuffled(InOrder):
 
     def preparing(
         self, function: Callable[[Any, Segments], Mapping[str, Any]], network: Any
-    ) -> Callable[[np.ndarray, np.ndarray], None]:
-        """A function that keeps what `function` gives for segments: columns, by name, [B, T].
-
-        Its inputs are lanes int32 [B] and slots int32 [B, T + 1]. `function` also takes `network`.
-        """
+    ) -> Prepare:
+        """Keeps what `function` gives for `network` and segments: columns, by name, [B, T]."""
         experience, whole = self.experience, InOrder(self.experience, self.book)
         memory, rows = experience.memory, experience.ring.rows
 

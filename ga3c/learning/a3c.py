@@ -138,6 +138,26 @@ class ActorCritic:
         logs = self.distribution.log_probs(parameters, actions, epsilon)
         return ops.reshape(logs, (-1, segments.rewards.shape[1]))
 
+    def returns(
+        self, values: Tensor, segments: Segments, moved: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """`lambda_returns` with the configured correction, and the weights of its advantages.
+
+        Args: values [B, T + 1]; moved [B, T], how far the logarithms of the actions' probabilities
+            are from those that acted.
+        """
+        is_corrected = self.config.correction == "vtrace"
+        ratios = ops.exp(moved) if is_corrected else ops.ones_like(moved)
+        targets, advantages = lambda_returns(
+            values,
+            self._clipped(segments.rewards),
+            segments.discounts,
+            1.0 - segments.firsts,
+            ratios,
+            self.config.trace_decay,
+        )
+        return targets, advantages, ops.minimum(ratios, 1.0)
+
     def combined(
         self,
         policy: Tensor,
@@ -205,19 +225,11 @@ class A3C(ActorCritic):
         parameters, values = self.unrolled(network, segments)
         valid = 1.0 - segments.firsts
         moved = ops.stop_gradient(self.log_probs(parameters, segments) - segments.log_probs)
-        ratios = ops.exp(moved) if config.correction == "vtrace" else ops.ones_like(moved)
-        targets, advantages = lambda_returns(
-            ops.stop_gradient(values),
-            self._clipped(segments.rewards),
-            segments.discounts,
-            valid,
-            ratios,
-            config.trace_decay,
-        )
+        targets, advantages, weights = self.returns(ops.stop_gradient(values), segments, moved)
         if config.normalize_advantages:
             advantages = normalized(advantages, valid)
         logs = self.log_probs(parameters, segments, config.log_epsilon)
-        policy = policy_gradient_loss(logs, advantages * ops.minimum(ratios, 1.0))
+        policy = policy_gradient_loss(logs, advantages * weights)
         entropies = self.distribution.entropies(parameters, config.log_epsilon)
         entropies = ops.reshape(entropies, ops.shape(valid))
         return self.combined(

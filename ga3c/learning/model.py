@@ -5,7 +5,7 @@ one at a time. Predictions run at the same time as updates and see the weights o
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -13,7 +13,7 @@ import numpy as np
 
 from ga3c import backend
 from ga3c.experience.batches import Source
-from ga3c.experience.in_order import Shuffled
+from ga3c.experience.in_order import Prepare, Shuffled
 from ga3c.experience.ring import Arrivals, filled_rows, step_record
 from ga3c.learning import optimizers, weights
 from ga3c.learning.algorithm import Algorithm, Preparing
@@ -38,7 +38,7 @@ class Model:
     Raises ValueError if the network does not fit the observations.
     """
 
-    prepare: Callable[[np.ndarray, np.ndarray], None] | None = None
+    prepare: Prepare | None = None
     """Sets the targets of segments, before the updates from their steps, where it is needed."""
 
     def __init__(

@@ -17,7 +17,7 @@ from keras import ops
 from agents.actions import Actions
 from ga3c.backend import Column
 from ga3c.experience.batches import Segments, Steps
-from ga3c.learning.a3c import ActorCritic, lambda_returns, normalized
+from ga3c.learning.a3c import ActorCritic, normalized
 from ga3c.settings.learning import A3CConfig, PPOConfig
 
 Tensor = Any
@@ -56,20 +56,10 @@ class PPO(ActorCritic):
         where mu is the policy that acted.
         """
         parameters, values = self.unrolled(network, segments)
-        priors, valid = self.log_probs(parameters, segments), 1.0 - segments.firsts
-        ratios = ops.ones_like(priors)
-        if self.config.correction == "vtrace":
-            ratios = ops.exp(priors - segments.log_probs)
-        targets, advantages = lambda_returns(
-            values,
-            self._clipped(segments.rewards),
-            segments.discounts,
-            valid,
-            ratios,
-            self.config.trace_decay,
-        )
-        advantages = advantages * ops.minimum(ratios, 1.0)
-        return {"prior_log_prob": priors, "advantage": advantages, "target": targets}
+        priors = self.log_probs(parameters, segments)
+        moved = priors - segments.log_probs
+        targets, advantages, weights = self.returns(values, segments, moved)
+        return {"prior_log_prob": priors, "advantage": advantages * weights, "target": targets}
 
     def loss(
         self,

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from ga3c.experience.book import Segment
-from ga3c.experience.in_order import single_steps
+from ga3c.experience.in_order import Prepare, single_steps
 from ga3c.experience.replay import Replay
 from ga3c.experience.replay_pacing import ReplayPacing, Turn
 from ga3c.experience.segments import SegmentBook
@@ -32,7 +32,6 @@ class Done:
 
 Part = tuple[np.ndarray, np.ndarray]
 """Segments of T steps: their lanes int32 [B] and slots int32 [B, T + 1]."""
-Prepare = Callable[[np.ndarray, np.ndarray], None]
 Work = Callable[[], Done]
 """A piece of work, between two of which a checkpoint may be taken."""
 
