@@ -60,7 +60,8 @@ class ServiceConfig:
     training_batch_max: int = 80
     """Most samples that are trained together."""
     passes: int = 1
-    """How often each training batch is trained. Each pass takes its segments in a new order."""
+    """How often each training batch is trained. Each pass takes its segments, or with ppo their
+    single steps, in a new order."""
     minibatch: int | None = None
     """Most samples in one update: a pass makes several updates of a larger training batch. None:
     one update a pass."""
