@@ -88,6 +88,12 @@ class EnvironmentConfig:
         return frozenset(each.name for each in fields(self)) - {"game", "env_args", "stack"}
 
     @property
+    def stickiness(self) -> float:
+        """`sticky_actions`, or what the game's id implies."""
+        given = self.sticky_actions
+        return resolve(self.game).sticky_actions if given is None else given
+
+    @property
     def frames_per_step(self) -> int:
         """The action repeat of an Atari game; 1 for any other environment."""
         return self.action_repeat if resolve(self.game).is_atari else 1

@@ -36,7 +36,6 @@ def make_vector(
             **given,
         )
     height, width = SCREEN if rendered else (config.frame_size, config.frame_size)
-    sticky = game.sticky_actions if config.sticky_actions is None else config.sticky_actions
     return AtariVectorEnv(
         game.name,
         num_envs,
@@ -44,7 +43,7 @@ def make_vector(
         num_threads=num_threads,
         thread_affinity_offset=-1,
         max_num_frames_per_episode=config.frame_cap,
-        repeat_action_probability=sticky,
+        repeat_action_probability=config.stickiness,
         full_action_space=config.full_action_space,
         continuous=False,
         autoreset_mode=AutoresetMode.NEXT_STEP,

@@ -72,6 +72,8 @@ IN_TURN: list[Fact] = [
 
 FACTS: dict[str, list[Fact]] = {
     "paper": [
+        ("evaluation.evaluate_protocol", "paper", A3C_CODE),
+        ("evaluation.evaluate_episodes", 30, A3C_CODE),
         ("service.agents", 32, A3C_CODE),
         ("service.predictors", 2, A3C_CODE),
         ("service.trainers", 2, A3C_CODE),

@@ -18,7 +18,7 @@ from ga3c.settings.parse import given_value
 from ga3c.settings.run import ProtocolName
 from ga3c.settings.train import TrainConfig
 
-PAPER: ProtocolName = "paper"
+DEFAULT: ProtocolName = "trained"
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,13 @@ class PlayedConfig(LearnedConfig):
     """How games are played with them."""
 
     protocol: ProtocolName | None = None
-    """paper is GA3C's, nature Mnih et al. 2015, machado Machado et al. 2018, apex Horgan et al.
-    2018, control is for continuous actions, without noise; None: the run's --evaluate-protocol.
-    Its single settings, which --help-all lists, change it."""
+    """trained plays as in training, but no lost life ends a game; paper is GA3C's, nature Mnih et
+    al. 2015, machado Machado et al. 2018, apex Horgan et al. 2018, control is for continuous
+    actions, without noise; None: the run's --evaluate-protocol. Its single settings, which
+    --help-all lists, change it."""
     seed: int = 0
     """Seed of games and of actions."""
-    settings: Protocol = PROTOCOLS[PAPER]
+    settings: Protocol = PROTOCOLS[DEFAULT]
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
@@ -61,14 +62,14 @@ class PlayedConfig(LearnedConfig):
         """What --protocol, if it is given, makes of all other defaults."""
         given = given_value(arguments, "--protocol")
         known: Any = given if given in PROTOCOLS else None
-        return cls(protocol=known, settings=PROTOCOLS[known or PAPER])
+        return cls(protocol=known, settings=PROTOCOLS[known or DEFAULT])
 
     def played_by(self, trained: TrainConfig, spaces: Spaces) -> tuple[str, Protocol]:
         """The protocol's name and settings. Raises WrongInput if it does not fit the actions."""
         name, settings = self.protocol, self.settings
         if name is None:
             name = trained.evaluation.evaluate_protocol
-            default = asdict(PROTOCOLS[PAPER])
+            default = asdict(PROTOCOLS[DEFAULT])
             changed = {key: v for key, v in asdict(settings).items() if v != default[key]}
             settings = replace(PROTOCOLS[name], **changed)
         if name == "control" and not spaces.actions.is_continuous:

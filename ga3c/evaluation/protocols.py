@@ -19,10 +19,10 @@ class Protocol:
     greedy, but draws a share of actions uniformly."""
     epsilon: float = 0.05
     """Share of uniformly drawn actions, with --policy epsilon."""
-    noop_max: int = 0
-    """A game begins after a random number of no-op frames below this."""
-    sticky_actions: float = 0.0
-    """Probability per frame of repeating the last action."""
+    noop_max: int | None = None
+    """A game begins after a random number of no-op frames below this; None: as in training."""
+    sticky_actions: float | None = None
+    """Probability per frame of repeating the last action; None: as in training."""
     frame_cap: int = 108_000
     """Emulator frames after which a game is cut short."""
     step_cap: int = STEP_CAP
@@ -36,10 +36,11 @@ class Protocol:
 
     def environment(self, trained: EnvironmentConfig) -> EnvironmentConfig:
         """The environment of the training, played by this protocol. A lost life ends no game."""
+        noop_max, sticky = self.noop_max, self.sticky_actions
         return replace(
             trained,
-            noop_max=self.noop_max,
-            sticky_actions=self.sticky_actions,
+            noop_max=trained.noop_max if noop_max is None else noop_max,
+            sticky_actions=trained.stickiness if sticky is None else sticky,
             frame_cap=self.frame_cap,
             life_loss_terminates=False,
         )
@@ -62,7 +63,9 @@ class Protocol:
         fixed: dict[str, Any] = {"life_loss_ends": False, "fire_on_reset": trained.fire_on_reset}
         fixed |= {"action_set": actions, "action_repeat": trained.action_repeat}
         if check(trained.game).is_atari:
-            kept = {**asdict(self), **fixed}
+            played = self.environment(trained)
+            starts = {"noop_max": played.noop_max, "sticky_actions": played.sticky_actions}
+            kept = {**asdict(self), **starts, **fixed}
         else:
             kept = {"policy": self.policy}
         if self.policy != "epsilon":
@@ -73,15 +76,17 @@ class Protocol:
 
 
 PROTOCOLS = {
+    # The games of the training, so that the score is what training said. No lost life ends a game.
+    "trained": Protocol("sample"),
     # GA3C: 30 games, each with its seed, sticky actions as in Gym at that time, 100,000 steps, and
     # a few no-ops (unverified: its code filled the first stack with them).
     "paper": Protocol("sample", noop_max=17, sticky_actions=0.25, frame_cap=400_000),
     # Mnih et al. 2015: up to 30 no-ops, epsilon 0.05, five minutes a game.
-    "nature": Protocol("epsilon", epsilon=0.05, noop_max=31, frame_cap=18_000),
+    "nature": Protocol("epsilon", epsilon=0.05, noop_max=31, sticky_actions=0.0, frame_cap=18_000),
     # Machado et al. 2018: sticky actions are the only randomness of the game.
-    "machado": Protocol("sample", sticky_actions=0.25, frame_cap=18_000),
+    "machado": Protocol("sample", noop_max=0, sticky_actions=0.25, frame_cap=18_000),
     # Horgan et al. 2018: up to 30 no-ops, 50,000 frames, and an epsilon of the ladder, 0.4^7.
-    "apex": Protocol("epsilon", epsilon=0.00164, noop_max=31, frame_cap=50_000),
+    "apex": Protocol("epsilon", epsilon=0.00164, noop_max=31, sticky_actions=0.0, frame_cap=50_000),
     # Continuous actions without noise (Lillicrap et al. 2016; Horgan et al. 2018).
     "control": Protocol("greedy"),
 }

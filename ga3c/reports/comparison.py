@@ -19,12 +19,23 @@ class Source(NamedTuple):
     column: str
 
 
+TEN_MILLION = "ten_million_steps.csv"
 REFERENCES = {  # the file with random and human scores, and the published scores
     "paper": (
         "ga3c_scores.csv",
         [
             Source("GA3C, 1 day", "ga3c_scores.csv", "ga3c_gpu_1_day"),
             Source("A3C, 4 days (human starts)", "ga3c_scores.csv", "a3c_cpu_4_days"),
+            Source("PPO, 10M steps (sticky)", TEN_MILLION, "ppo_sticky"),
+            Source("A2C, 10M steps (not sticky)", TEN_MILLION, "a2c_gae"),
+        ],
+    ),
+    "trained": (
+        "atari57_random_human.csv",
+        [
+            Source("PPO, 10M steps (not sticky)", TEN_MILLION, "ppo"),
+            Source("PPO, 10M steps (sticky)", TEN_MILLION, "ppo_sticky"),
+            Source("A2C, 10M steps (not sticky)", TEN_MILLION, "a2c_gae"),
         ],
     ),
     "nature": (

@@ -33,6 +33,7 @@ ALGORITHMS = {
     "dpg": "deterministic policy gradients from a replay, continuous actions (Silver et al. 2014)",
 }
 PROTOCOLS = {
+    "trained": "as in training, but a lost life ends no game",
     "paper": "GA3C: sticky actions 0.25, 100,000 steps a game",
     "nature": "Mnih et al. 2015: up to 30 no-ops, epsilon 0.05, 5 minutes a game",
     "machado": "Machado et al. 2018: sticky actions 0.25, 5 minutes a game",

@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from agents.cluster import check_ray
 from agents.games import check
@@ -20,11 +20,19 @@ from ga3c.settings.checks import WrongInput
 from ga3c.settings.machine import CORES
 from ga3c.settings.run import ProtocolName
 
-LISTS = {  # games of published tables: GA3C's Table 3, fast-dqn's Table 4, all 57; and six tasks
-    "ga3c-paper": "ga3c_scores.csv",
-    "fast-dqn": "fast_dqn_scores.csv",
-    "atari57": "atari57_random_human.csv",
-    "control": CONTROL,
+
+class Played(NamedTuple):
+    """How games are trained and evaluated."""
+
+    protocol: ProtocolName | None = None  # None: each run's own
+    train: str = ""  # arguments of a training whose games are those of the protocol
+
+
+LISTS = {  # GA3C's Table 3, fast-dqn's Table 4, all 57; and six tasks
+    "ga3c-paper": ("ga3c_scores.csv", Played("paper", "--sticky-actions 0.25")),
+    "fast-dqn": ("fast_dqn_scores.csv", Played("nature")),
+    "atari57": ("atari57_random_human.csv", Played()),
+    "control": (CONTROL, Played()),
 }
 
 
@@ -44,7 +52,8 @@ class Config:
     seconds: float | None = None
     """Longest training time of each run."""
     protocol: ProtocolName | None = None
-    """Protocol of the evaluations: see ga3c evaluate --help. None: each run's own."""
+    """Protocol of the evaluations: see ga3c evaluate --help. None: that of a list's table
+    (ga3c-paper: paper, trained with its sticky actions; fast-dqn: nature), or each run's own."""
     episodes: int = 30
     """Games in the evaluation of each run."""
     at_once: int = 1
@@ -94,18 +103,18 @@ def run(config: Config) -> None:
 
 
 def _jobs(config: Config) -> list[Job]:
-    games: list[str] = []
+    games: dict[str, Played] = {}
     for name in config.games:
-        if name in LISTS:
-            games += [row["game"] for row in published_rows(LISTS[name])]
-        else:
-            games.append(name)
+        file, played = LISTS.get(name, ("", Played()))
+        listed = [row["game"] for row in published_rows(file)] if file else [name]
+        games |= dict.fromkeys(listed, played)
+    if config.protocol:
+        games = dict.fromkeys(games, Played(config.protocol))
     try:
         names = {check(game).name: game for game in games}
     except ValueError as error:
         raise WrongInput(f"{error}; lists: {', '.join(LISTS)}") from error
-    on_ray = config.on == "ray"
-    evaluation = Evaluation(config.protocol, config.episodes, config.evaluate)
+    agents = f"--agents {config.cores}" if config.on == "ray" else ""
     return [
         Job(
             path=config.out_dir.absolute() / f"{name.replace('/', '-')}-{seed}",
@@ -113,8 +122,8 @@ def _jobs(config: Config) -> list[Job]:
             seed=seed,
             steps=config.steps,
             seconds=config.seconds,
-            arguments=f"--agents {config.cores} {config.train}" if on_ray else config.train,
-            evaluation=evaluation,
+            arguments=" ".join(filter(None, (agents, games[game].train, config.train))),
+            evaluation=Evaluation(games[game].protocol, config.episodes, config.evaluate),
         )
         for name, game in names.items()
         for seed in range(config.seeds)

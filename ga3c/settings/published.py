@@ -134,7 +134,7 @@ IN_GPU_REPLAY = replace(
     pacing=replace(DQN.pacing, steps_per_update=1.0, slack_steps=256),
     network=replace(DQN.network, network="parr", initializer="orthogonal"),
     optimizer=replace(DQN.optimizer, rms_centered=False, momentum=0.95, rms_start=1.0),
-    evaluation=EvaluationConfig(),
+    evaluation=EvaluationConfig(evaluate_episodes=10, evaluate_protocol="trained"),
 )
 
 # Daley and Amato 2021: 8 samplers, Concurrent Training and Synchronized Execution. One of their

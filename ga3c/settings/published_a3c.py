@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from agents.environments import EnvironmentConfig
 from ga3c.settings.learning import A3CConfig, LearningConfig, NetworkConfig, OptimizerConfig
+from ga3c.settings.run import EvaluationConfig
 from ga3c.settings.scheduler import SchedulerConfig
 from ga3c.settings.service import ServiceConfig
 from ga3c.settings.train import TrainConfig
@@ -117,4 +118,5 @@ PAPER = TrainConfig(
     # The paper proposes counts once a minute, its code every 20 s. Ours takes a minute: a window
     # with the current counts and one with the proposed counts, with settling time before each.
     scheduler=replace(FIXED_COUNTS, scheduler="random", settle_s=10.0, window_s=20.0),
+    evaluation=EvaluationConfig(evaluate_episodes=30, evaluate_protocol="paper"),
 )

@@ -7,7 +7,7 @@ from typing import Literal
 
 from ga3c.settings.checks import check_count, check_file, check_seed
 
-ProtocolName = Literal["paper", "nature", "machado", "apex", "control"]
+ProtocolName = Literal["trained", "paper", "nature", "machado", "apex", "control"]
 STEP_CAP = 100_000  # default limit of a game in an evaluation, in environment steps
 
 
@@ -45,7 +45,7 @@ class EvaluationConfig:
     """Environment steps between evaluations; None: no evaluations."""
     evaluate_episodes: int = 10
     """Games in one evaluation."""
-    evaluate_protocol: ProtocolName = "paper"
+    evaluate_protocol: ProtocolName = "trained"
     """How the games are played: see ga3c evaluate --help."""
     evaluate_step_cap: int = STEP_CAP
     """Environment steps after which a game is cut short. Its score until then counts."""

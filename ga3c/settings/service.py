@@ -114,7 +114,8 @@ class ServiceConfig:
                 f"prediction_batch_min {self.prediction_batch_min} > prediction_batch_max "
                 f"{self.prediction_batch_max}: no batch would ever be complete"
             )
-        _check_updates(self)
+        if self.passes < 1:
+            raise ValueError(f"passes {self.passes}: must be at least 1, or nothing is learned")
         _check_limits(self)
         most_lanes = self.most.agents * self.envs_per_agent
         check_queue("prediction", most_lanes, self.prediction_min, self.prediction_max)
@@ -169,15 +170,6 @@ class ServiceConfig:
             return self.prediction_min
         group = self.envs_per_agent // self.groups
         return max(min(self.prediction_batch_max, self.most.agents * self.envs_per_agent), group)
-
-
-def _check_updates(service: ServiceConfig) -> None:
-    if service.passes < 1:
-        raise ValueError(f"passes {service.passes}: must be at least 1, or nothing is learned")
-    if service.minibatch is not None and service.minibatch < service.t_max:
-        raise ValueError(
-            f"minibatch {service.minibatch} < t_max {service.t_max}: no segment would fit an update"
-        )
 
 
 def _check_limits(service: ServiceConfig) -> None:

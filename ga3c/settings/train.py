@@ -171,11 +171,11 @@ class TrainConfig:
 
 def _check_segments(config: TrainConfig) -> None:
     service, t_max = config.service, config.service.t_max
-    if t_max > service.training_batch_max:
-        raise ValueError(
-            f"t_max {t_max} > training_batch_max {service.training_batch_max}: no segment would "
-            "fit a batch"
-        )
+    of_steps = config.algorithm == "ppo"  # its updates divide segments
+    name = "training_batch_max" if of_steps or service.minibatch is None else "minibatch"
+    largest = getattr(service, name)
+    if t_max > largest:
+        raise ValueError(f"t_max {t_max} > {name} {largest}: no segment would fit an update")
     whole = service.training_queue // t_max * t_max
     if whole < service.training_batch_min:
         raise ValueError(

@@ -50,6 +50,22 @@ def test_a_protocol_is_what_the_environment_plays_by() -> None:
     assert (played.game, played.action_repeat) == ("Breakout", 3)
 
 
+def test_protocol_trained_plays_the_games_of_the_training() -> None:
+    for given, noop_max, sticky in (
+        ({"game": "Breakout"}, 30, 0.0),
+        ({"game": "ALE/Breakout-v5"}, 30, 0.25),
+        ({"game": "Breakout", "sticky_actions": 0.1, "noop_max": 5}, 5, 0.1),
+    ):
+        trained = EnvironmentConfig(**given)
+        played = PROTOCOLS["trained"].environment(trained)
+        assert (played.noop_max, played.stickiness) == (noop_max, sticky)
+        assert not played.life_loss_terminates
+        named = PROTOCOLS["trained"].named("trained", trained, "newest")
+        assert (named["noop_max"], named["sticky_actions"]) == (noop_max, sticky)
+        other = dataclasses.replace(PROTOCOLS["trained"], sticky_actions=0.25)
+        assert other.named("trained", trained, "newest")["name"] == "trained, changed"
+
+
 def test_every_setting_of_a_protocol_is_named() -> None:
     trained = EnvironmentConfig(game="Pong")
     named = PROTOCOLS["nature"].named("nature", trained, "newest")
@@ -196,7 +212,7 @@ def test_a_run_evaluates_itself_and_keeps_its_best_weights(tmp_path: Path) -> No
     assert f"evaluated: {best['mean']:.2f} after {best['steps']:,} steps" in done.stdout
     assert json.loads((run / "result.json").read_text())["evaluations_failed"] == 0
     by_hand = ended("evaluate", str(run), "--checkpoint", "best", "--episodes", "4")
-    assert f"after {best['steps']:,} steps; protocol name paper, weights best" in by_hand.stdout
+    assert f"after {best['steps']:,} steps; protocol name trained, weights best" in by_hand.stdout
 
 
 def test_an_evaluation_that_fails_ends_no_run_and_the_next_one_is_made(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,6 +61,20 @@ def test_lists_are_the_published_tables_games(tmp_path: Path) -> None:
         jobs = _jobs(Config(tmp_path, games=(name,), seeds=2))
         assert len(jobs) == 2 * count
         assert len({job.path for job in jobs}) == 2 * count
+
+
+def test_a_table_is_trained_and_evaluated_as_it_was_published(tmp_path: Path) -> None:
+    def played(**given: Any) -> tuple[str | None, str]:
+        job = _jobs(Config(tmp_path, seeds=1, **given))[0]
+        assert job.evaluation
+        return job.evaluation.protocol, job.arguments
+
+    assert played(games=("ga3c-paper",)) == ("paper", "--sticky-actions 0.25")
+    mine = played(games=("ga3c-paper",), train="--sticky-actions 0")
+    assert mine == ("paper", "--sticky-actions 0.25 --sticky-actions 0"), "the last one counts"
+    assert played(games=("ga3c-paper",), protocol="nature") == ("nature", "")
+    assert played(games=("fast-dqn",)) == ("nature", "")
+    assert played(games=("Pong",)) == (None, "")
 
 
 def test_what_is_no_game_is_said_before_anything_is_trained(tmp_path: Path) -> None:

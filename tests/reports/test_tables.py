@@ -160,7 +160,7 @@ def test_scores_are_normalised_by_the_papers_own_random_and_human(runs: list[Pat
     assert (row.random, row.human) == (-18.0, 16.0)
     assert row.normalized is not None
     np.testing.assert_allclose(row.normalized, [1.0, 32 / 34])
-    assert row.published == (18.0, 6.0)
+    assert row.published == (18.0, 6.0, 16.91, 19.31)
     assert (nature.rows[0].random, nature.rows[0].human) == (-20.7, 14.6)
 
 
@@ -175,7 +175,7 @@ def test_the_table_command_writes_markdown_csv_and_a_picture(
     assert text.strip() in done.stdout
     lines = [line for line in text.splitlines() if line.startswith("|")]
     assert len({line.count("|") for line in lines[:3]}) == 1
-    assert "| pong | 2 | 30 | 0.00M | -18 | 16 | 18 | 6 | 15.0 ± 1.4 | 97% |" in lines
+    assert "| pong | 2 | 30 | 0.00M | -18 | 16 | 18 | 6 | 16.9 | 19.3 | 15.0 ± 1.4 | 97% |" in lines
     assert "Human-normalised, over 1 of 1 games: median 97%" in text
     assert "no interval, as a game has only one seed" in text, "of nature"
     paper, nature = text.split("Protocol nature")

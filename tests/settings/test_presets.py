@@ -168,6 +168,7 @@ def test_ppo_on_pictures_follows_the_machine(cores: int) -> None:
         (["--agents", "1", "--envs-per-agent", "8"], 8, 2048, 256),
         (["--agents", "8", "--envs-per-agent=64", "--minibatch", "64"], 512, 16_384, 64),
         (["--game", "CartPole-v1", "--agents=8"], 128, 16_384, 256),
+        (["--game", "CartPole-v1", "--t-max", "512"], 16, 2048, 128),  # segments above an update
         (["--algorithm", "a3c", "--agents", "8"], 512, 80, None),
     ],
 )

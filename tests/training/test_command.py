@@ -178,8 +178,8 @@ WRONG: dict[str, tuple[list[str], list[str]]] = {  # arguments, and words that m
         ["t_max 100", "80"],
     ),
     "segment above minibatch": (
-        ["train", "--algorithm", "ppo", "--t-max", "100", "--minibatch", "64"],
-        ["minibatch 64 < t_max 100"],
+        ["train", "--algorithm", "a3c", "--t-max", "70", "--minibatch", "64"],
+        ["t_max 70 > minibatch 64"],
     ),
     "no passes": (["train", "--passes", "0"], ["passes 0: must be at least 1"]),
     "replay beyond memory": (
