@@ -18,6 +18,7 @@ from ga3c.wire.frontend import Frontend
 from ga3c.wire.peers import name_of, new_identity
 
 SLOWEST_STEPS_PER_S = 100.0  # slowest rate assumed of an agent that replays recorded actions
+SLOWEST_MAKE_S = 0.5  # of an environment; an Atari game takes 0.05 s of a core that nothing shares
 OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP}  # kills from outside
 
 
@@ -170,7 +171,7 @@ class Agents:
         per_agent, groups = self._service.envs_per_agent, self._service.groups
         lanes = np.arange(index * per_agent, (index + 1) * per_agent, dtype=np.int32)
         file, played = self._played
-        patience_s = played * per_agent / SLOWEST_STEPS_PER_S
+        patience_s = per_agent / groups * (SLOWEST_MAKE_S + played / SLOWEST_STEPS_PER_S)
         self._frontend.peers.expect(identity, lanes.reshape(groups, -1), played, patience_s)
         self._identities[index] = identity
         self._deaths.began(index, self._updates())

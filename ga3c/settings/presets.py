@@ -27,6 +27,8 @@ MOST_AGENTS_VECTORS = 4
 
 # For ppo on pictures.
 LANES, MOST_LANES = 64, 512  # for each two cores, and in all
+MOST_IN_PROGRESS = 16_384  # steps of all environments, those of a segment each
+SHORTEST = 4  # steps of a segment
 
 WHOLE_S = 30.0
 """ppo waits so long for a whole batch: what it learns must not depend on the machine's speed."""
@@ -37,8 +39,8 @@ _CONTROL = EvaluationConfig(evaluate_episodes=10, evaluate_protocol="control")
 def ppo_pictures(cores: int) -> TrainConfig:
     """Our settings of ppo for pictures on a machine with so many cores.
 
-    A segment of every environment is one batch, which is learned from three times in eight small
-    updates, while the next batch is played. With two pending segments, environments would wait for
+    A batch is one segment of each of 64 environments. It is learned from three times in eight small
+    updates, while the next one is played. With two pending segments, environments would wait for
     each batch to be learned whenever their segments do not end together.
 
     Each update's advantages are normalised: otherwise a game with rare or small rewards, such as
@@ -74,24 +76,15 @@ def ppo_pictures(cores: int) -> TrainConfig:
 def for_lanes(settings: TrainConfig, lanes: int) -> TrainConfig:
     """Our settings of ppo for so many environments, or the settings of any other preset unchanged.
 
-    A segment of every environment is one batch. Of a batch eight times as large there are four
-    times as many updates, each twice as large, and the learning rate grows with the root of their
-    size (Krizhevsky 2014): docs/learning.md has what else was tried.
+    A batch has the same number of steps however many environments there are, so that the policy
+    improves as often. With many of them segments are older when they are learned from, which
+    V-trace corrects up to a point: beyond it segments are shorter (docs/learning.md).
     """
-    service, optimizer = settings.service, settings.optimizer
-    more = lanes / (service.agents * service.envs_per_agent)
-    if more <= 1 or settings.preset not in ("ppo-pictures", "ppo-vectors"):
+    service = settings.service
+    if settings.preset not in ("ppo-pictures", "ppo-vectors"):
         return settings
-    batch, larger = lanes * service.t_max, more ** (1 / 3)
-    sized = replace(
-        service,
-        training_batch_min=batch,
-        training_batch_max=batch,
-        training_queue=2 * batch,
-        minibatch=round(service.update_max * larger),
-    )
-    rate = optimizer.learning_rate * larger**0.5
-    return replace(settings, service=sized, optimizer=replace(optimizer, learning_rate=rate))
+    t_max = min(service.t_max, max(MOST_IN_PROGRESS // max(lanes, 1), SHORTEST))
+    return replace(settings, service=replace(service, t_max=t_max))
 
 
 # On vectors rewards are not clipped, so values are large. The value has its own torso, because its

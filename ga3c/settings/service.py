@@ -79,7 +79,8 @@ class ServiceConfig:
     transport: Literal["ipc", "tcp"] = "ipc"
     """How agents reach the service: a socket in a private directory, or TCP on 127.0.0.1."""
     agent_timeout_s: float = 60.0
-    """An agent that takes this many seconds for a step is replaced. Must be above 0."""
+    """An agent that takes this many seconds for a step is replaced. Must be above 0. While it makes
+    its environments it has half a second more for each of a group."""
     intra_op_threads: int = 1
     """Threads of the tensor framework within one operation, from 1 to 1024."""
     synchronized: bool = False

@@ -31,6 +31,13 @@ class Peer:
     answers: dict[int, list[bytes]] = field(default_factory=dict)  # to each group's last step
     answered_s: dict[int, float] = field(default_factory=dict)  # when each group had its last one
     user: str = ""  # the owner of its key; none on this machine
+    played: int = 0  # recorded steps that each group replays by itself before its first message
+    patience_s: float = 0.0  # how much longer than other messages a group's first one may take
+
+    @property
+    def slack_s(self) -> float:
+        """How much longer than another agent it may be silent now."""
+        return self.patience_s if min(self.sequences) == self.played else 0.0
 
     def named(self, identity: str) -> str:
         """Its readable name, and where it is if that is another machine."""
@@ -89,11 +96,12 @@ class Peers:
 
         Args:
             played: recorded steps that each group replays by itself before its first message.
-            patience_s: how long the replayed steps may take.
+            patience_s: how long the replayed steps of a group may take, and making it.
         """
+        sequences = [played] * len(lanes)
         with self._lock:
-            self._expected[identity] = Peer(lanes, [played] * len(lanes))
-            self._heard_s[identity] = time.monotonic() + patience_s
+            self._expected[identity] = Peer(lanes, sequences, played=played, patience_s=patience_s)
+            self._heard_s[identity] = time.monotonic()
 
     def forget(self, identity: str) -> str:
         """Forget an agent that has ended. Returns its failure message, or an empty text."""
@@ -167,6 +175,8 @@ class Peers:
     def silent(self, longer_than_s: float, waiting: set[str]) -> list[str]:
         """Agents whose hello, step or confirmation of rest has been due for `longer_than_s`.
 
+        Before each group's first step, an agent has its `patience_s` in addition.
+
         Args: waiting: agents from which no step is due, because theirs await an answer.
         """
         limit_s = time.monotonic() - longer_than_s
@@ -174,7 +184,8 @@ class Peers:
             return [
                 identity
                 for identity, heard_s in self._heard_s.items()
-                if heard_s < limit_s and (identity in self._retired or identity not in waiting)
+                if heard_s + self._expected[identity].slack_s < limit_s
+                and (identity in self._retired or identity not in waiting)
             ]
 
     def failed(self, identity: str, words: str) -> None:

@@ -144,42 +144,45 @@ def test_plain_defaults_follow_the_algorithm_and_what_the_game_shows(
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 4, 16, 24, 64, 200])
 def test_ppo_on_pictures_follows_the_machine(cores: int) -> None:
-    """A batch is one segment of every environment; updates grow less than batches."""
+    """Batches and segments are the same on every machine: up to 512 environments learn alike."""
     config = ppo_pictures(cores)
     service = config.service
     lanes = service.agents * service.envs_per_agent
     assert service.agents == max(1, cores // 2)
     assert lanes == 64 * service.agents or 384 < lanes <= 512
-    assert service.training_batch_min == service.training_batch_max == lanes * service.t_max
-    assert service.minibatch == pytest.approx(256 * (lanes / 64) ** (1 / 3), abs=1)
-    assert config.optimizer.learning_rate == pytest.approx(5e-4 * (lanes / 64) ** (1 / 6))
     assert service.training_wait_s > 10, "a batch that is not whole is another algorithm's"
-    if cores == 2:
-        assert (service.training_batch_max, service.minibatch) == (2048, 256)
-    if lanes == 512:
-        assert (service.training_batch_max, service.minibatch) == (16_384, 512)
+    alone = ppo_pictures(2)
+    assert (alone.service.training_batch_max, alone.service.minibatch) == (2048, 256)
+    threads = {"agents": 1, "envs_per_agent": 64, "intra_op_threads": 2}
+    assert replace(config, service=replace(service, **threads)) == alone
 
 
 @pytest.mark.parametrize(
-    ("arguments", "lanes", "batch", "minibatch"),
+    ("arguments", "lanes", "t_max"),
     [
-        (["--agents", "8", "--envs-per-agent=64"], 512, 16_384, 512),
-        (["--agents", "1", "--envs-per-agent", "64"], 64, 2048, 256),
-        (["--agents", "1", "--envs-per-agent", "8"], 8, 2048, 256),
-        (["--agents", "8", "--envs-per-agent=64", "--minibatch", "64"], 512, 16_384, 64),
-        (["--game", "CartPole-v1", "--agents=8"], 128, 16_384, 256),
-        (["--game", "CartPole-v1", "--t-max", "512"], 16, 2048, 128),  # segments above an update
-        (["--algorithm", "a3c", "--agents", "8"], 512, 80, None),
+        (["--agents", "8", "--envs-per-agent=64"], 512, 32),
+        (["--agents", "1", "--envs-per-agent", "64"], 64, 32),
+        (["--agents", "1", "--envs-per-agent", "8"], 8, 32),
+        (["--agents", "16"], 1024, 16),
+        (["--agents", "16", "--t-max", "20"], 1024, 20),
+        (["--agents", "64"], 4096, 4),
+        (["--agents", "128"], 8192, 4),
+        (["--game", "CartPole-v1", "--agents=8"], 128, 128),
+        (["--game", "CartPole-v1", "--agents=32"], 512, 32),
+        (["--algorithm", "a3c", "--agents", "64"], 4096, 20),
     ],
 )
-def test_batches_follow_the_environments_that_are_asked_for(
-    arguments: list[str], lanes: int, batch: int, minibatch: int | None
+def test_segments_are_short_where_many_environments_are_asked_for(
+    arguments: list[str], lanes: int, t_max: int
 ) -> None:
     service = parse(arguments, TrainConfig, "ga3c train").service
     assert service.agents * service.envs_per_agent == lanes
-    assert service.training_batch_min == service.training_batch_max == batch
-    assert service.training_queue >= 2 * batch
-    assert service.minibatch == minibatch
+    assert service.t_max == t_max
+
+
+def test_segments_may_be_longer_than_an_update_of_ppo() -> None:
+    service = parse(["--game", "CartPole-v1", "--t-max", "512"], TrainConfig, "ga3c train").service
+    assert (service.t_max, service.minibatch) == (512, 128)
 
 
 def test_algorithms_and_their_presets_are_as_named() -> None:

@@ -647,6 +647,20 @@ def test_silent_names_an_agent_that_never_said_hello(rig: Rig) -> None:
     assert rig.frontend.silent(0.0) == ["hangs while it starts"]
 
 
+def test_an_agent_has_its_patience_until_every_group_is_made(rig: Rig) -> None:
+    rig.frontend.peers.expect("agent", lanes_of(0), patience_s=3600.0)
+    agent = rig.agent("agent")
+    agent.hello()
+    for group in range(GROUPS):
+        time.sleep(0.01)
+        assert rig.frontend.silent(0.0) == [], "it makes this group"
+        agent.step(group=group)
+        rig.answer(rig.take())
+        agent.receive()
+    wait_until(lambda: rig.frontend.silent(0.0) == ["agent"])
+    assert rig.frontend.silent(1800.0) == []
+
+
 @pytest.mark.parametrize("transport", ["ipc", "tcp"])
 @pytest.mark.parametrize("busy", [False, True])
 def test_stop_leaves_no_thread_and_no_descriptor(
