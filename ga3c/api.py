@@ -16,7 +16,7 @@ from agents.registrations import SCRIPT
 from ga3c.command import frameworks
 from ga3c.command.names import changed, checked
 from ga3c.settings.parse import preset_of
-from ga3c.settings.presets import DEFAULT
+from ga3c.settings.presets import DEFAULT, for_lanes
 from ga3c.settings.train import TrainConfig
 from ga3c.training.interrupts import Interrupts
 from ga3c.training.starting import Known, begin, known_run, prepared
@@ -163,4 +163,5 @@ def _wanted(
         return changed(known.config, given), known
     names = ("preset", "algorithm", "game", "learns_from")
     base = preset_of(*map(given.get, names), env_args=tuple(given.get("env_args", ())))
-    return changed(base, given), None
+    sized = for_lanes(base, given.get("agents"), given.get("envs_per_agent"))
+    return changed(sized, given), None

@@ -108,8 +108,8 @@ def _jobs(config: Config) -> list[Job]:
         file, played = LISTS.get(name, ("", Played()))
         listed = [row["game"] for row in published_rows(file)] if file else [name]
         games |= dict.fromkeys(listed, played)
-    if config.protocol:
-        games = dict.fromkeys(games, Played(config.protocol))
+    if given := config.protocol:
+        games = {g: p if p.protocol == given else Played(given) for g, p in games.items()}
     try:
         names = {check(game).name: game for game in games}
     except ValueError as error:

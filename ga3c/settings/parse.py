@@ -90,11 +90,8 @@ def _named(arguments: list[str], unless_named: str | None = None) -> TrainConfig
     try:
         env_args = given_values(arguments, "--env-args")
         found = preset_of(preset, algorithm, *rest, env_args=env_args)
-        service, lanes = found.service, 1
-        for name in ("agents", "envs_per_agent"):
-            given = given_value(arguments, f"--{name.replace('_', '-')}") or ""
-            lanes *= int(given) if given.isdecimal() else getattr(service, name)
-        return for_lanes(found, lanes)
+        given = (given_value(arguments, each) or "" for each in ("--agents", "--envs-per-agent"))
+        return for_lanes(found, *(int(each) if each.isdecimal() else None for each in given))
     except ValueError:
         if {"-h", "--help"} & set(arguments):
             return OURS["ppo-pictures"]

@@ -68,13 +68,15 @@ def ppo_pictures(cores: int) -> TrainConfig:
         optimizer=OptimizerConfig(learning_rate=5e-4, clip_norm=0.5),
         scheduler=_NO_SCHEDULER,
     )
-    settings = for_lanes(settings, agents * envs_per_agent)
+    settings = for_lanes(settings, agents, envs_per_agent)
     service = replace(settings.service, agents=agents, envs_per_agent=envs_per_agent)
     return replace(settings, service=service)
 
 
-def for_lanes(settings: TrainConfig, lanes: int) -> TrainConfig:
+def for_lanes(settings: TrainConfig, agents: int | None, envs_per_agent: int | None) -> TrainConfig:
     """Our settings of ppo for so many environments, or the settings of any other preset unchanged.
+
+    Args: agents, envs_per_agent: None stands for those of the settings.
 
     A batch has the same number of steps however many environments there are, so that the policy
     improves as often. With many of them segments are older when they are learned from, which
@@ -83,7 +85,8 @@ def for_lanes(settings: TrainConfig, lanes: int) -> TrainConfig:
     service = settings.service
     if settings.preset not in ("ppo-pictures", "ppo-vectors"):
         return settings
-    t_max = min(service.t_max, max(MOST_IN_PROGRESS // max(lanes, 1), SHORTEST))
+    lanes = (agents or service.agents) * (envs_per_agent or service.envs_per_agent)
+    t_max = min(service.t_max, max(MOST_IN_PROGRESS // lanes, SHORTEST))
     return replace(settings, service=replace(service, t_max=t_max))
 
 

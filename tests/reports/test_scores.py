@@ -72,6 +72,7 @@ def test_a_table_is_trained_and_evaluated_as_it_was_published(tmp_path: Path) ->
     assert played(games=("ga3c-paper",)) == ("paper", "--sticky-actions 0.25")
     mine = played(games=("ga3c-paper",), train="--sticky-actions 0")
     assert mine == ("paper", "--sticky-actions 0.25 --sticky-actions 0"), "the last one counts"
+    assert played(games=("ga3c-paper",), protocol="paper") == ("paper", "--sticky-actions 0.25")
     assert played(games=("ga3c-paper",), protocol="nature") == ("nature", "")
     assert played(games=("fast-dqn",)) == ("nature", "")
     assert played(games=("Pong",)) == (None, "")
