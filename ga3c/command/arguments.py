@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any, get_args, get_type_hints
 
+import tyro
+
 HELP_ALL = "--help-all"
 HELP = frozenset(("-h", "--help", HELP_ALL))
 NEAR = 3  # most commands and options that are suggested
@@ -18,9 +20,11 @@ def options(kind: type[Any]) -> dict[str, Any]:
 
 
 def _settings(kind: type[Any]) -> Iterator[tuple[str, Any]]:
-    hints = get_type_hints(kind)
+    hints, marked = get_type_hints(kind), get_type_hints(kind, include_extras=True)
     for each in fields(kind):
         hint = hints[each.name]
+        if tyro.conf.Suppress in get_args(marked[each.name]):
+            continue
         if is_dataclass(hint) and isinstance(hint, type):
             yield from _settings(hint)
         else:

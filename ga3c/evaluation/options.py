@@ -5,7 +5,7 @@ framework is loaded, so nothing here loads it.
 """
 
 import os
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,6 +53,8 @@ class PlayedConfig(LearnedConfig):
     seed: int = 0
     """Seed of games and of actions."""
     settings: Protocol = PROTOCOLS[DEFAULT]
+    given: Annotated[tuple[str, ...], tyro.conf.Suppress] = ()
+    """The settings that the user gave, and that change any protocol."""
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
@@ -62,15 +64,16 @@ class PlayedConfig(LearnedConfig):
         """What --protocol, if it is given, makes of all other defaults."""
         given = given_value(arguments, "--protocol")
         known: Any = given if given in PROTOCOLS else None
-        return cls(protocol=known, settings=PROTOCOLS[known or DEFAULT])
+        names = (each.name for each in fields(Protocol))
+        own = tuple(n for n in names if given_value(arguments, f"--{n.replace('_', '-')}"))
+        return cls(protocol=known, settings=PROTOCOLS[known or DEFAULT], given=own)
 
     def played_by(self, trained: TrainConfig, spaces: Spaces) -> tuple[str, Protocol]:
         """The protocol's name and settings. Raises WrongInput if it does not fit the actions."""
         name, settings = self.protocol, self.settings
         if name is None:
             name = trained.evaluation.evaluate_protocol
-            default = asdict(PROTOCOLS[DEFAULT])
-            changed = {key: v for key, v in asdict(settings).items() if v != default[key]}
+            changed = {key: getattr(settings, key) for key in self.given}
             settings = replace(PROTOCOLS[name], **changed)
         if name == "control" and not spaces.actions.is_continuous:
             raise WrongInput(

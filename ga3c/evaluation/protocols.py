@@ -9,6 +9,8 @@ from agents.games import check
 from ga3c.settings.checks import check_count
 from ga3c.settings.run import STEP_CAP
 
+OF_GAMES = ("noop_max", "sticky_actions", "frame_cap")  # None: as in training
+
 
 @dataclass(frozen=True)
 class Protocol:
@@ -23,8 +25,8 @@ class Protocol:
     """A game begins after a random number of no-op frames below this; None: as in training."""
     sticky_actions: float | None = None
     """Probability per frame of repeating the last action; None: as in training."""
-    frame_cap: int = 108_000
-    """Emulator frames after which a game is cut short."""
+    frame_cap: int | None = None
+    """Emulator frames after which a game is cut short; None: as in training."""
     step_cap: int = STEP_CAP
     """Environment steps after which any game is cut short; its score so far counts."""
 
@@ -36,14 +38,9 @@ class Protocol:
 
     def environment(self, trained: EnvironmentConfig) -> EnvironmentConfig:
         """The environment of the training, played by this protocol. A lost life ends no game."""
-        noop_max, sticky = self.noop_max, self.sticky_actions
-        return replace(
-            trained,
-            noop_max=trained.noop_max if noop_max is None else noop_max,
-            sticky_actions=trained.stickiness if sticky is None else sticky,
-            frame_cap=self.frame_cap,
-            life_loss_terminates=False,
-        )
+        given = {name: getattr(self, name) for name in OF_GAMES}
+        whole = replace(trained, sticky_actions=trained.stickiness, life_loss_terminates=False)
+        return replace(whole, **{name: v for name, v in given.items() if v is not None})
 
     def check_actions(self, actions: Actions) -> None:
         """Raises ValueError if such actions are not played by this protocol's policy."""
@@ -64,8 +61,7 @@ class Protocol:
         fixed |= {"action_set": actions, "action_repeat": trained.action_repeat}
         if check(trained.game).is_atari:
             played = self.environment(trained)
-            starts = {"noop_max": played.noop_max, "sticky_actions": played.sticky_actions}
-            kept = {**asdict(self), **starts, **fixed}
+            kept = {**asdict(self), **{name: getattr(played, name) for name in OF_GAMES}, **fixed}
         else:
             kept = {"policy": self.policy}
         if self.policy != "epsilon":

@@ -17,6 +17,7 @@ from ga3c.measuring.parts import prepare
 from ga3c.measuring.reporting import keep
 from ga3c.measuring.serving import PREDICTION_BATCH, figures, measure_parts, measure_service
 from ga3c.reports.console import show
+from ga3c.settings.checks import WrongInput
 from ga3c.settings.machine import CORES
 from ga3c.settings.train import TrainConfig
 
@@ -221,16 +222,19 @@ def _try(
 ) -> dict[str, Any]:
     print(f"what to change: {remedy.command}")
     print(f"  because {remedy.because}; expected {remedy.gain:+.0%}", flush=True)
-    after = _service(_changed(config, remedy), found, parts)
-    gain = after["pps"] / pps - 1
-    print(f"tried: {after['pps']:,.0f} steps/s, {gain:+.0%}{_lag(config, after)}: {_verdict(gain)}")
-    return {
+    promised = {
         "remedy": remedy.command,
         "because": remedy.because,
         "expected_gain": remedy.gain,
-        "measured_gain": gain,
-        "after": after,
     }
+    try:
+        after = _service(_changed(config, remedy), found, parts)
+    except WrongInput as error:  # there is not enough memory for it, for example
+        print(f"it cannot be tried here: {error}")
+        return {**promised, "refused": str(error)}
+    gain = after["pps"] / pps - 1
+    print(f"tried: {after['pps']:,.0f} steps/s, {gain:+.0%}{_lag(config, after)}: {_verdict(gain)}")
+    return {**promised, "measured_gain": gain, "after": after}
 
 
 def _lag(config: TrainConfig, figures: dict[str, Any]) -> str:

@@ -46,6 +46,10 @@ REFERENCES = {  # the file with random and human scores, and the published score
             Source("Ape-X, 22.8G frames (no-op starts)", "apex_scores.csv", "apex_dqn_noop_starts"),
         ],
     ),
+    "apex": (
+        "atari57_random_human.csv",
+        [Source("Ape-X, 22.8G frames (no-op starts)", "apex_scores.csv", "apex_dqn_noop_starts")],
+    ),
     "control": (
         CONTROL,
         [

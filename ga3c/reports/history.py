@@ -29,7 +29,6 @@ FIRST_TOLD = ("algorithm", "network", "pacing")  # settings that tell most, in t
 # Those that follow from others, and one that says little.
 LAST_TOLD = ("learning_rate_end", "schedule_steps", "learns_from", "training_wait_s")
 
-
 Point = tuple[float, int, float]  # of a curve: seconds, steps, score
 
 
@@ -117,7 +116,10 @@ def settings(config: TrainConfig) -> dict[str, Any]:
     for name, part in parts.items():
         if name not in LEFT_OUT:
             flat |= part if isinstance(part, dict) else {name: part}
-    return {name: value for name, value in flat.items() if name != "game"}
+    module, colon, _ = flat.pop("game").rpartition(":")
+    with contextlib.suppress(ValueError):  # a name that no game has any more
+        flat["sticky_actions"] = None if colon else config.environment.stickiness
+    return {**flat, "module": module}
 
 
 def load(runs: Sequence[Path], runs_dir: Path) -> list[History]:

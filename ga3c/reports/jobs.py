@@ -19,7 +19,7 @@ from ga3c.reports.console import show
 from ga3c.reports.processes import LOST, Process, end, here
 from ga3c.runs import checkpoints
 from ga3c.runs.finding import RESULT, is_running, newest_figures
-from ga3c.runs.kept_config import CONFIG
+from ga3c.runs.kept_config import CONFIG, load_config
 
 # Arguments that a job sets itself, so that a user's further arguments may not contain them.
 OWN = {"--game", "--seed", "--name", "--runs-dir", "--resume", "--steps", "--seconds", "--score"}
@@ -84,9 +84,11 @@ class Job(NamedTuple):
     def _evaluated(self) -> bool:
         assert self.evaluation is not None
         newest = int(checkpoints.kept(self.path / "checkpoints")[-1].name)
+        own = load_config(self.path).evaluation.evaluate_protocol
+        protocol = self.evaluation.protocol or own
         return any(
             entry["steps"] == newest
-            and entry["protocol"]["name"].startswith(self.evaluation.protocol or "")
+            and entry["protocol"]["name"].partition(",")[0] == protocol
             and entry["episodes"] >= self.evaluation.episodes
             for entry in history.read(self.path).evaluations
         )
@@ -119,7 +121,9 @@ def complete(
     """
     for parent in {job.path.parent for job in jobs}:
         parent.mkdir(parents=True, exist_ok=True)
-    while any(is_running(job.path) for job in jobs):  # left by a killed command
+    if busy := [job.path.name for job in jobs if is_running(job.path)]:
+        print(f"waiting for {', '.join(busy)}: another process trains it", flush=True)
+    while any(is_running(job.path) for job in jobs):
         time.sleep(POLL_S)
     waiting = deque(job for job in jobs if job.next_command)
     running: dict[Job, tuple[Process, list[str]]] = {}
@@ -185,7 +189,7 @@ def _show_state(jobs: Sequence[Job], waiting: Collection[Job], running: Mapping[
         steps, minutes, score = "", "", ""
         state = "to do" if job in waiting else STATES.get(running.get(job, ""), "done")
         if (job.path / CONFIG).exists():
-            state = "training" if job in waiting else state
+            state = "waiting" if job in waiting else state
             figures = newest_figures(job.path)
             steps = f"{figures.get('steps', 0):,}"
             minutes = f"{figures.get('seconds', 0.0) / 60:,.1f}"

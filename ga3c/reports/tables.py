@@ -83,6 +83,7 @@ def numbers(table: ScoreTable) -> Iterator[dict[str, str | int | float | None]]:
         published = zip(table.sources, row.published, strict=True)
         yield {
             "protocol": table.protocol,
+            "settings": table.settings,
             "game": row.game,
             "seeds": len(row.scores),
             "games": row.games,

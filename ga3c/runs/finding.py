@@ -134,6 +134,14 @@ def check_resumed(config: TrainConfig, before: TrainConfig) -> None:
             raise ValueError(f"{name} {value}: a resumed run keeps its {name} {old_value}; {rule}")
     if config.run.name not in (None, before.run.name):
         raise ValueError(f"name {config.run.name}: a resumed run keeps its name; leave it out")
+    if config.replay.save_replay and before.replay.save_replay:
+        for name in ("pacing", "steps_per_update", "period_steps"):
+            value, old_value = getattr(config.pacing, name), getattr(before.pacing, name)
+            if value != old_value:
+                raise ValueError(
+                    f"{name} {value}: the replay was saved with {old_value}, and its counts "
+                    "are of that: leave it out, or give --no-save-replay to fill a new one"
+                )
     played = (new, replace(config.environment, game=game_before), config.run.seed)
     if config.service.lockstep and played != (old, before.environment, before.run.seed):
         raise ValueError(

@@ -7,9 +7,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 import psutil
+
+from ga3c.settings.machine import CORES
 
 
 @dataclass(frozen=True)
@@ -108,20 +111,44 @@ class Metrics:
 
 
 class CoresTime(NamedTuple):
-    """CPU seconds of all cores that this process may use, since the machine started."""
+    """CPU seconds of all cores that this process may use, since some moment before."""
 
     busy: float  # including the time that a virtual machine's host took from these cores
     idle: float
 
 
-def cores_time() -> CoresTime:
-    """The busy and idle seconds until now."""
+def cores_time(root: Path = Path("/"), allowed: int = CORES) -> CoresTime:
+    """The busy and idle seconds until now; only the difference between two calls is meaningful.
+
+    Where a control group allows less time than our cores have, the busy time is the group's.
+
+    Args:
+        root: where `proc` and `sys` are mounted.
+        allowed: cores that we may use.
+    """
     cores = psutil.cpu_times(percpu=True)
     if hasattr(os, "sched_getaffinity"):
         cores = [cores[core] for core in os.sched_getaffinity(0)]
+    used_s = _used_by_our_group_s(root) if allowed < len(cores) else None
+    if used_s is not None:
+        return CoresTime(used_s, allowed * time.monotonic() - used_s)
     idle = sum(core.idle + getattr(core, "iowait", 0.0) for core in cores)
     whole = sum(sum(core[:8]) for core in cores)  # user time already includes the guests' time
     return CoresTime(whole - idle, idle)
+
+
+def _used_by_our_group_s(root: Path) -> float | None:
+    """CPU seconds of our control group; None where none (of version 2) can be read."""
+    mount = root / "sys/fs/cgroup"
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            if line.startswith("0::"):
+                group = mount / line.removeprefix("0::").lstrip("/")
+                file = group / "cpu.stat"
+                known = file if file.exists() else mount / "cpu.stat"  # as within a container
+                stated = dict(each.split() for each in known.read_text().splitlines())
+                return int(stated["usage_usec"]) / 1e6
+    return None
 
 
 def cpu_s_of_others(pids: Iterable[int]) -> float:

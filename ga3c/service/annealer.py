@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from ga3c.settings.scheduler import Counts, SchedulerConfig
 
 COLDEST = 1e-6
+TINY = 1e-9  # samples a second, in place of none
 # A role that waits less than this share of its time is not shrunk; one that works less, not grown.
 SURE = 0.1
 
@@ -98,7 +99,7 @@ class Annealer:
 
     def judge(self, tried: Counts, kept: Figures, made: Figures, seconds: float) -> Decision:
         """Judge `tried` by its figures `made` and those of the kept setting, `kept`."""
-        gain = made.rate / kept.rate - 1 if kept.rate > 0 else math.inf
+        gain = made.rate / max(kept.rate, TINY) - 1
         lacking = min(gain - self._config.margin, 0.0)
         won = self._dice("judge").random() < math.exp(lacking / self.temperature)
         self._decisions += 1

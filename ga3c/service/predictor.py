@@ -110,6 +110,7 @@ class Predictor:
         while completed:
             sizes = [segment.steps for segment in completed]
             completed = completed[self.segments.put(completed, sizes, WAIT_S) :]
+        self.metrics.add(predictors_blocked_s=time.monotonic() - ended_s)
 
     def _act(
         self, batch: list[Request], lanes: np.ndarray

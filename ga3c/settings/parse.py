@@ -157,9 +157,10 @@ def kind_of(game: str, env_args: tuple[str, ...] = ()) -> Kind:
 
 def given_values(arguments: list[str], name: str) -> tuple[str, ...]:
     """The values, up to the next option, that the command line gives for the last option `name`."""
-    if name not in arguments:
+    options = [each.replace("_", "-") for each in arguments]
+    if name not in options:
         return ()
-    after = arguments[len(arguments) - arguments[::-1].index(name) :]
+    after = arguments[len(arguments) - options[::-1].index(name) :]
     return tuple(takewhile(lambda argument: not argument.startswith("--"), after))
 
 
@@ -167,8 +168,7 @@ def given_value(arguments: list[str], name: str) -> str | None:
     """The last value that the command line gives for the option `name`; None if there is none."""
     found = None
     for here, following in zip_longest(arguments, arguments[1:], fillvalue=""):
-        if here == name:
-            found = following
-        if here.startswith(f"{name}="):
-            found = here.removeprefix(f"{name}=")
+        option, equals, value = here.partition("=")
+        if option.replace("_", "-") == name:
+            found = value if equals else following
     return None if found == "None" else found

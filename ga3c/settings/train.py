@@ -35,6 +35,7 @@ LEARNS_FROM: dict[str, LearnsFrom] = {
 played, or from transitions drawn from a replay."""
 OWN_SECTIONS = {"a3c": {"a3c"}, "ppo": {"a3c", "ppo"}, "dqn": {"dqn"}, "dpg": {"dpg"}}
 """The sections of settings, among those that are of single algorithms, that each of ours reads."""
+UNREAD = {"dqn": {"separate_value", "value_scale", "follow_rewards"}, "dpg": {"separate_value"}}
 if TYPE_CHECKING:
     PresetName = str
 else:
@@ -119,8 +120,7 @@ class TrainConfig:
         unread = {each.name for name in sections for each in fields(getattr(self, name))}
         if self.algorithm in LEARNS_FROM and self.learns_from_replay:
             unread |= OF_SEGMENTS
-        if self.algorithm == "dqn":
-            unread |= {"separate_value", "value_scale", "follow_rewards"}
+        unread |= UNREAD.get(self.algorithm, set())
         game, of_atari = self.environment.game, self.environment.without_effect
         return {f"algorithm {self.algorithm}": frozenset(unread), f"game {game}": of_atari}
 

@@ -108,6 +108,8 @@ class Run:
             optimizer=config.scheduled_optimizer,
             max_refused_updates=config.learning.max_refused_updates,
             updates_per_batch=config.service.updates_per_batch,
+            is_scheduled=config.scheduler.scheduler != "off",
+            refused=service.snapshot()["refused_updates"],
         )
         self._scheduler = build_scheduler(config, service, self._directory.path)
         if config.evaluation.evaluate_every:
@@ -177,6 +179,8 @@ class Run:
             if self._evaluations and not self._evaluations.end(interrupts, failed, STOP_TIMEOUT_S):
                 stuck = [*stuck, "evaluator"]
             result["evaluations_failed"] = int(service.snapshot()["evaluations_failed"])
+            if "best_evaluation" in (newest := service.metrics.newest()):  # also of the last one
+                result["best_evaluation"] = round(newest["best_evaluation"], 5)
             if stuck:
                 self._say(f"ga3c: did not end in time: {', '.join(stuck)}", sys.stderr)
             self._view.close()
@@ -232,14 +236,8 @@ class Run:
 
     def _show(self, window: Window, counts: Counts) -> None:
         service = self._service
-        values = progress.figures(
-            window,
-            service.metrics,
-            service.tally,
-            counts,
-            service.requests.size,
-            service.segments.size,
-        )
+        queued = service.requests.size, service.segments.size
+        values = progress.figures(window, service.metrics, service.tally, counts, *queued)
         self._directory.metrics(values)
         self._directory.log(progress.line(values))
         self._view.show(values)

@@ -123,6 +123,7 @@ def test_the_settings_of_the_first_level_exist() -> None:
         (["train", "--algorithm", "ppo", "--no-double"], "--no-double", "algorithm ppo"),
         (["train", "--preset", "apex", "--trace-decay", "1"], "--trace-decay", "algorithm dqn"),
         (["train", "--game", "Pendulum-v1", "--dueling"], "--dueling", "algorithm dpg"),
+        (["train", "--game=Pendulum-v1", "--separate-value"], "--separate-value", "algorithm dpg"),
         (["train", "--algorithm", "dqn", "--t-max", "5"], "--t-max", "algorithm dqn"),
         (
             ["train", "--preset", "apex", "--training-batch-max=9"],

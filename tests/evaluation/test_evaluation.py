@@ -9,12 +9,16 @@ import keras
 import numpy as np
 import pytest
 
-from agents.environments import EnvironmentConfig, Environments, spaces
+from agents.actions import Actions
+from agents.environments import EnvironmentConfig, Environments, Spaces, spaces
 from ga3c.evaluation.games import Game, choose, evaluate
+from ga3c.evaluation.options import PlayConfig
 from ga3c.evaluation.policy import Policy
 from ga3c.evaluation.protocols import PROTOCOLS, Protocol
 from ga3c.runs import checkpoints, records
 from ga3c.runs.finding import evaluations
+from ga3c.settings.parse import parse
+from ga3c.settings.run import EvaluationConfig
 from ga3c.settings.train import TrainConfig
 from tests.commands import CORRIDOR, LIGHT, ended, refused
 from tests.tiny import ledger_end
@@ -56,14 +60,37 @@ def test_protocol_trained_plays_the_games_of_the_training() -> None:
         ({"game": "ALE/Breakout-v5"}, 30, 0.25),
         ({"game": "Breakout", "sticky_actions": 0.1, "noop_max": 5}, 5, 0.1),
     ):
-        trained = EnvironmentConfig(**given)
+        trained = EnvironmentConfig(**given, frame_cap=18_000)
         played = PROTOCOLS["trained"].environment(trained)
-        assert (played.noop_max, played.stickiness) == (noop_max, sticky)
+        assert (played.noop_max, played.stickiness, played.frame_cap) == (noop_max, sticky, 18_000)
         assert not played.life_loss_terminates
         named = PROTOCOLS["trained"].named("trained", trained, "newest")
         assert (named["noop_max"], named["sticky_actions"]) == (noop_max, sticky)
         other = dataclasses.replace(PROTOCOLS["trained"], sticky_actions=0.25)
         assert other.named("trained", trained, "newest")["name"] == "trained, changed"
+
+
+def test_settings_that_are_given_change_the_runs_own_protocol() -> None:
+    """Also where the value is that of another protocol."""
+    trained = TrainConfig(evaluation=EvaluationConfig(evaluate_protocol="nature"))
+    shapes = Spaces((84, 84), "uint8", Actions(6), 4)
+    given = ["--policy", "sample", "--frame-cap=108000", "--step_cap", "7"]
+    for arguments, expected in (
+        ([], PROTOCOLS["nature"]),
+        (
+            given,
+            dataclasses.replace(
+                PROTOCOLS["nature"], policy="sample", frame_cap=108_000, step_cap=7
+            ),
+        ),
+        (["--protocol=paper"], PROTOCOLS["paper"]),
+        (
+            ["--protocol", "paper", *given],
+            dataclasses.replace(PROTOCOLS["paper"], policy="sample", frame_cap=108_000, step_cap=7),
+        ),
+    ):
+        config = parse(arguments, PlayConfig, "ga3c play", base=PlayConfig.defaults(arguments))
+        assert config.played_by(trained, shapes)[1] == expected
 
 
 def test_every_setting_of_a_protocol_is_named() -> None:
@@ -210,7 +237,9 @@ def test_a_run_evaluates_itself_and_keeps_its_best_weights(tmp_path: Path) -> No
     assert checkpoints.read(kept).state["evaluation"] == best
     assert int(kept.name) == best["steps"]
     assert f"evaluated: {best['mean']:.2f} after {best['steps']:,} steps" in done.stdout
-    assert json.loads((run / "result.json").read_text())["evaluations_failed"] == 0
+    result = json.loads((run / "result.json").read_text())
+    assert result["evaluations_failed"] == 0
+    assert result["best_evaluation"] == pytest.approx(best["mean"]), "of the last one too"
     by_hand = ended("evaluate", str(run), "--checkpoint", "best", "--episodes", "4")
     assert f"after {best['steps']:,} steps; protocol name trained, weights best" in by_hand.stdout
 

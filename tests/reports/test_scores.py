@@ -1,14 +1,16 @@
 """A list of games is trained, evaluated and tabulated, even if it is interrupted."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ga3c.reports.jobs import Evaluation, Job
 from ga3c.reports.scores import Config, _jobs
-from ga3c.runs import checkpoints
+from ga3c.runs import checkpoints, records
 from tests.commands import BEGIN_S, STOP_S, Command, assert_nothing_is_left, ended
 
 GAMES = ["tests.tiny:Corridor-v0", "CartPole-v1"]
@@ -76,6 +78,19 @@ def test_a_table_is_trained_and_evaluated_as_it_was_published(tmp_path: Path) ->
     assert played(games=("ga3c-paper",), protocol="nature") == ("nature", "")
     assert played(games=("fast-dqn",)) == ("nature", "")
     assert played(games=("Pong",)) == (None, "")
+
+
+def test_an_evaluation_by_another_protocol_is_not_the_runs_own(
+    pong_run: Path, tmp_path: Path
+) -> None:
+    run = shutil.copytree(pong_run, tmp_path / "run")
+    steps = int(checkpoints.kept(run / "checkpoints")[-1].name)
+    for protocol, is_done in (("nature", False), ("trained", True)):
+        entry = {"steps": steps, "protocol": {"name": protocol}, "episodes": 30, "mean": 1.0}
+        records.append(run / "evaluations.jsonl", {**entry, "scores": [1.0] * 30})
+        evaluation = Evaluation(protocol=None, episodes=30)
+        job = Job(run, "Pong", 0, steps=1, seconds=None, evaluation=evaluation)
+        assert (job.next_command == []) == is_done
 
 
 def test_what_is_no_game_is_said_before_anything_is_trained(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from agents.environments import EnvironmentConfig
 from ga3c.reports import comparison, history, plots, statistics, tables
 from ga3c.reports.history import Curve, History
 from ga3c.reports.page import page
@@ -124,6 +125,16 @@ def test_runs_of_other_settings_are_not_seeds_of_one(runs: list[Path]) -> None:
     ]
 
 
+def test_what_the_name_of_a_game_implies_tells_runs_apart() -> None:
+    nothing = Curve(*np.zeros((3, 0)))
+    names = ["Pong", "ALE/Pong-v5", "pong", "mine:Game-v0", "other:Game-v0"]
+    configs = [TrainConfig(environment=EnvironmentConfig(game=name)) for name in names]
+    found = [History(Path(name), config, nothing, [], []) for name, config in zip(names, configs)]
+    grouped = [[run.path.name for run in group.runs] for group in history.groups(found)]
+    assert grouped == [["Pong", "pong"], ["Pong-v5"], ["mine:Game-v0"], ["other:Game-v0"]]
+    assert history.groups(found)[1].name == "pong (sticky actions 0.25)"
+
+
 def test_groups_are_told_apart_by_the_fewest_settings_in_words() -> None:
     base = TrainConfig()
     configs = [
@@ -187,9 +198,10 @@ def test_the_table_command_writes_markdown_csv_and_a_picture(
     assert (paper["steps"], paper["score_mean"], paper["score_sd"]) == ("1000", "15.0", "1.414")
     assert (paper["human_normalised"], paper["published_ga3c_gpu_1_day"]) == ("0.97059", "18.0")
     assert (nature["score_mean"], nature["score_sd"], nature["random"]) == ("20.0", "", "-20.7")
+    assert "sticky_actions 0.25" in paper["settings"]
     assert paper["published_dqn_mean"] == nature["published_ga3c_gpu_1_day"] == ""
     for row in (paper, nature):
-        for name in set(row) - {"protocol", "game"}:
+        for name in set(row) - {"protocol", "settings", "game"}:
             assert row[name] == "" or math.isfinite(float(row[name])), (name, row[name])
     assert (tmp_path / "table.png").read_bytes().startswith(b"\x89PNG")
 

@@ -338,6 +338,18 @@ def test_in_lockstep_a_name_that_asks_for_sticky_actions_is_another_environment(
         check_resumed(parse([*given, "--game", "ALE/Pong-v5"], TrainConfig, "test"), before)
 
 
+def test_a_saved_replay_keeps_the_pacing_that_its_counts_are_of() -> None:
+    def of(*settings: str) -> TrainConfig:
+        return parse(["--algorithm", "dqn", *settings], TrainConfig, "test")
+
+    saved = of("--save-replay")
+    check_resumed(of("--save-replay", "--slack-steps", "300"), saved)
+    check_resumed(of("--steps-per-update", "8"), saved)
+    check_resumed(of("--save-replay", "--steps-per-update", "8"), of())
+    with pytest.raises(ValueError, match=r"steps_per_update 8.0: the replay was saved with 4.0"):
+        check_resumed(of("--save-replay", "--steps-per-update", "8"), saved)
+
+
 def test_settings_are_on_the_disk_before_they_take_the_old_ones_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

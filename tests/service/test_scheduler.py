@@ -213,6 +213,14 @@ def test_anything_is_better_than_a_rate_of_nought() -> None:
     assert annealer.judge(tried, made(0.0), made(1.0), 1.0).accepted
 
 
+def test_nought_is_no_better_than_nought() -> None:
+    annealer = Annealer(eager(), Counts(5, 3, 2), MOST, seed=0)
+    for _ in range(20):  # while no update has been made, as when a replay is filled
+        tried = annealer.propose(made(0.0))
+        if tried is not None:
+            assert not annealer.judge(tried, made(0.0), made(0.0), 1.0).accepted
+
+
 @pytest.mark.parametrize(("loss", "chance"), [(0.02, math.exp(-1)), (0.01, math.exp(-0.5))])
 def test_a_loss_is_accepted_as_often_as_the_temperature_says(loss: float, chance: float) -> None:
     accepted = 0

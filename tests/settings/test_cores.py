@@ -1,10 +1,12 @@
 """How many processors there are for us, where a container allows less time than the machine has."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 
+from ga3c.runs.metrics import cores_time
 from ga3c.settings.machine import available_cores
 
 OURS = len(os.sched_getaffinity(0))
@@ -63,3 +65,28 @@ def test_without_control_groups_it_is_our_affinity(tmp_path: Path) -> None:
         assert available_cores(tmp_path) == 1
     finally:
         os.sched_setaffinity(0, allowed)
+
+
+@pytest.mark.skipif(OURS < 2, reason="one core cannot be limited to fewer")
+@pytest.mark.parametrize(
+    ("groups", "file"),
+    [
+        ("0::/", "sys/fs/cgroup/cpu.stat"),
+        ("9:name=systemd:/\n0::/pod/box", "sys/fs/cgroup/pod/box/cpu.stat"),
+        ("0::/docker/1234", "sys/fs/cgroup/cpu.stat"),
+    ],
+)
+def test_where_a_quota_holds_the_busy_time_is_the_control_groups(
+    groups: str, file: str, tmp_path: Path
+) -> None:
+    """Otherwise all that other containers do on these cores would count."""
+    root = root_with(tmp_path, groups, {file: "usage_usec 5000000\nuser_usec 4000000\n"})
+    before = cores_time(root, allowed=1)
+    assert before.busy == 5.0
+    root_with(tmp_path, groups, {file: "usage_usec 5250000\nuser_usec 4000000\n"})
+    time.sleep(0.5)
+    after = cores_time(root, allowed=1)
+    assert after.busy - before.busy == 0.25
+    assert sum(after) - sum(before) >= 0.5
+    assert cores_time(root, allowed=OURS).busy != 5.25, "no quota: the cores' own time"
+    assert cores_time(tmp_path / "none", allowed=1).busy > 0.0

@@ -57,7 +57,7 @@ class Still:
         return "who waits for whom"
 
 
-def watched(config: TrainConfig = SMALL) -> tuple[Watch, Still, Clock]:
+def watched(config: TrainConfig = SMALL, refused: float = 0.0) -> tuple[Watch, Still, Clock]:
     service, clock = Still(), Clock()
     watch = Watch(
         service,
@@ -65,6 +65,8 @@ def watched(config: TrainConfig = SMALL) -> tuple[Watch, Still, Clock]:
         optimizer=config.scheduled_optimizer,
         max_refused_updates=config.learning.max_refused_updates,
         updates_per_batch=config.service.updates_per_batch,
+        is_scheduled=config.scheduler.scheduler != "off",
+        refused=refused,
         clock=clock,
     )
     return watch, service, clock
@@ -175,6 +177,13 @@ def test_updates_that_were_left_out_are_said_but_not_every_time() -> None:
     assert "4 updates left out, 6 in all" in line
 
 
+def test_a_resumed_run_says_nothing_of_updates_that_were_left_out_before() -> None:
+    watch, _, _ = watched(refused=7.0)
+    assert not list(watch.events(snapshot(refused_updates=7.0)))
+    (line,) = watch.events(snapshot(refused_updates=9.0))
+    assert "2 updates left out, 9 in all" in line
+
+
 @pytest.mark.parametrize(
     "algorithm",
     [
@@ -263,15 +272,17 @@ def window(lag: float) -> Window:
 
 
 def test_a_policy_lag_beyond_what_was_measured_is_said_once() -> None:
-    watch, _, _ = watched()
+    watch, _, _ = watched(replace(SMALL, scheduler=SchedulerConfig()))
     assert not list(watch.figures(window(MEASURED_LAG_UPDATES)))
     (line,) = watch.figures(window(200.0))
-    assert "policy lag is 200 updates" in line
+    assert "policy lag is 200 updates: a3c's default settings have 19" in line
+    assert "--max-policy-lag" in line
     assert not list(watch.figures(window(300.0)))
 
 
 def test_the_policy_lag_of_many_updates_a_batch_is_judged_by_batches() -> None:
-    watch, _, _ = watched(PRESETS["ppo-vectors"])
-    assert not list(watch.figures(window(128.0)))
-    (line,) = watch.figures(window(129.0))
-    assert "a batch is learned in 64" in line
+    watch, _, _ = watched(PRESETS["ppo-vectors"])  # 64 updates a batch
+    assert not list(watch.figures(window(64 * 6.6)))
+    (line,) = watch.figures(window(64 * 7.0))
+    assert "policy lag is 448 updates: those of 7.0 batches" in line
+    assert "--max-policy-lag" not in line, "no scheduler runs"
