@@ -27,8 +27,8 @@ MOST_AGENTS_VECTORS = 4
 
 # For ppo on pictures.
 LANES, MOST_LANES = 64, 512  # for each two cores, and in all
-MOST_IN_PROGRESS = 16_384  # steps of all environments, those of a segment each
-SHORTEST = 4  # steps of a segment
+MOST_IN_PROGRESS = 16_384  # steps of one segment of each environment, with batches of 2,048
+SIZES = ("training_batch_min", "training_batch_max", "training_queue", "minibatch")
 
 WHOLE_S = 30.0
 """ppo waits so long for a whole batch: what it learns must not depend on the machine's speed."""
@@ -78,16 +78,23 @@ def for_lanes(settings: TrainConfig, agents: int | None, envs_per_agent: int | N
 
     Args: agents, envs_per_agent: None stands for those of the settings.
 
-    A batch has the same number of steps however many environments there are, so that the policy
-    improves as often. With many of them segments are older when they are learned from, which
-    V-trace corrects up to a point: beyond it segments are shorter (docs/learning.md).
+    A batch has the same number of steps for up to 512 environments on pictures, so that the policy
+    improves as often. With more of them segments are older when they are learned from, which
+    V-trace corrects up to a point: beyond it batches and updates grow, so that segments are no
+    more than eight batches old, and the learning rate with the root of their size (Krizhevsky
+    2014). docs/learning.md has what was tried.
+
+    Args: agents, envs_per_agent: None stands for those of the settings.
     """
-    service = settings.service
+    service, optimizer = settings.service, settings.optimizer
     if settings.preset not in ("ppo-pictures", "ppo-vectors"):
         return settings
     lanes = (agents or service.agents) * (envs_per_agent or service.envs_per_agent)
-    t_max = min(service.t_max, max(MOST_IN_PROGRESS // lanes, SHORTEST))
-    return replace(settings, service=replace(service, t_max=t_max))
+    larger = max(lanes * service.t_max / MOST_IN_PROGRESS, 1.0)
+    sizes = {name: round(getattr(service, name) * larger) for name in SIZES}
+    rate = optimizer.learning_rate * larger**0.5
+    sized = replace(settings, service=replace(service, **sizes))
+    return replace(sized, optimizer=replace(optimizer, learning_rate=rate))
 
 
 # On vectors rewards are not clipped, so values are large. The value has its own torso, because its

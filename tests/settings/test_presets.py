@@ -158,26 +158,30 @@ def test_ppo_on_pictures_follows_the_machine(cores: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "lanes", "t_max"),
+    ("arguments", "lanes", "batch", "update", "rate"),
     [
-        (["--agents", "8", "--envs-per-agent=64"], 512, 32),
-        (["--agents", "1", "--envs-per-agent", "64"], 64, 32),
-        (["--agents", "1", "--envs-per-agent", "8"], 8, 32),
-        (["--agents", "16"], 1024, 16),
-        (["--agents", "16", "--t-max", "20"], 1024, 20),
-        (["--agents", "64"], 4096, 4),
-        (["--agents", "128"], 8192, 4),
-        (["--game", "CartPole-v1", "--agents=8"], 128, 128),
-        (["--game", "CartPole-v1", "--agents=32"], 512, 32),
-        (["--algorithm", "a3c", "--agents", "64"], 4096, 20),
+        (["--agents", "8", "--envs-per-agent=64"], 512, 2048, 256, 5e-4),
+        (["--agents", "1", "--envs-per-agent", "64"], 64, 2048, 256, 5e-4),
+        (["--agents", "1", "--envs-per-agent", "8"], 8, 2048, 256, 5e-4),
+        (["--agents", "16"], 1024, 4096, 512, 5e-4 * 2**0.5),
+        (["--agents", "16", "--learning-rate", "1e-4"], 1024, 4096, 512, 1e-4),
+        (["--agents", "64"], 4096, 16_384, 2048, 5e-4 * 8**0.5),
+        (["--agents", "64", "--minibatch", "256"], 4096, 16_384, 256, 5e-4 * 8**0.5),
+        (["--game", "CartPole-v1", "--agents=8"], 128, 2048, 128, 1e-3),
+        (["--game", "CartPole-v1", "--agents=32"], 512, 8192, 512, 2e-3),
+        (["--algorithm", "a3c", "--agents", "64"], 4096, 80, 80, 7e-4),
     ],
 )
-def test_segments_are_short_where_many_environments_are_asked_for(
-    arguments: list[str], lanes: int, t_max: int
+def test_batches_grow_where_many_environments_are_asked_for(
+    arguments: list[str], lanes: int, batch: int, update: int, rate: float
 ) -> None:
-    service = parse(arguments, TrainConfig, "ga3c train").service
+    config = parse(arguments, TrainConfig, "ga3c train")
+    service = config.service
     assert service.agents * service.envs_per_agent == lanes
-    assert service.t_max == t_max
+    assert service.training_batch_min == service.training_batch_max == batch
+    assert service.training_queue >= 2 * batch
+    assert service.update_max == update
+    assert config.optimizer.learning_rate == pytest.approx(rate)
 
 
 def test_segments_may_be_longer_than_an_update_of_ppo() -> None:
