@@ -48,11 +48,12 @@ def ppo_pictures(cores: int) -> TrainConfig:
     """
     agents = max(1, cores // 2)
     envs_per_agent = min(LANES, max(2, MOST_LANES // agents // 2 * 2))  # in two groups
-    settings = TrainConfig(
+    return TrainConfig(
         algorithm="ppo",
         preset="ppo-pictures",
         service=ServiceConfig(
-            agents=1,  # of 64 environments
+            agents=agents,
+            envs_per_agent=envs_per_agent,
             stagger_steps=2_000,
             t_max=32,
             training_batch_min=2048,
@@ -68,15 +69,10 @@ def ppo_pictures(cores: int) -> TrainConfig:
         optimizer=OptimizerConfig(learning_rate=5e-4, clip_norm=0.5),
         scheduler=_NO_SCHEDULER,
     )
-    settings = for_lanes(settings, agents, envs_per_agent)
-    service = replace(settings.service, agents=agents, envs_per_agent=envs_per_agent)
-    return replace(settings, service=service)
 
 
 def for_lanes(settings: TrainConfig, agents: int | None, envs_per_agent: int | None) -> TrainConfig:
     """Our settings of ppo for so many environments, or the settings of any other preset unchanged.
-
-    Args: agents, envs_per_agent: None stands for those of the settings.
 
     A batch has the same number of steps for up to 512 environments on pictures, so that the policy
     improves as often. With more of them segments are older when they are learned from, which

@@ -282,7 +282,7 @@ def test_a_policy_lag_beyond_what_was_measured_is_said_once() -> None:
 
 def test_the_policy_lag_of_many_updates_a_batch_is_judged_by_batches() -> None:
     watch, _, _ = watched(PRESETS["ppo-vectors"])  # 64 updates a batch
-    assert not list(watch.figures(window(64 * 6.6)))
-    (line,) = watch.figures(window(64 * 7.0))
-    assert "policy lag is 448 updates: those of 7.0 batches" in line
+    assert not list(watch.figures(window(64 * 7.0)))
+    (line,) = watch.figures(window(64 * 7.5))
+    assert "policy lag is 480 updates: those of 7.5 batches" in line
     assert "--max-policy-lag" not in line, "no scheduler runs"
