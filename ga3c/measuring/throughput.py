@@ -1,7 +1,7 @@
 """`ga3c benchmark throughput`: the whole service against the limit of this machine's parts.
 
 The parts are measured alone right before and right after the service, because a machine's speed
-changes over minutes; the limit (`parts.limit`) is of the means. Predictions and training are
+changes over minutes; the limit is the mean of both (`parts.limit`). Predictions and training are
 measured without the ring, the queues and the wire, so the time of these counts against the service.
 The bare limit (`parts.bare_limit`) is without the algorithm, too.
 """
