@@ -24,10 +24,12 @@ from benchmarks.readme import table
 from ga3c.learning.model import Model
 from ga3c.measuring import parts
 from ga3c.measuring.accounting import usage
-from ga3c.measuring.doctor import Sizes, _remedies
+from ga3c.measuring.doctor import Remedy, Sizes, _remedies, _try
+from ga3c.measuring.options import DoctorConfig
 from ga3c.measuring.parts import ModelAlone
 from ga3c.measuring.reporting import Spread, plain, spread, with_range
 from ga3c.settings.machine import CORES
+from ga3c.settings.parse import parse
 from ga3c.settings.presets import PRESETS
 from ga3c.settings.train import TrainConfig
 from tests.commands import PATIENCE, ROOT, ended, refused
@@ -66,6 +68,17 @@ def test_throughput_accounts_for_every_core_second_and_every_step(tmp_path: Path
     assert result["share_of_bare_limit"] == result["pps"] / result["bare_limit_pps"]
     assert result["settings"]["service"]["envs_per_agent"] == 8
     assert json.loads(out.read_text()) == result
+
+
+def test_a_remedy_that_does_not_fit_the_machine_is_said_and_what_was_measured_is_kept(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    config = parse(["--game", "CartPole-v1"], DoctorConfig, "ga3c doctor")
+    remedy = Remedy({"envs_per_agent": 60_000_000, "groups": 1000}, 0.5, "more is more")
+    tried = _try(config, spaces(config.environment), {}, 100.0, remedy)
+    assert "it cannot be tried here: " in capsys.readouterr().out
+    assert tried["remedy"] == "--envs-per-agent 60000000 --groups 1000"
+    assert "60,000,000 environments" in tried["refused"]
 
 
 @pytest.mark.slow
