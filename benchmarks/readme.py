@@ -30,8 +30,8 @@ def table(directory: Path) -> str:
         ("Pong, `a3c`, small network: steps/s", _thousands(throughput["pps"]), "1,361"),
         ("limit set by the machine's parts, steps/s", _thousands(throughput["limit_pps"]), ""),
         ("share of that limit", f"{throughput['share_of_limit']:.0%}", ""),
-        ("limit of environment and bare network", _thousands(throughput["bare_limit_pps"]), ""),
-        ("share of that limit", f"{throughput['share_of_bare_limit']:.0%}", ""),
+        ("bare limit, of environment and network", _thousands(throughput["bare_limit_pps"]), ""),
+        ("share of the bare limit", f"{throughput['share_of_bare_limit']:.0%}", ""),
         *_where_time_goes(throughput["core_seconds_per_s"]),
         ("mean policy lag, updates", f"{throughput['policy_lag_mean']:.0f}", ""),
         (

@@ -5,7 +5,7 @@ framework is loaded, so nothing here loads it.
 """
 
 import os
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,8 +17,6 @@ from ga3c.settings.checks import WrongInput, check_count, check_file, check_seed
 from ga3c.settings.parse import given_value
 from ga3c.settings.run import ProtocolName
 from ga3c.settings.train import TrainConfig
-
-DEFAULT: ProtocolName = "trained"
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class PlayedConfig(LearnedConfig):
     --help-all lists, change it."""
     seed: int = 0
     """Seed of games and of actions."""
-    settings: Protocol = PROTOCOLS[DEFAULT]
+    settings: Protocol = field(default_factory=Protocol)
     given: Annotated[tuple[str, ...], tyro.conf.Suppress] = ()
     """The settings that the user gave, and that change any protocol."""
 
@@ -66,7 +64,7 @@ class PlayedConfig(LearnedConfig):
         known: Any = given if given in PROTOCOLS else None
         names = (each.name for each in fields(Protocol))
         own = tuple(n for n in names if given_value(arguments, f"--{n.replace('_', '-')}"))
-        return cls(protocol=known, settings=PROTOCOLS[known or DEFAULT], given=own)
+        return cls(protocol=known, settings=PROTOCOLS[known] if known else Protocol(), given=own)
 
     def played_by(self, trained: TrainConfig, spaces: Spaces) -> tuple[str, Protocol]:
         """The protocol's name and settings. Raises WrongInput if it does not fit the actions."""

@@ -20,22 +20,25 @@ class Source(NamedTuple):
 
 
 TEN_MILLION = "ten_million_steps.csv"
+PPO_STICKY = Source("PPO, 10M steps (sticky)", TEN_MILLION, "ppo_sticky")
+A2C = Source("A2C, 10M steps (not sticky)", TEN_MILLION, "a2c_gae")
+APEX = Source("Ape-X, 22.8G frames (no-op starts)", "apex_scores.csv", "apex_dqn_noop_starts")
 REFERENCES = {  # the file with random and human scores, and the published scores
     "paper": (
         "ga3c_scores.csv",
         [
             Source("GA3C, 1 day", "ga3c_scores.csv", "ga3c_gpu_1_day"),
             Source("A3C, 4 days (human starts)", "ga3c_scores.csv", "a3c_cpu_4_days"),
-            Source("PPO, 10M steps (sticky)", TEN_MILLION, "ppo_sticky"),
-            Source("A2C, 10M steps (not sticky)", TEN_MILLION, "a2c_gae"),
+            PPO_STICKY,
+            A2C,
         ],
     ),
     "trained": (
         "atari57_random_human.csv",
         [
             Source("PPO, 10M steps (not sticky)", TEN_MILLION, "ppo"),
-            Source("PPO, 10M steps (sticky)", TEN_MILLION, "ppo_sticky"),
-            Source("A2C, 10M steps (not sticky)", TEN_MILLION, "a2c_gae"),
+            PPO_STICKY,
+            A2C,
         ],
     ),
     "nature": (
@@ -43,13 +46,10 @@ REFERENCES = {  # the file with random and human scores, and the published score
         [
             Source("DQN, 200M frames", "fast_dqn_scores.csv", "dqn_mean"),
             Source("fast-dqn, 200M frames", "fast_dqn_scores.csv", "fast_dqn_mean"),
-            Source("Ape-X, 22.8G frames (no-op starts)", "apex_scores.csv", "apex_dqn_noop_starts"),
+            APEX,
         ],
     ),
-    "apex": (
-        "atari57_random_human.csv",
-        [Source("Ape-X, 22.8G frames (no-op starts)", "apex_scores.csv", "apex_dqn_noop_starts")],
-    ),
+    "apex": ("atari57_random_human.csv", [APEX]),
     "control": (
         CONTROL,
         [

@@ -19,7 +19,7 @@ from ga3c.reports.console import show
 from ga3c.reports.processes import LOST, Process, end, here
 from ga3c.runs import checkpoints
 from ga3c.runs.finding import RESULT, is_running, newest_figures
-from ga3c.runs.kept_config import CONFIG, load_config
+from ga3c.runs.kept_config import CONFIG
 
 # Arguments that a job sets itself, so that a user's further arguments may not contain them.
 OWN = {"--game", "--seed", "--name", "--runs-dir", "--resume", "--steps", "--seconds", "--score"}
@@ -84,13 +84,13 @@ class Job(NamedTuple):
     def _evaluated(self) -> bool:
         assert self.evaluation is not None
         newest = int(checkpoints.kept(self.path / "checkpoints")[-1].name)
-        own = load_config(self.path).evaluation.evaluate_protocol
-        protocol = self.evaluation.protocol or own
+        run = history.read(self.path)
+        protocol = self.evaluation.protocol or run.config.evaluation.evaluate_protocol
         return any(
             entry["steps"] == newest
             and entry["protocol"]["name"].partition(",")[0] == protocol
             and entry["episodes"] >= self.evaluation.episodes
-            for entry in history.read(self.path).evaluations
+            for entry in run.evaluations
         )
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import psutil
 
-from ga3c.settings.machine import CORES
+from ga3c.settings.machine import CORES, of_groups
 
 
 @dataclass(frozen=True)
@@ -129,26 +129,22 @@ def cores_time(root: Path = Path("/"), allowed: int = CORES) -> CoresTime:
     cores = psutil.cpu_times(percpu=True)
     if hasattr(os, "sched_getaffinity"):
         cores = [cores[core] for core in os.sched_getaffinity(0)]
-    used_s = _used_by_our_group_s(root) if allowed < len(cores) else None
-    if used_s is not None:
+    groups = of_groups(root, _used_v2_s, _used_v1_s) if allowed < len(cores) else iter(())
+    if (used_s := next(groups, None)) is not None:
         return CoresTime(used_s, allowed * time.monotonic() - used_s)
     idle = sum(core.idle + getattr(core, "iowait", 0.0) for core in cores)
     whole = sum(sum(core[:8]) for core in cores)  # user time already includes the guests' time
     return CoresTime(whole - idle, idle)
 
 
-def _used_by_our_group_s(root: Path) -> float | None:
-    """CPU seconds of our control group; None where none (of version 2) can be read."""
-    mount = root / "sys/fs/cgroup"
-    with contextlib.suppress(OSError, ValueError, KeyError):
-        for line in (root / "proc/self/cgroup").read_text().splitlines():
-            if line.startswith("0::"):
-                group = mount / line.removeprefix("0::").lstrip("/")
-                file = group / "cpu.stat"
-                known = file if file.exists() else mount / "cpu.stat"  # as within a container
-                stated = dict(each.split() for each in known.read_text().splitlines())
-                return int(stated["usage_usec"]) / 1e6
-    return None
+def _used_v2_s(group: Path) -> float:
+    """The CPU seconds that a control group has used."""
+    stated = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
+    return int(stated.get("usage_usec", "")) / 1e6
+
+
+def _used_v1_s(group: Path) -> float:
+    return int((group / "cpuacct.usage").read_text()) / 1e9
 
 
 def cpu_s_of_others(pids: Iterable[int]) -> float:

@@ -107,10 +107,11 @@ class Predictor:
         if self.trace:
             self.trace.here("predict", admitted_s, ended_s, observations=len(lanes))
         self.metrics.add(predictors_busy_s=ended_s - admitted_s, predictors_cpu_s=cpu_s)
-        while completed:
-            sizes = [segment.steps for segment in completed]
-            completed = completed[self.segments.put(completed, sizes, WAIT_S) :]
-        self.metrics.add(predictors_blocked_s=time.monotonic() - ended_s)
+        if completed:
+            while completed:
+                sizes = [segment.steps for segment in completed]
+                completed = completed[self.segments.put(completed, sizes, WAIT_S) :]
+            self.metrics.add(predictors_blocked_s=time.monotonic() - ended_s)
 
     def _act(
         self, batch: list[Request], lanes: np.ndarray

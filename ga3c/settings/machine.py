@@ -23,34 +23,42 @@ def available_cores(root: Path = Path("/")) -> int:
         cores = len(os.sched_getaffinity(0))
     else:
         cores = os.cpu_count() or 1
-    return max(1, math.floor(min([cores, *_quotas(root)])))
+    return max(1, math.floor(min([cores, *of_groups(root, _quota_v2, _quota_v1)])))
 
 
-def _quotas(root: Path) -> Iterator[float]:
-    """The CPU limit, in cores, of our control group and of each one above it, where one is set."""
+Reader = Callable[[Path], float]
+"""Reads a figure in a control group's folder. Raises OSError or ValueError if it is not there."""
+
+
+def of_groups(root: Path, v2: Reader, v1: Reader) -> Iterator[float]:
+    """What `v2` or `v1`, by the groups' version, reads of our control group and each one above it.
+
+    Groups without the figure are left out. Args: root: where `proc` and `sys` are mounted.
+    """
     with contextlib.suppress(OSError):  # this machine has no control groups
         for line in (root / "proc/self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
             if not controllers:
-                yield from _limits(root / "sys/fs/cgroup", path, _quota_v2)
+                yield from _upwards(root / "sys/fs/cgroup", path, v2)
             elif "cpu" in controllers.split(","):
-                yield from _limits(root / "sys/fs/cgroup/cpu", path, _quota_v1)
+                yield from _upwards(root / "sys/fs/cgroup/cpu", path, v1)
 
 
-def _limits(mount: Path, path: str, quota: Callable[[Path], float]) -> Iterator[float]:
-    """The limits of a group and of all groups above it, in cores.
+def _upwards(mount: Path, path: str, read: Reader) -> Iterator[float]:
+    """The figures of a group and of all groups above it.
 
     In a container the mount may be the group itself.
     """
     group = mount / path.lstrip("/")
     for each in (group, *group.parents):
-        with contextlib.suppress(OSError, ValueError, ZeroDivisionError):  # this group has no limit
-            yield quota(each)
+        with contextlib.suppress(OSError, ValueError, ZeroDivisionError):  # this group has none
+            yield read(each)
         if each == mount:
             return
 
 
 def _quota_v2(group: Path) -> float:
+    """The limit of CPU time, in cores."""
     quota, period = (group / "cpu.max").read_text().split()
     return math.inf if quota == "max" else int(quota) / int(period)
 

@@ -90,3 +90,10 @@ def test_where_a_quota_holds_the_busy_time_is_the_control_groups(
     assert sum(after) - sum(before) >= 0.5
     assert cores_time(root, allowed=OURS).busy != 5.25, "no quota: the cores' own time"
     assert cores_time(tmp_path / "none", allowed=1).busy > 0.0
+
+
+@pytest.mark.skipif(OURS < 2, reason="one core cannot be limited to fewer")
+def test_so_it_is_with_control_groups_of_the_first_version(tmp_path: Path) -> None:
+    file = "sys/fs/cgroup/cpu/box/cpuacct.usage"
+    root = root_with(tmp_path, "5:cpu,cpuacct:/box\n0::/", {file: "5000000000\n"})
+    assert cores_time(root, allowed=1).busy == 5.0
