@@ -327,20 +327,24 @@ from ga3c.settings.parse import parse
 
 if __name__ == "__main__":  # the agents' processes import this file as well
     options = ["--algorithm", "a3c", "--game", "tests.tiny:Corridor-v0", "--t-max", "5"]
-    options += ["--learning-rate", "3e-3"]
+    options += ["--learning-rate", "1e-3", "--entropy-weight", "0.05"]
     config = parse(options, TrainConfig, "test")
     baseline = Baseline(config, spaces(config.environment), 2)
     with baseline.playing():
         until_s = time.monotonic() + 60
-        while time.monotonic() < until_s and not min(baseline.shared.scores) >= 0.9:
+        while time.monotonic() < until_s and not all(s >= 0.9 for s in baseline.shared.scores):
             time.sleep(0.1)
-    print(min(baseline.shared.scores))
+    print(*baseline.shared.scores)
 """
 
 
 @pytest.mark.slow
 def test_the_baseline_learns(tmp_path: Path) -> None:
-    """It would be no baseline otherwise: its agents share what each of them learns."""
+    """It would be no baseline otherwise: its agents share what each of them learns.
+
+    The updates have no lock, so no two runs are the same: with a rate of 3e-3 and an entropy weight
+    of 0.01, one in twenty walked to and fro in the middle for good, which scores 0.
+    """
     script = tmp_path / "learn.py"
     script.write_text(LEARN)
     done = subprocess.run(
@@ -352,7 +356,7 @@ def test_the_baseline_learns(tmp_path: Path) -> None:
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    assert float(done.stdout) >= 0.9
+    assert all(float(score) >= 0.9 for score in done.stdout.split()), done.stdout
 
 
 @pytest.mark.parametrize(
