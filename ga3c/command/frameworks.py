@@ -15,6 +15,9 @@ _OUR_DEFAULTS = {
     # Of a GPU take what is needed and not all of it, so that a run can be evaluated beside it.
     "TF_FORCE_GPU_ALLOW_GROWTH": "true",
     "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+    # NumPy draws the first weights. With a thread for each core that took ten times as long beside
+    # agents that start, and three times as long alone, as its threads wait for each other.
+    "OPENBLAS_NUM_THREADS": "1",
 }
 
 

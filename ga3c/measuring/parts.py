@@ -14,12 +14,14 @@ import numpy as np
 from agents.actions import Actions
 from agents.environments import EnvironmentConfig, Spaces, spaces
 from ga3c import backend
-from ga3c.experience.batches import blank
+from ga3c.experience.batches import Segments, Source, blank
+from ga3c.experience.in_order import InOrder, Shuffled
+from ga3c.learning.algorithm import Preparing
 from ga3c.measuring.bare import BareNetwork
 from ga3c.measuring.peers import START_TIMEOUT_S, play_alone, rate, send_steps
 from ga3c.runs.metrics import Metrics, Window
 from ga3c.runs.scratch import ScratchDirectory
-from ga3c.service.assembly import small_model
+from ga3c.service.assembly import build_algorithm, small_model
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.machine import CORES
 from ga3c.settings.train import TrainConfig
@@ -175,6 +177,8 @@ class ModelAlone:
         self._dtype = found.dtype
         self._model = small_model(config, found)
         self._shape = self._model.experience.ring.observation_shape
+        self._passes = config.service.passes
+        self._algorithm = build_algorithm(config, found.actions)
 
     @cached_property
     def _bare(self) -> BareNetwork:
@@ -195,19 +199,39 @@ class ModelAlone:
         return rate(predict, seconds, self._clock)
 
     def train_only(self, batch: int, seconds: float) -> float:
-        """Trained samples a second in batches of `batch`, in whole items of a batch."""
+        """Trained samples a second in batches of `batch`, in whole items of a batch.
+
+        Where targets are set before the passes, as by ppo, that is a part of it.
+        """
         source = self._model.source
         count = max(batch // source.item_steps, 1)
-        parts = [
+        parts, prepare = self._batch(source, count), self._preparation(source, count)
+
+        def train() -> int:
+            prepare()
+            for _ in range(self._passes):
+                self._model.update(parts, 0.0)
+            return self._passes * count * source.item_steps
+
+        return rate(train, seconds, self._clock)
+
+    def _batch(self, source: Source, count: int) -> list[np.ndarray]:
+        return [
             self._observations(len(part)) if "observation" in name else part
             for name, part in zip(source.batch._fields, blank(source, count), strict=True)
         ]
 
-        def train() -> int:
-            self._model.update(parts, 0.0)
-            return count * source.item_steps
-
-        return rate(train, seconds, self._clock)
+    def _preparation(self, source: Source, count: int) -> Callable[[], object]:
+        """Sets the targets of so many steps, in whole segments; does nothing without need."""
+        algorithm, network = self._algorithm, self._model.network
+        if not (isinstance(source, Shuffled) and isinstance(algorithm, Preparing)):
+            return lambda: None
+        whole = InOrder(source.experience, source.book)
+        segments = self._batch(whole, max(count // whole.item_steps, 1))
+        prepare = backend.compiled(
+            lambda *parts: algorithm.prepare(network, Segments(*parts)), whole.signature()
+        )
+        return lambda: [np.asarray(each) for each in prepare(*segments).values()]
 
     def bare_forward(self, batch: int, seconds: float) -> float:
         """Observations a second through the network alone, in batches of `batch`."""

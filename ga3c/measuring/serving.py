@@ -51,7 +51,7 @@ def measure_parts(config: TrainConfig, model: ModelAlone, seconds: float) -> dic
     """
     service = config.service
     group = service.envs_per_agent // service.groups
-    most = service.prediction_max
+    most = min(service.prediction_max, config.max_lanes)
     sizes = {service.prediction_min, min(PREDICTION_BATCH, most), most}
     parts = {
         "environment_only": environment_only(config.environment, 1, group, seconds),
@@ -66,7 +66,7 @@ def measure_bare(
     config: TrainConfig, model: ModelAlone, seconds: float, parts: dict[str, float]
 ) -> dict[str, float]:
     """`parts` with the rates of the bare network, and the limit that follows from them."""
-    most = max(PREDICTION_BATCH, config.service.prediction_max)
+    most = max(PREDICTION_BATCH, min(config.service.prediction_max, config.max_lanes))
     bare = {
         "bare_forward": model.bare_forward(most, seconds),
         "bare_train": model.bare_train(config.update_samples, seconds),

@@ -132,6 +132,25 @@ def test_presets_and_parity_s_cases_are_made_on_any_number_of_cores(cores: int) 
     assert done.returncode == 0, done.stderr
 
 
+MATRICES = """
+import sys
+from ga3c.command import frameworks
+from ga3c.command.line import parsed
+frameworks.choose()
+assert "numpy" not in sys.modules, "it reads the number of its threads when it is loaded"
+import numpy, psutil
+numpy.linalg.qr(numpy.eye(500))
+print(psutil.Process().num_threads())
+"""
+
+
+def test_the_command_s_matrices_of_numpy_take_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one for each core, first weights are drawn ten times slower beside starting agents."""
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    done = under("tensorflow", "-c", MATRICES)
+    assert done.stdout == "1\n", done.stderr
+
+
 def test_an_unknown_framework_is_refused() -> None:
     done = under("torch", "-m", "ga3c", "runs")
     assert done.returncode == 2

@@ -21,7 +21,9 @@ from agents.environments import spaces
 from benchmarks import machines
 from benchmarks.points import measure, said_by
 from benchmarks.readme import table
+from ga3c.experience.batches import Segments
 from ga3c.learning.model import Model
+from ga3c.learning.ppo import PPO
 from ga3c.measuring import parts
 from ga3c.measuring.accounting import usage
 from ga3c.measuring.doctor import Remedy, Sizes, _remedies, _try
@@ -122,7 +124,29 @@ def test_as_many_samples_are_counted_as_are_trained(
 
     monkeypatch.setattr(Model, "update", update)
     monkeypatch.setattr(parts, "rate", lambda train, seconds, clock: train())
-    assert [alone.train_only(256, 1.0)] == trained == [samples]
+    assert alone.train_only(256, 1.0) == sum(trained)
+    assert trained == [samples] * config.service.passes
+
+
+def test_setting_the_targets_of_ppo_is_a_part_of_its_training(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its limit would be too high otherwise: it costs a forward pass of each step."""
+    config = PRESETS["ppo-vectors"]
+    config = replace(config, environment=replace(config.environment, game="CartPole-v1"))
+    alone = ModelAlone(config, spaces(config.environment))
+    prepared: list[tuple[int, ...]] = []
+    prepare = PPO.prepare
+
+    def counted(self: PPO, network: Any, segments: Segments) -> Any:
+        prepared.append(np.shape(segments.rewards))
+        return prepare(self, network, segments)
+
+    monkeypatch.setattr(PPO, "prepare", counted)
+    monkeypatch.setattr(parts.backend, "compiled", lambda function, signature: function)
+    monkeypatch.setattr(parts, "rate", lambda train, seconds, clock: train())
+    alone.train_only(256, 1.0)
+    assert prepared == [(256 // config.service.t_max, config.service.t_max)]
 
 
 @pytest.mark.slow
