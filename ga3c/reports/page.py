@@ -9,14 +9,13 @@ from html import escape
 from pathlib import Path
 
 import imageio.v3 as imageio
-import tyro
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 from PIL import Image
 
 from ga3c.reports import comparison, history, plots, tables
 from ga3c.reports.history import History
-from ga3c.runs.finding import newest_figures
+from ga3c.runs.finding import GivenRuns, newest_figures
 from ga3c.settings.checks import check_file
 from ga3c.settings.machine import machine
 
@@ -43,7 +42,7 @@ video { max-width: 100%; } pre { overflow-x: auto; background: #f0f0ec; padding:
 class Config:
     """Put the score tables, curves and videos of runs into one HTML page."""
 
-    runs: tyro.conf.Positional[tuple[Path, ...]]
+    runs: GivenRuns
     """Runs: directories, or names or numbers in --runs-dir."""
     out: Path = Path("report.html")
     """File to write."""

@@ -11,7 +11,6 @@ import matplotlib
 
 matplotlib.use("Agg")
 import numpy as np
-import tyro
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
@@ -22,6 +21,7 @@ from matplotlib.transforms import ScaledTranslation
 from ga3c.reports import history
 from ga3c.reports.figures import control_scores
 from ga3c.reports.history import History
+from ga3c.runs.finding import GivenRuns
 from ga3c.settings.checks import WrongInput, check_file
 
 ROLES = {"agents": "C0", "predictors": "C1", "trainers": "C2"}  # colours, the same in all plots
@@ -65,7 +65,7 @@ Looks = Mapping[Path, Look]
 class Config:
     """Draw curves of runs: score, rewards, throughput, queues, lag, who waits, counts."""
 
-    runs: tyro.conf.Positional[tuple[Path, ...]]
+    runs: GivenRuns
     """Runs, or kept results: directories, or names or numbers in --runs-dir."""
     runs_dir: Path = Path("runs")
     """The folder of the runs that are named."""

@@ -13,7 +13,6 @@ from pathlib import Path
 import matplotlib
 
 matplotlib.use("Agg")
-import tyro
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
@@ -21,6 +20,7 @@ from ga3c.reports.comparison import ScoreTable, tables
 from ga3c.reports.history import load
 from ga3c.reports.plots import legend_below
 from ga3c.reports.statistics import AGGREGATES, interval
+from ga3c.runs.finding import GivenRuns
 from ga3c.settings.checks import WrongInput, check_file
 
 
@@ -28,7 +28,7 @@ from ga3c.settings.checks import WrongInput, check_file
 class Config:
     """Tabulate the evaluations of runs, raw and human-normalised, beside published scores."""
 
-    runs: tyro.conf.Positional[tuple[Path, ...]]
+    runs: GivenRuns
     """Runs: directories, or names or numbers in --runs-dir. Seeds of one game share a row."""
     runs_dir: Path = Path("runs")
     """The folder of the runs that are named."""

@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
+
+import tyro
 
 from agents.games import resolve
 from ga3c.runs import records
@@ -26,6 +28,12 @@ LATEST = "latest"  # a file beside the runs with the name of the newest; earlier
 EVALUATIONS = "evaluations.jsonl"
 PRETRAINED = Path(__file__).resolve().parents[1] / "pretrained"
 DEPTH = 3  # folders below runs/ in which runs are found, such as runs/scores/pong-0
+GivenRuns = Annotated[
+    tuple[Path, ...],
+    tyro.conf.Positional,
+    tyro.conf.arg(metavar="RUN [RUN ...]", help_behavior_hint=""),
+]
+"""The runs that a command reads, as `find_run` finds them; `history.load` asks for at least one."""
 
 
 def new_run_path(config: TrainConfig) -> Path:

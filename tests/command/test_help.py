@@ -57,6 +57,15 @@ def test_the_first_level_of_train_is_short_and_names_the_second(
     assert "--help-all lists" not in all_of_it
 
 
+@pytest.mark.parametrize("name", ["plots", "tables", "page"])
+def test_a_command_that_reads_runs_says_that_it_needs_one(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, text = shown(kind_of(f"ga3c.reports.{name}"), "--help", capsys)
+    assert "usage: ga3c x [-h] RUN [RUN ...] " in text
+    assert "(default: )" not in text
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_the_second_level_shows_all_that_has_an_effect(
     module: str, capsys: pytest.CaptureFixture[str]
