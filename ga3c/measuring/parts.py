@@ -15,7 +15,7 @@ from agents.actions import Actions
 from agents.environments import EnvironmentConfig, Spaces, spaces
 from ga3c import backend
 from ga3c.experience.batches import Segments, Source, blank
-from ga3c.experience.in_order import InOrder, Shuffled
+from ga3c.experience.in_order import InOrder
 from ga3c.learning.algorithm import Preparing
 from ga3c.measuring.bare import BareNetwork
 from ga3c.measuring.peers import START_TIMEOUT_S, play_alone, rate, send_steps
@@ -177,8 +177,7 @@ class ModelAlone:
         self._dtype = found.dtype
         self._model = small_model(config, found)
         self._shape = self._model.experience.ring.observation_shape
-        self._passes = config.service.passes
-        self._algorithm = build_algorithm(config, found.actions)
+        self._config, self._actions = config, found.actions
 
     @cached_property
     def _bare(self) -> BareNetwork:
@@ -205,13 +204,14 @@ class ModelAlone:
         """
         source = self._model.source
         count = max(batch // source.item_steps, 1)
-        parts, prepare = self._batch(source, count), self._preparation(source, count)
+        parts, prepare = self._batch(source, count), self._preparation(count)
+        passes = self._config.service.passes
 
         def train() -> int:
             prepare()
-            for _ in range(self._passes):
+            for _ in range(passes):
                 self._model.update(parts, 0.0)
-            return self._passes * count * source.item_steps
+            return passes * count * source.item_steps
 
         return rate(train, seconds, self._clock)
 
@@ -221,11 +221,13 @@ class ModelAlone:
             for name, part in zip(source.batch._fields, blank(source, count), strict=True)
         ]
 
-    def _preparation(self, source: Source, count: int) -> Callable[[], object]:
+    def _preparation(self, count: int) -> Callable[[], object]:
         """Sets the targets of so many steps, in whole segments; does nothing without need."""
-        algorithm, network = self._algorithm, self._model.network
-        if not (isinstance(source, Shuffled) and isinstance(algorithm, Preparing)):
+        if self._model.prepare is None:
             return lambda: None
+        source, network = self._model.source, self._model.network
+        algorithm = build_algorithm(self._config, self._actions)
+        assert isinstance(source, InOrder) and isinstance(algorithm, Preparing)
         whole = InOrder(source.experience, source.book)
         segments = self._batch(whole, max(count // whole.item_steps, 1))
         prepare = backend.compiled(

@@ -51,7 +51,7 @@ def measure_parts(config: TrainConfig, model: ModelAlone, seconds: float) -> dic
     """
     service = config.service
     group = service.envs_per_agent // service.groups
-    most = min(service.prediction_max, config.max_lanes)
+    most = _largest_prediction(config)
     sizes = {service.prediction_min, min(PREDICTION_BATCH, most), most}
     parts = {
         "environment_only": environment_only(config.environment, 1, group, seconds),
@@ -66,12 +66,17 @@ def measure_bare(
     config: TrainConfig, model: ModelAlone, seconds: float, parts: dict[str, float]
 ) -> dict[str, float]:
     """`parts` with the rates of the bare network, and the limit that follows from them."""
-    most = max(PREDICTION_BATCH, min(config.service.prediction_max, config.max_lanes))
+    most = max(PREDICTION_BATCH, _largest_prediction(config))
     bare = {
         "bare_forward": model.bare_forward(most, seconds),
         "bare_train": model.bare_train(config.update_samples, seconds),
     }
     return {**parts, **bare, "bare_limit_pps": bare_limit({**parts, **bare})}
+
+
+def _largest_prediction(config: TrainConfig) -> int:
+    """The largest prediction batch of so many environments as the run may have."""
+    return min(config.service.prediction_max, config.max_lanes)
 
 
 def measure_service(
