@@ -19,7 +19,7 @@ from ga3c.reports.console import show
 from ga3c.runs.directory import RunDirectory
 from ga3c.runs.metrics import Window
 from ga3c.runs.scratch import ScratchDirectory
-from ga3c.service.service import Service
+from ga3c.service.service import STOP_TIMEOUT_S, Service
 from ga3c.service.wiring import build_service
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.run import CheckpointConfig
@@ -28,7 +28,6 @@ from ga3c.training.interrupts import Interrupts
 from ga3c.training.run import TICK_S, Run
 
 DEFAULT_WINDOW_S = 10.0
-STOP_TIMEOUT_S = 8.0
 NOT_WATCHED = names(SchedulerConfig, CheckpointConfig)
 NOT_WATCHED |= {"steps", "score", "trace", "resume", "runs_dir", "name", "part_seconds", "track"}
 

@@ -77,6 +77,7 @@ def program() -> NoReturn:
     up to 10 s on a busy machine, and a signal during that time would kill the process.
     """
     streams.open_missing()
+    frameworks.have_the_process()
     _search_working_directory()
     try:
         code = main()
@@ -241,7 +242,6 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "doctor": partial(_work, "ga3c.measuring.doctor", "doctor", True),
     "benchmark": _benchmark,
 }
-
 
 PRINTED = ("list", "runs", "table")  # commands whose only result is the text that they print
 

@@ -1,5 +1,6 @@
 """`docs/extending.md`: each part of one's own that it shows is used, in a folder elsewhere."""
 
+import json
 import os
 import re
 import shutil
@@ -73,7 +74,8 @@ def test_what_an_algorithm_of_ones_own_learned_is_gone_on_with_and_evaluated(own
 
 MORE = '''
 from ga3c.learning.dqn import DQN
-from ga3c.settings.learning import DQNConfig
+from ga3c.learning.ppo import PPO
+from ga3c.settings.learning import A3CConfig, DQNConfig, PPOConfig
 from my_algorithm import Reinforce
 
 
@@ -89,6 +91,11 @@ class Online(DQN):
     def loss(self, network, target, batch, rates):
         assert target is None
         return super().loss(network, network, batch, rates)
+
+
+class OfSteps(PPO):
+    def __init__(self, actions, learning):
+        super().__init__(A3CConfig(), PPOConfig(), actions, learning.reward_clip)
 
 
 class Targeted(Reinforce):
@@ -108,6 +115,20 @@ def test_an_algorithm_of_ones_own_may_learn_from_a_replay_without_a_target(own: 
     assert "1500 steps done" in ga3c(own, "train", *given, *FEW)
     said = ga3c(own, "train", *given, "--pacing", "target-period", code=2)
     assert "more:Online has no target network" in said.splitlines()[-1]
+
+
+@pytest.mark.parametrize("name", ["more:OfSteps", "my_algorithm:Reinforce"])
+def test_updates_of_an_algorithm_of_ones_own_may_be_smaller_than_a_segment(
+    name: str, own: Path
+) -> None:
+    """Of single steps as they were asked for; of whole segments one segment each."""
+    (own / "more.py").write_text(MORE)
+    given = ["--game", "my_games:Maze-v0", "--algorithm", name, "--learns-from", "segments"]
+    given += ["--t-max", "16", "--passes", "2", "--minibatch", "4", "--name", "mine"]
+    assert "1500 steps done" in ga3c(own, "train", *given, *FEW)
+    result = json.loads((own / "runs/mine/result.json").read_text())
+    size = result["replay_ratio"] * result["steps"] / result["updates"]
+    assert size == pytest.approx(4 if name == "more:OfSteps" else 16, rel=0.01)
 
 
 @pytest.mark.skipif(backend.FRAMEWORK == "jax", reason="it compiles a loss when it is first used")

@@ -15,10 +15,16 @@ _OUR_DEFAULTS = {
     # Of a GPU take what is needed and not all of it, so that a run can be evaluated beside it.
     "TF_FORCE_GPU_ALLOW_GROWTH": "true",
     "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
-    # NumPy draws the first weights. With a thread for each core that took ten times as long beside
-    # agents that start, and three times as long alone, as its threads wait for each other.
-    "OPENBLAS_NUM_THREADS": "1",
 }
+
+
+def have_the_process() -> None:
+    """Choose for a process in which nobody else computes: the command's. Call before NumPy is used.
+
+    NumPy draws the first weights. With a thread for each core that took ten times as long beside
+    agents that start, and three times as long alone, as its threads wait for each other.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def choose(wanted: str | None = None) -> None:

@@ -69,6 +69,25 @@ def transition_columns(ring: RingShape, action: Column, n_step: int) -> dict[str
     }
 
 
+def n_step(rewards: Tensor, discounts: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+    """The return of m steps, and the discount of the value after them.
+
+        R = sum_{k=1..m} (prod_{j<k} d_j) r_k,    D = prod_{k=1..m} d_k      (Sutton 1988)
+
+    Args:
+        rewards, discounts: [B, n] float32, of any tensor framework.
+        valid: [B, n] float32, ones in the first m places of a row and zeros after them.
+
+    Returns:
+        R and D, [B] float32.
+    """
+    returned, carried = 0.0, 1.0
+    for k in range(rewards.shape[1]):
+        returned = returned + valid[:, k] * carried * rewards[:, k]
+        carried = carried * (1.0 + valid[:, k] * (discounts[:, k] - 1.0))
+    return returned, carried
+
+
 class TransitionReader:
     """Reads transitions of at most n steps from the ring."""
 
@@ -113,19 +132,16 @@ class TransitionReader:
     def errors(self, rows: Tensor) -> Tensor:
         """The errors of steps [k] by the values that acting had (Horgan et al. 2018, section 3).
 
-        R + D max_a Q(x_m, a) - Q(x_0, a_0), with the return R of the m steps to x_m, at most n,
-        before a reset, and the product D of their discounts. Each Q is of the weights that acted.
+        R + D max_a Q(x_m, a) - Q(x_0, a_0), with R and D of `n_step`. Each Q is of the weights
+        that acted.
         """
-        ops, gather = self._ops, self._experience.gather
+        gather = self._experience.gather
         after, valid, last = self._following(rows)
-        discounts = ops.where(valid > 0, gather("discount", after), 1.0)
-        carried = ops.cumprod(discounts, axis=1)
-        before = ops.concatenate([ops.ones_like(carried[:, :1]), carried[:, :-1]], axis=1)
         rewards = gather("reward", after)
         if self._reward_clip:
-            rewards = ops.clip(rewards, -self._reward_clip, self._reward_clip)
-        returns = ops.sum(valid * before * rewards, axis=1)
-        return returns + carried[:, -1] * gather("value", last) - gather("q", rows)
+            rewards = self._ops.clip(rewards, -self._reward_clip, self._reward_clip)
+        returns, carried = n_step(rewards, gather("discount", after), valid)
+        return returns + carried * gather("value", last) - gather("q", rows)
 
 
 class Source(Protocol):

@@ -13,7 +13,7 @@ import numpy as np
 from keras import ops
 
 from ga3c.backend import Column
-from ga3c.experience.batches import ACTING_VALUES
+from ga3c.experience.batches import ACTING_VALUES, n_step
 from ga3c.learning import networks
 from ga3c.learning.networks import body, dense, stream, torso
 from ga3c.settings.learning import DQNConfig, NetworkConfig, linear
@@ -31,26 +31,6 @@ class Batch(Protocol):
     discounts: Tensor
     valid: Tensor
     next_observations: Tensor
-
-
-def n_step(rewards: Tensor, discounts: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
-    """The return of m steps, and the discount of the value after them.
-
-        R = sum_{k=1..m} (prod_{j<k} d_j) r_k,    D = prod_{k=1..m} d_k      (Sutton 1988)
-
-    Args:
-        rewards, discounts: [B, n] float32.
-        valid: [B, n] float32, ones in the first m places of a row and zeros after them.
-
-    Returns:
-        R and D, [B] float32.
-    """
-    returned = ops.zeros_like(rewards[:, 0])
-    carried = ops.ones_like(returned)
-    for k in range(rewards.shape[1]):
-        returned = returned + valid[:, k] * carried * rewards[:, k]
-        carried = carried * (1.0 + valid[:, k] * (discounts[:, k] - 1.0))
-    return returned, carried
 
 
 def returns_of(batch: Batch, reward_clip: float) -> tuple[Tensor, Tensor]:

@@ -166,7 +166,7 @@ def _remedies(
             _gain(account["training"] * saved),
             f"an update of {twice} trains a sample {saved:.0%} cheaper than one of {batch}",
         )
-    waited = min(2 * service.prediction_min, service.prediction_max)
+    waited = min(2 * service.prediction_min, service.largest_prediction(config.max_lanes))
     if figures["prediction_batch"] < PREDICTION_BATCH and waited > service.prediction_min:
         now, then = (sizes.predictions(int(n)) for n in (service.prediction_min, waited))
         saved = 1 - now / then

@@ -20,7 +20,7 @@ from ga3c.measuring.parts import (
 )
 from ga3c.measuring.reporting import spread
 from ga3c.runs.metrics import Snapshot, Window
-from ga3c.service.service import Service
+from ga3c.service.service import STOP_TIMEOUT_S, Service
 from ga3c.service.threads import RunFailed
 from ga3c.service.wiring import build_service
 from ga3c.settings.checks import WrongInput
@@ -29,7 +29,6 @@ from ga3c.settings.scheduler import Counts
 from ga3c.settings.train import TrainConfig
 
 TICK_S = 0.1
-STOP_TIMEOUT_S = 8.0
 FIRST_UPDATE_S = 600.0  # long enough to fill a replay before the first update
 PREDICTION_BATCH = 64
 
@@ -51,7 +50,7 @@ def measure_parts(config: TrainConfig, model: ModelAlone, seconds: float) -> dic
     """
     service = config.service
     group = service.envs_per_agent // service.groups
-    most = _largest_prediction(config)
+    most = service.largest_prediction(config.max_lanes)
     sizes = {service.prediction_min, min(PREDICTION_BATCH, most), most}
     parts = {
         "environment_only": environment_only(config.environment, 1, group, seconds),
@@ -66,17 +65,12 @@ def measure_bare(
     config: TrainConfig, model: ModelAlone, seconds: float, parts: dict[str, float]
 ) -> dict[str, float]:
     """`parts` with the rates of the bare network, and the limit that follows from them."""
-    most = max(PREDICTION_BATCH, _largest_prediction(config))
+    most = max(PREDICTION_BATCH, config.service.largest_prediction(config.max_lanes))
     bare = {
         "bare_forward": model.bare_forward(most, seconds),
         "bare_train": model.bare_train(config.update_samples, seconds),
     }
     return {**parts, **bare, "bare_limit_pps": bare_limit({**parts, **bare})}
-
-
-def _largest_prediction(config: TrainConfig) -> int:
-    """The largest prediction batch of so many environments as the run may have."""
-    return min(config.service.prediction_max, config.max_lanes)
 
 
 def measure_service(

@@ -116,7 +116,7 @@ def build_pacing(config: TrainConfig) -> ReplayPacing:
     return Ratio(
         steps_per_update=pacing.steps_per_update,
         slack_steps=pacing.slack_steps,
-        largest_batch=config.service.prediction_max,
+        largest_batch=config.service.largest_prediction(config.max_lanes),
         update_size=replay.update_size,
         min_steps=replay.replay_min_steps,
         target_period=replay.target_period,

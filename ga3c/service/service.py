@@ -34,6 +34,8 @@ from ga3c.wire.frontend import Frontend
 from ga3c.wire.queues import BatchQueue
 from ga3c.wire.requests import Request
 
+STOP_TIMEOUT_S = 8.0
+"""How long a command waits for a service to end."""
 AGENTS_END_S = 2.0  # an agent still alive this long after its input ended is considered frozen
 Body = Callable[[threading.Event], Callable[[], None]]
 """Makes the body of a thread. The body returns once the event is set."""

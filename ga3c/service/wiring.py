@@ -95,9 +95,9 @@ class _Common:
         self.trace = Trace() if config.run.trace else None
         self.token = secrets.token_hex(16)
         self.requests: BatchQueue[Request] = BatchQueue(
-            max(config.max_lanes, service.prediction_max),
+            config.max_lanes,
             service.prediction_min,
-            service.prediction_max,
+            service.largest_prediction(config.max_lanes),
             math.inf if service.synchronized else service.prediction_wait_s,
         )
         self.segments: BatchQueue[Segment] = BatchQueue(

@@ -64,7 +64,7 @@ class ServiceConfig:
     single steps, in a new order."""
     minibatch: int | None = None
     """Most samples in one update: a pass makes several updates of a larger training batch. None:
-    one update a pass."""
+    one update a pass. An algorithm that learns from whole segments takes one of them at least."""
     training_wait_s: float = 1.0
     """Longest wait for the smallest training batch, in seconds."""
     training_queue: int = 320
@@ -119,7 +119,8 @@ class ServiceConfig:
             raise ValueError(f"passes {self.passes}: must be at least 1, or nothing is learned")
         _check_limits(self)
         most_lanes = self.most.agents * self.envs_per_agent
-        check_queue("prediction", most_lanes, self.prediction_min, self.prediction_max)
+        largest = self.largest_prediction(most_lanes)
+        check_queue("prediction", most_lanes, self.prediction_min, largest)
         check_queue(
             "training", self.training_queue, self.training_batch_min, self.training_batch_max
         )
@@ -164,13 +165,11 @@ class ServiceConfig:
             return self.agents * self.envs_per_agent
         return min(self.prediction_batch_min, self.agents * self.envs_per_agent // self.groups)
 
-    @property
-    def prediction_max(self) -> int:
-        """The largest prediction batch that can occur: a group is never divided."""
+    def largest_prediction(self, lanes: int) -> int:
+        """The largest prediction batch of `lanes` environments: a group is never divided."""
         if self.synchronized:
             return self.prediction_min
-        group = self.envs_per_agent // self.groups
-        return max(min(self.prediction_batch_max, self.most.agents * self.envs_per_agent), group)
+        return max(min(self.prediction_batch_max, lanes), self.envs_per_agent // self.groups)
 
 
 def _check_limits(service: ServiceConfig) -> None:

@@ -171,15 +171,14 @@ class TrainConfig:
 
 def _check_segments(config: TrainConfig) -> None:
     service, t_max = config.service, config.service.t_max
-    of_steps = config.algorithm == "ppo"  # its updates divide segments
-    name = "training_batch_max" if of_steps or service.minibatch is None else "minibatch"
-    largest = getattr(service, name)
-    if t_max > largest:
+    whole = config.algorithm == "a3c"  # the updates of ppo, and of some others, divide segments
+    name = "minibatch" if whole and service.minibatch is not None else "training_batch_max"
+    if t_max > (largest := getattr(service, name)):
         raise ValueError(f"t_max {t_max} > {name} {largest}: no segment would fit an update")
-    whole = service.training_queue // t_max * t_max
-    if whole < service.training_batch_min:
+    held = service.training_queue // t_max * t_max
+    if held < service.training_batch_min:
         raise ValueError(
-            f"training_queue {service.training_queue} holds {whole} samples in whole segments of "
+            f"training_queue {service.training_queue} holds {held} samples in whole segments of "
             f"t_max {t_max} < training_batch_min {service.training_batch_min}: every batch would "
             "wait training_wait_s"
         )
@@ -206,7 +205,8 @@ def _check_replay(config: TrainConfig) -> None:
                 f"of {config.max_lanes} environments: there would be nothing to draw"
             )
     if pacing.pacing == "ratio":
-        check_slack(pacing.slack_steps, service.prediction_max, pacing.steps_per_update)
+        largest = service.largest_prediction(config.max_lanes)
+        check_slack(pacing.slack_steps, largest, pacing.steps_per_update)
 
 
 def _check_synchronized(config: TrainConfig) -> None:

@@ -12,7 +12,7 @@ from ga3c.runs.directory import RunDirectory
 from ga3c.runs.kept_config import load_config
 from ga3c.runs.metrics import Window
 from ga3c.service.scheduler import Scheduler
-from ga3c.service.service import Service
+from ga3c.service.service import STOP_TIMEOUT_S, Service
 from ga3c.service.threads import RunFailed
 from ga3c.service.wiring import build_service
 from ga3c.settings.checks import WrongInput
@@ -28,8 +28,6 @@ from ga3c.training.start import Start
 from ga3c.training.tuning import build_scheduler, words
 from ga3c.training.view import view
 from ga3c.training.watch import Watch, resumed_schedule
-
-STOP_TIMEOUT_S = 8.0
 
 
 def train(start: Start, interrupts: Interrupts, launcher: LocalLauncher) -> Outcome:

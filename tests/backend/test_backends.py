@@ -134,13 +134,17 @@ def test_presets_and_parity_s_cases_are_made_on_any_number_of_cores(cores: int) 
 
 MATRICES = """
 import sys
-from ga3c.command import frameworks
-from ga3c.command.line import parsed
-frameworks.choose()
-assert "numpy" not in sys.modules, "it reads the number of its threads when it is loaded"
-import numpy, psutil
-numpy.linalg.qr(numpy.eye(500))
-print(psutil.Process().num_threads())
+from ga3c import __main__ as command
+
+def threads(arguments):
+    import numpy, psutil
+    numpy.linalg.qr(numpy.eye(500))
+    print(psutil.Process().num_threads())
+    return 0
+
+command.COMMANDS["runs"] = threads
+sys.argv = ["ga3c", "runs"]
+command.program()
 """
 
 
@@ -149,6 +153,15 @@ def test_the_command_s_matrices_of_numpy_take_one_thread(monkeypatch: pytest.Mon
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     done = under("tensorflow", "-c", MATRICES)
     assert done.stdout == "1\n", done.stderr
+
+
+def test_from_python_the_caller_s_matrices_take_what_they_took(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    done = under("tensorflow", "-c", "import os, ga3c; ga3c.train; print(sorted(os.environ))")
+    assert "TF_CPP_MIN_LOG_LEVEL" in done.stdout, done.stderr
+    assert "OPENBLAS" not in done.stdout
 
 
 def test_an_unknown_framework_is_refused() -> None:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from ga3c import backend
-from ga3c.learning.dqn import DQN, huber, n_step
+from ga3c.experience.batches import n_step
+from ga3c.learning.dqn import DQN, huber
 from ga3c.learning.exploration import greediest_third, ladder
 from ga3c.settings.learning import DQNConfig, NetworkConfig
 from tests import reference_replay as reference

@@ -1,11 +1,15 @@
 """Settings of the service that no run could keep to: one line, and nothing starts."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from ga3c.settings.replay import PacingConfig
+from ga3c.settings.scheduler import SchedulerConfig
 from ga3c.settings.service import ServiceConfig
+from ga3c.settings.train import TrainConfig
 from tests.commands import BEGIN_S, Command, assert_nothing_is_left
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
@@ -29,6 +33,18 @@ def test_settings_that_no_run_could_keep_to_are_refused(fault: str) -> None:
     values, words = WRONG[fault]
     with pytest.raises(ValueError, match=words):
         ServiceConfig(**values)
+
+
+def test_no_prediction_is_of_more_environments_than_the_run_has() -> None:
+    service = ServiceConfig(agents=1, max_agents=4, envs_per_agent=8, groups=2)
+    small = replace(service, prediction_batch_min=1, prediction_batch_max=3)
+    assert service.largest_prediction(lanes=8) == 8
+    assert service.largest_prediction(lanes=32) == 32
+    assert small.largest_prediction(lanes=8) == 4, "a group is never divided"
+    pacing = PacingConfig(slack_steps=11, steps_per_update=4)
+    TrainConfig(algorithm="dqn", service=service, pacing=pacing, scheduler=SchedulerConfig("off"))
+    with pytest.raises(ValueError, match="slack_steps 11 < 35"):  # all four agents may come
+        TrainConfig(algorithm="dqn", service=service, pacing=pacing)
 
 
 def test_the_largest_groups_are_accepted() -> None:
