@@ -34,6 +34,8 @@ HEADINGS = (
     *("injected", "PPS before", "during", "after", "back after", "peak MiB"),
     *("descriptors", "threads", "left", "s in all"),
 )
+SHOWN = 5
+"""How many of these have a column on the page, which says of the others what grew or was left."""
 Seen = Mapping[str, Any]
 
 
@@ -48,8 +50,8 @@ def markdown(cases: Mapping[str, Seen]) -> str:
     tables = []
     for group, members in groupby(cases.items(), key=lambda each: each[0].partition("/")[0]):
         lines = [f"### {group.capitalize()}", ""]
-        lines.append("| fault | what must hold | " + " | ".join(HEADINGS[:-1]) + " | seen |")
-        lines.append("| --- | --- |" + " ---: |" * (len(HEADINGS) - 1) + " --- |")
+        lines.append("| fault | what must hold | " + " | ".join(HEADINGS[:SHOWN]) + " | seen |")
+        lines.append("| --- | --- |" + " ---: |" * SHOWN + " --- |")
         lines += [_row(name.partition("/")[2], seen) for name, seen in members]
         tables.append("\n".join(lines))
     return "\n\n".join(tables)
@@ -57,8 +59,10 @@ def markdown(cases: Mapping[str, Seen]) -> str:
 
 def _row(fault: str, seen: Seen) -> str:
     words = "passed" if seen["passed"] else "; ".join(seen["problems"]) or "not injected"
-    result = "; ".join(filter(None, [words, seen.get("note", "")]))
-    row = [fault, seen["promise"], *cells(seen)[:-1], result]
+    more = [f"{seen[n]} more {n}" for n in ("descriptors", "threads") if (seen.get(n) or 0) > 0]
+    left = f"{seen['left']} left" if seen.get("left") else ""
+    result = "; ".join(filter(None, [words, seen.get("note", ""), *more, left]))
+    row = [fault, seen["promise"], *cells(seen)[:SHOWN], result]
     return f"| {' | '.join(' '.join(cell.split()).replace('|', '/') for cell in row)} |"
 
 
@@ -68,7 +72,11 @@ def page(directories: Sequence[Path]) -> str:
     cases = {name: seen for result in results for name, seen in result["cases"].items()}
     origin = described([result["machine"] for result in results[-1:]])
     passed = sum(bool(seen["passed"]) for seen in cases.values())
-    return f"Measured {origin}: {passed} of {len(cases)} cases passed.\n\n{markdown(cases)}"
+    peak = max(seen["peak_mb"] for seen in cases.values() if seen.get("peak_mb"))
+    heading = (
+        f"Measured {origin}: {passed} of {len(cases)} cases passed. No service took more than "
+    )
+    return f"{heading}{peak:,.0f} MiB.\n\n{markdown(cases)}"
 
 
 def main() -> None:

@@ -142,8 +142,11 @@ def test_the_page_has_a_row_for_each_case_that_was_kept() -> None:
 
 def test_a_table_says_what_did_not_hold() -> None:
     good = {**Seen(injected=3, pps_before=1234.5).figures(), "promise": "it holds"}
-    bad = {**Seen(injected=1, problems=["a | b"]).figures(), "promise": "it holds"}
+    bad = Seen(injected=1, problems=["a | b"], descriptors=2, threads=-1, left=3).figures()
+    bad["promise"] = "it holds"
     rows = markdown({"a/one": good, "a/two": bad, "b/three": good}).splitlines()
     assert rows.count("### A") == rows.count("### B") == 1
     assert any("| one | it holds | 3 | 1,234 |" in row and row.endswith("passed |") for row in rows)
-    assert any("| two |" in row and row.endswith("| a / b |") for row in rows)
+    assert any(
+        "| two |" in row and row.endswith("| a / b; 2 more descriptors; 3 left |") for row in rows
+    )
