@@ -94,6 +94,16 @@ class EnvironmentConfig:
         return resolve(self.game).sticky_actions if given is None else given
 
     @property
+    def needs_seeds(self) -> bool:
+        """Whether games would be alike, or always different, without a seed that is given.
+
+        An emulator seeds itself by the clock's second. That is enough for Atari games that begin
+        after idle frames, but not if sticky actions are all that makes them differ.
+        """
+        is_atari = resolve(self.game).is_atari
+        return not is_atari or (self.stickiness > 0 and self.noop_max <= 1)
+
+    @property
     def frames_per_step(self) -> int:
         """The action repeat of an Atari game; 1 for any other environment."""
         return self.action_repeat if resolve(self.game).is_atari else 1

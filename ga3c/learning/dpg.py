@@ -15,9 +15,9 @@ from keras import ops
 from agents.actions import Actions
 from ga3c import backend
 from ga3c.backend import Column
-from ga3c.experience.batches import ACTING_VALUES
+from ga3c.experience.batches import ACTING_VALUES, Transitions
 from ga3c.learning.distributions import normal
-from ga3c.learning.dqn import Batch, returns_of
+from ga3c.learning.dqn import returns_of
 from ga3c.learning.layers import value_unit
 from ga3c.learning.networks import chosen, dense, scaled_value, torso, vectors
 from ga3c.settings.learning import DPGConfig, NetworkConfig
@@ -117,7 +117,7 @@ class DPG:
         self,
         network: keras.Model,
         target: keras.Model | None,
-        batch: Batch,
+        batch: Transitions,
         rates: Mapping[str, Tensor],
     ) -> tuple[Tensor, tuple[dict[str, Tensor], Tensor]]:
         """The critic's and the actor's loss, means over the batch.

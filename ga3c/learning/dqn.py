@@ -6,14 +6,14 @@ after m < n steps, the transition ends there, at x_m.
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
 from keras import ops
 
 from ga3c.backend import Column
-from ga3c.experience.batches import ACTING_VALUES, n_step
+from ga3c.experience.batches import ACTING_VALUES, Transitions, n_step
 from ga3c.learning import networks
 from ga3c.learning.networks import body, dense, stream, torso
 from ga3c.settings.learning import DQNConfig, NetworkConfig, linear
@@ -21,19 +21,7 @@ from ga3c.settings.learning import DQNConfig, NetworkConfig, linear
 Tensor = Any
 
 
-class Batch(Protocol):
-    """The fields of `replay.Transitions` that the loss reads."""
-
-    weights: Tensor
-    observations: Tensor
-    actions: Tensor
-    rewards: Tensor
-    discounts: Tensor
-    valid: Tensor
-    next_observations: Tensor
-
-
-def returns_of(batch: Batch, reward_clip: float) -> tuple[Tensor, Tensor]:
+def returns_of(batch: Transitions, reward_clip: float) -> tuple[Tensor, Tensor]:
     """`n_step` of a batch whose rewards are clipped to [-reward_clip, reward_clip], if not 0."""
     rewards = batch.rewards
     if reward_clip:
@@ -146,7 +134,7 @@ class DQN:
         chosen = ops.cast(values >= best, "float32")
         return chosen / ops.sum(chosen, axis=-1, keepdims=True), best[:, 0]
 
-    def targets(self, network: keras.Model, target: keras.Model, batch: Batch) -> Tensor:
+    def targets(self, network: keras.Model, target: keras.Model, batch: Transitions) -> Tensor:
         """y = R + D Q_target(x_m, a*) [B]. No gradient should flow through it: the caller stops it.
 
         a* is the best action by the target's weights (Mnih et al. 2015), or by the newest weights
@@ -161,7 +149,7 @@ class DQN:
         self,
         network: keras.Model,
         target: keras.Model | None,
-        batch: Batch,
+        batch: Transitions,
         rates: Mapping[str, Tensor],
     ) -> tuple[Tensor, tuple[dict[str, Tensor], Tensor]]:
         """sum_i w_i huber(Q(x_i, a_i) - y_i), or the mean over the batch by `loss_reduction`."""

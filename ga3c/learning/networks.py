@@ -147,10 +147,10 @@ def _pictures(config: NetworkConfig, observation: Tensor) -> Tensor:
 
 def vectors(config: NetworkConfig, observation: Tensor, prefix: str = "") -> Tensor:
     """Observations [n, k] as the first layer takes them, float32."""
-    x = _scaled(config, observation, is_picture=False)
-    if config.normalize_observations:
-        x = Normalized(dtype="float32", name=f"{prefix}normalized")(x)
-    return x
+    if not config.normalize_observations:
+        return _scaled(config, observation, is_picture=False)
+    x = keras.ops.cast(observation, "float32") if _is_bytes(observation) else observation
+    return Normalized(dtype="float32", name=f"{prefix}normalized")(x)  # in the unit it measures
 
 
 def _scaled(config: NetworkConfig, x: Tensor, is_picture: bool) -> Tensor:

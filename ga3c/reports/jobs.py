@@ -86,9 +86,11 @@ class Job(NamedTuple):
         newest = int(checkpoints.kept(self.path / "checkpoints")[-1].name)
         run = history.read(self.path)
         protocol = self.evaluation.protocol or run.config.evaluation.evaluate_protocol
+        names = {protocol, f"{protocol}, changed"} if self.evaluation.arguments else {protocol}
         return any(
             entry["steps"] == newest
-            and entry["protocol"]["name"].partition(",")[0] == protocol
+            and entry["protocol"]["name"] in names
+            and entry["protocol"].get("weights", "newest") == "newest"
             and entry["episodes"] >= self.evaluation.episodes
             for entry in run.evaluations
         )

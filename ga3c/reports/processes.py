@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from agents.launchers import search_path
+from ga3c.settings.machine import COUNTED
 
 END_S = 12.0  # longer than a clean stop takes
 LOST = -1000  # the exit code of a command whose node was lost
@@ -71,11 +72,12 @@ class OnRay:
         ray.init(address, namespace="ga3c", log_to_driver=False, logging_level=logging.CRITICAL)
         self._ray = ray
         options = {"num_cpus": cores, "num_gpus": gpus, "max_retries": 0}
-        self._command = ray.remote(_command).options(**options)
+        self._command, self._cores = ray.remote(_command).options(**options), cores
 
     def __call__(self, command: list[str], errors: Path) -> Process:
         """Start a command, whose standard error is written to `errors`."""
-        return RayProcess(self._ray, self._command.remote(command, str(errors), os.getcwd()))
+        task = self._command.remote(command, str(errors), os.getcwd(), self._cores)
+        return RayProcess(self._ray, task)
 
 
 class RayProcess:
@@ -110,13 +112,17 @@ class RayProcess:
             raise subprocess.TimeoutExpired("ga3c", timeout or 0.0)
 
 
-def _command(command: list[str], errors: str, directory: str) -> int:
-    """Run `ga3c COMMAND` on this node. Returns its exit code; it ends if this process does."""
+def _command(command: list[str], errors: str, directory: str, cores: int) -> int:
+    """Run `ga3c COMMAND` on `cores` cores of this node.
+
+    Returns its exit code; it ends if this process does.
+    """
+    paths = os.pathsep.join(search_path())
     with open(errors, "wb") as file:
         process = subprocess.Popen(
             [sys.executable, "-m", "ga3c", *command],
             cwd=directory if os.path.isdir(directory) else None,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(search_path())},
+            env={**os.environ, "PYTHONPATH": paths, COUNTED: str(cores)},
             stdout=subprocess.DEVNULL,
             stderr=file,
             start_new_session=True,

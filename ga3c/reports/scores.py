@@ -64,7 +64,8 @@ class Config:
     ray_address: str = "127.0.0.1:6379"
     """The cluster's head, with --on ray: HOST:PORT."""
     cores: int = CORES
-    """Cores that Ray counts for each run, which has as many agents."""
+    """Cores that Ray counts for each run, with --on ray. Its defaults are those for so many cores,
+    on whatever node it is."""
     gpus: float = 0.0
     """GPUs that Ray counts for each run; several may share one: 0.25."""
     train: str = ""
@@ -103,18 +104,21 @@ def run(config: Config) -> None:
 
 
 def _jobs(config: Config) -> list[Job]:
-    games: dict[str, Played] = {}
+    games: dict[str, tuple[str, Played]] = {}  # by the game's own name
     for name in config.games:
         file, played = LISTS.get(name, ("", Played()))
-        listed = [row["game"] for row in published_rows(file)] if file else [name]
-        games |= dict.fromkeys(listed, played)
-    if given := config.protocol:
-        games = {g: p if p.protocol == given else Played(given) for g, p in games.items()}
-    try:
-        names = {check(game).name: game for game in games}
-    except ValueError as error:
-        raise WrongInput(f"{error}; lists: {', '.join(LISTS)}") from error
-    agents = f"--agents {config.cores}" if config.on == "ray" else ""
+        if config.protocol not in (None, played.protocol):
+            played = Played(config.protocol)
+        for game in [row["game"] for row in published_rows(file)] if file else [name]:
+            try:
+                _, known = games.setdefault(check(game).name, (game, played))
+            except ValueError as error:
+                raise WrongInput(f"{error}; lists: {', '.join(LISTS)}") from error
+            if known != played:
+                raise WrongInput(
+                    f"games {' '.join(config.games)}: {game} is in two lists that train or "
+                    "evaluate it in two ways; name one of them, or make two tables"
+                )
     return [
         Job(
             path=config.out_dir.absolute() / f"{name.replace('/', '-')}-{seed}",
@@ -122,10 +126,10 @@ def _jobs(config: Config) -> list[Job]:
             seed=seed,
             steps=config.steps,
             seconds=config.seconds,
-            arguments=" ".join(filter(None, (agents, games[game].train, config.train))),
-            evaluation=Evaluation(games[game].protocol, config.episodes, config.evaluate),
+            arguments=" ".join(filter(None, (played.train, config.train))),
+            evaluation=Evaluation(played.protocol, config.episodes, config.evaluate),
         )
-        for name, game in names.items()
+        for name, (game, played) in games.items()
         for seed in range(config.seeds)
     ]
 

@@ -12,18 +12,25 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+COUNTED = "GA3C_CORES"
+"""The environment variable that says how many cores count where there are more."""
+
 
 def available_cores(root: Path = Path("/")) -> int:
-    """The cores of our CPU affinity, or fewer if a control group allows less time; at least 1.
+    """The cores of our CPU affinity, or fewer if COUNTED or a control group says so; at least 1.
 
     Args:
         root: where `proc` and `sys` are mounted.
+
+    Raises ValueError if COUNTED is no number of cores.
     """
-    if hasattr(os, "sched_getaffinity"):
-        cores = len(os.sched_getaffinity(0))
-    else:
-        cores = os.cpu_count() or 1
-    return max(1, math.floor(min([cores, *of_groups(root, _quota_v2, _quota_v1)])))
+    counted = os.environ.get(COUNTED, "")
+    if counted and not (counted.isdecimal() and int(counted)):
+        raise ValueError(f"{COUNTED} {counted}: must be a whole number of cores above 0")
+    has_affinity = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+    most = float(counted or cores)
+    return max(1, math.floor(min([cores, most, *of_groups(root, _quota_v2, _quota_v1)])))
 
 
 Reader = Callable[[Path], float]

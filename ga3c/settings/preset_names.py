@@ -9,6 +9,7 @@ PRESETS: dict[str, str] = {
     "a3c-vectors": "default for a3c on vectors",
     "ppo-pictures": "default for ppo and for pictures",
     "ppo-vectors": "default for ppo on vectors, and for vectors",
+    "ppo-control": "default for ppo on continuous actions",
     "dqn-pictures": "default for dqn on pictures",
     "dqn-vectors": "default for dqn on vectors",
     "dpg-control": "default for dpg and for continuous actions",

@@ -72,7 +72,7 @@ def ppo_pictures(cores: int) -> TrainConfig:
 
 
 def for_lanes(settings: TrainConfig, agents: int | None, envs_per_agent: int | None) -> TrainConfig:
-    """Our settings of ppo for so many environments, or the settings of any other preset unchanged.
+    """Our settings of ppo for so many environments, or those of another algorithm unchanged.
 
     A batch has the same number of steps for up to 512 environments on pictures, so that the policy
     improves as often. With more of them segments are older when they are learned from, which
@@ -83,7 +83,7 @@ def for_lanes(settings: TrainConfig, agents: int | None, envs_per_agent: int | N
     Args: agents, envs_per_agent: None stands for those of the settings.
     """
     service, optimizer = settings.service, settings.optimizer
-    if settings.preset not in ("ppo-pictures", "ppo-vectors"):
+    if settings.algorithm != "ppo":
         return settings
     lanes = (agents or service.agents) * (envs_per_agent or service.envs_per_agent)
     larger = max(lanes * service.t_max / MOST_IN_PROGRESS, 1.0)
@@ -211,13 +211,15 @@ OURS: dict[str, TrainConfig] = {
     ),
 }
 
-OURS["a3c-control"] = replace(
-    OURS["a3c-vectors"],
-    preset="a3c-control",
-    learning=replace(OURS["a3c-vectors"].learning, discount=0.95),
-    network=replace(_VECTORS, normalize_observations=True, follow_rewards=True),
-    evaluation=_CONTROL,
-)
+for _name, _discount in (("a3c", 0.95), ("ppo", 0.99)):
+    _like = OURS[f"{_name}-vectors"]
+    OURS[f"{_name}-control"] = replace(
+        _like,
+        preset=f"{_name}-control",
+        learning=replace(_like.learning, discount=_discount),
+        network=replace(_VECTORS, normalize_observations=True, follow_rewards=True),
+        evaluation=_CONTROL,
+    )
 
 PRESETS: dict[str, TrainConfig] = {**OURS, **PUBLISHED}
 """All presets but `default`, which stands for one of ours."""

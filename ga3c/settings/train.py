@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 import tyro
 
 from agents.environments import EnvironmentConfig
-from agents.games import check
 from ga3c.settings.checks import check_finite, check_slack, is_own
 from ga3c.settings.learning import (
     A3CConfig,
@@ -106,9 +105,9 @@ class TrainConfig:
 
     @property
     def seeds_games(self) -> bool:
-        """Whether environments are seeded: Atari games only in runs that are repeatable."""
+        """Whether environments are seeded: Atari games only where that matters."""
         service = self.service  # a seed makes ALE load each ROM a second time
-        return service.lockstep or service.synchronized or not check(self.environment.game).is_atari
+        return service.lockstep or service.synchronized or self.environment.needs_seeds
 
     @property
     def without_effect(self) -> dict[str, frozenset[str]]:

@@ -9,6 +9,7 @@ import pytest
 
 from agents.nodes import PATIENCE_S, Cluster, Orders, Word
 from ga3c.runs.finding import newest_figures
+from ga3c.runs.kept_config import load_config
 from tests.commands import (
     BEGIN_S,
     CORRIDOR,
@@ -102,6 +103,7 @@ def test_scores_go_on_elsewhere_if_a_node_is_lost(
     scores.until(lambda: "its node is lost; it goes on elsewhere" in scores.out, BEGIN_S)
     assert scores.wait(2 * BEGIN_S) == 0, scores.err
     assert all(newest_figures(run)["steps"] >= steps for run in runs)
+    assert [load_config(run).service.agents for run in runs] == [1, 1], "as on one core"
     assert "Corridor" in (out / "scores.md").read_text()
     evaluations = [(run / "evaluations.jsonl").read_text().splitlines() for run in runs]
     assert [json.loads(lines[-1])["episodes"] for lines in evaluations] == [2, 2]

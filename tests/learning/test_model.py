@@ -3,11 +3,13 @@
 import threading
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import keras
 import numpy as np
 import pytest
+from keras import ops
 
 from agents.actions import Actions
 from agents.environments import Spaces
@@ -21,6 +23,7 @@ from ga3c.experience.segments import SegmentBook
 from ga3c.learning.a3c import A3C
 from ga3c.learning.algorithm import Algorithm
 from ga3c.learning.dqn import DQN
+from ga3c.learning.layers import measured_by
 from ga3c.learning.model import Learned, Model
 from ga3c.learning.networks import chosen
 from ga3c.settings.learning import (
@@ -696,6 +699,21 @@ def test_bytes_are_centred_within_the_first_convolution_as_floats_are_before_it(
     assert "CentredConv2D" not in layers, "the floats' network is not the other way"
     for ours, plain in zip(found["uint8"], found["float32"], strict=True):
         np.testing.assert_allclose(ours, plain, atol=1e-4 * np.abs(plain).max())
+
+
+def test_bytes_of_a_vector_are_normalised_as_the_same_numbers_are() -> None:
+    observations = np.random.default_rng(0).integers(0, 256, (64, 5), np.uint8)
+    config, answers = NetworkConfig(normalize_observations=True, layer_norm=False), []
+    for dtype in ("uint8", "float32"):
+        keras.utils.set_random_seed(0)
+        network = A3C(ALGORITHM, FINITE).network(config, (5,), dtype, False)
+        given = observations.astype(dtype)
+        for layer in measured_by(network):
+            layer.measure(SimpleNamespace(observations=ops.convert_to_tensor(given)))
+        answers.append([np.asarray(each) for each in network(ops.convert_to_tensor(given))])
+    np.testing.assert_allclose(answers[0][0], answers[1][0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(answers[0][1], answers[1][1], rtol=1e-5, atol=1e-6)
+    assert answers[0][1].std() > 0.1, "as of numbers that are not nearly one"
 
 
 def test_vectors_are_not_rescaled_as_pixels_are() -> None:

@@ -11,6 +11,7 @@ import pytest
 from ga3c.reports.jobs import Evaluation, Job
 from ga3c.reports.scores import Config, _jobs
 from ga3c.runs import checkpoints, records
+from ga3c.settings.checks import WrongInput
 from tests.commands import BEGIN_S, STOP_S, Command, assert_nothing_is_left, ended
 
 GAMES = ["tests.tiny:Corridor-v0", "CartPole-v1"]
@@ -80,17 +81,35 @@ def test_a_table_is_trained_and_evaluated_as_it_was_published(tmp_path: Path) ->
     assert played(games=("Pong",)) == (None, "")
 
 
-def test_an_evaluation_by_another_protocol_is_not_the_runs_own(
+def test_an_evaluation_by_another_protocol_or_of_other_weights_is_not_the_runs_own(
     pong_run: Path, tmp_path: Path
 ) -> None:
     run = shutil.copytree(pong_run, tmp_path / "run")
     steps = int(checkpoints.kept(run / "checkpoints")[-1].name)
-    for protocol, is_done in (("nature", False), ("trained", True)):
-        entry = {"steps": steps, "protocol": {"name": protocol}, "episodes": 30, "mean": 1.0}
+    for protocol, weights, is_done, is_done_if_changed in (
+        ("nature", "newest", False, False),
+        ("trained", "best", False, False),
+        ("trained, changed", "newest", False, True),
+        ("trained", "newest", True, True),
+    ):
+        played = {"name": protocol, "weights": weights}
+        entry = {"steps": steps, "protocol": played, "episodes": 30, "mean": 1.0}
         records.append(run / "evaluations.jsonl", {**entry, "scores": [1.0] * 30})
-        evaluation = Evaluation(protocol=None, episodes=30)
-        job = Job(run, "Pong", 0, steps=1, seconds=None, evaluation=evaluation)
-        assert (job.next_command == []) == is_done
+        for arguments, done in (("", is_done), ("--policy greedy", is_done_if_changed)):
+            evaluation = Evaluation(protocol=None, episodes=30, arguments=arguments)
+            job = Job(run, "Pong", 0, steps=1, seconds=None, evaluation=evaluation)
+            assert (job.next_command == []) == done, (protocol, weights, arguments)
+
+
+def test_a_game_that_two_lists_play_in_two_ways_is_refused(tmp_path: Path) -> None:
+    def jobs(*games: str, **given: Any) -> int:
+        return len(_jobs(Config(tmp_path, seeds=1, games=games, **given)))
+
+    for games in (("ga3c-paper", "atari57"), ("Pong", "ga3c-paper"), ("fast-dqn", "pong")):
+        with pytest.raises(WrongInput, match="is in two lists that train or evaluate it"):
+            jobs(*games)
+    assert jobs("fast-dqn", "atari57", protocol="nature") == 57
+    assert jobs("Pong", "atari57", "ALE/Pong-v5") == 57
 
 
 def test_what_is_no_game_is_said_before_anything_is_trained(tmp_path: Path) -> None:

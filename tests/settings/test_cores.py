@@ -1,6 +1,8 @@
 """How many processors there are for us, where a container allows less time than the machine has."""
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -97,3 +99,17 @@ def test_so_it_is_with_control_groups_of_the_first_version(tmp_path: Path) -> No
     file = "sys/fs/cgroup/cpu/box/cpuacct.usage"
     root = root_with(tmp_path, "5:cpu,cpuacct:/box\n0::/", {file: "5000000000\n"})
     assert cores_time(root, allowed=1).busy == 5.0
+
+
+def test_fewer_cores_count_where_the_environment_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GA3C_CORES", "1")
+    assert available_cores() == 1
+    monkeypatch.setenv("GA3C_CORES", "4096")
+    assert available_cores() <= OURS
+    for wrong in ("0", "two", "-1"):
+        command = [sys.executable, "-m", "ga3c", "list", "presets"]
+        monkeypatch.setenv("GA3C_CORES", wrong)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 2
+        (line,) = done.stderr.splitlines()
+        assert f"GA3C_CORES {wrong}: must be a whole number of cores above 0" in line

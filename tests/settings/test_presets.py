@@ -118,6 +118,7 @@ def test_a_changed_default_changes_no_published_preset(monkeypatch: pytest.Monke
         (["--algorithm", "ppo"], "ppo-pictures"),
         (["--algorithm", "ppo", "--game", "CartPole-v1"], "ppo-vectors"),
         (["--game", "CartPole-v1"], "ppo-vectors"),
+        (["--game", "Pendulum-v1", "--algorithm", "ppo"], "ppo-control"),
         (["--game", "CartPole-v1", "--algorithm", "a3c"], "a3c-vectors"),
         (["--game=Acrobot-v1", "--algorithm=dqn"], "dqn-vectors"),
         (["--algorithm", "dqn"], "dqn-pictures"),
@@ -196,12 +197,18 @@ def test_algorithms_and_their_presets_are_as_named() -> None:
     assert {name: OURS[name].algorithm for name in OURS} == {**algorithms, "apex-small": "dqn"}
 
 
+def test_our_ppo_makes_several_updates_of_a_batch_so_that_its_clip_can_act() -> None:
+    for kind in ("pictures", "vectors", "control"):
+        assert OURS[f"ppo-{kind}"].service.updates_per_batch >= 24
+
+
 def test_rewards_of_vector_tasks_are_learned_as_they_are() -> None:
     assert {name: OURS[name].learning.reward_clip for name in OURS} == {
         "a3c-pictures": 1.0,
         "a3c-vectors": 0.0,
         "ppo-pictures": 1.0,
         "ppo-vectors": 0.0,
+        "ppo-control": 0.0,
         "dqn-pictures": 1.0,
         "apex-small": 1.0,
         "dqn-vectors": 0.0,
