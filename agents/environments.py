@@ -109,6 +109,7 @@ class Environments:
 
         Args: first: number of the seed's game for environment 0; the others play the next ones.
         """
+        self._check_open()
         seeds = None if seed is None else seeds_of(self._game, seed, self.num_envs, first)
         try:
             frames, info = self._vector.reset(seed=seeds)
@@ -121,6 +122,7 @@ class Environments:
 
     def step(self, actions: np.ndarray) -> Step:
         """Take `actions` [n, *shape]. Where the last step `finished`, reset instead."""
+        self._check_open()
         if not self.spaces.actions.are_valid(actions):
             rule = f"outside {self.spaces.actions}"
             raise ValueError(f"actions {actions.tolist()} {rule}: the emulator would hang")
@@ -223,6 +225,11 @@ class Environments:
         return frames
 
     def close(self) -> None:
-        """Free the environments and the emulator's threads."""
-        self._vector.close()
+        """Free the environments and the emulator's threads. A second call does nothing."""
+        if self._vector is not None:
+            self._vector.close()
         self._vector = None
+
+    def _check_open(self) -> None:
+        if self._vector is None:
+            raise ValueError(f"{self._name}: these environments are closed, and play no more")

@@ -9,11 +9,13 @@ score of the last 100 episodes by steps and by seconds). `ga3c plot`, `table` an
 import argparse
 import csv
 import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from ga3c.reports import history
 from ga3c.reports.history import CURVE, Curve
+from ga3c.runs.directory import EPISODES
 from ga3c.runs.finding import EVALUATIONS, RESULT
 from ga3c.runs.kept_config import CONFIG, load_config
 
@@ -23,14 +25,23 @@ FIELDS = ("seconds", "steps", "score_mean_100")
 
 
 def keep(runs: Sequence[Path], directory: Path) -> None:
-    """Copy each run's files that readers need to DIRECTORY/seed-SEED/."""
+    """Copy each run's files that readers need to DIRECTORY/seed-SEED/, in place of what is there.
+
+    Raises ValueError, before anything is copied, if two runs have one seed, or one has no episodes.
+    """
+    targets = {run: directory / f"seed-{load_config(run).run.seed}" for run in runs}
+    if len(set(targets.values())) < len(targets):
+        raise ValueError(f"{directory}: two of the runs have one seed; keep them under two names")
     for run in runs:
-        target = directory / f"seed-{load_config(run).run.seed}"
-        target.mkdir(parents=True, exist_ok=True)
+        if not (run / EPISODES).exists():
+            raise ValueError(f"{run}: has no {EPISODES}, of which its curve is made")
+    for run, target in targets.items():
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir(parents=True)
         for name in KEPT:
             if (run / name).exists():
                 shutil.copy(run / name, target / name)
-        _write(history.rolling(history.episodes_in(run / "episodes.csv")), target / CURVE)
+        _write(history.rolling(history.episodes_in(run / EPISODES)), target / CURVE)
         print(f"kept {run} as {target}")
 
 
@@ -48,7 +59,10 @@ def main() -> None:
     parser.add_argument("name")
     parser.add_argument("runs", type=Path, nargs="+")
     options = parser.parse_args()
-    keep(options.runs, RESULTS / options.name)
+    try:
+        keep(options.runs, RESULTS / options.name)
+    except ValueError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

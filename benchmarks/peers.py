@@ -106,7 +106,8 @@ def run(config: Config) -> None:
 def _ours(config: Config, game: str, given: str) -> Learned:
     """What we learn with the arguments `given`; a finished run is read, not made again."""
     name = "ga3c" + "".join(f" {word}" for word in given.split())
-    path = config.out_dir / "runs" / f"{game} {name} {config.seed}".replace(" ", "-")
+    run = f"{game} {name} {config.seed} {config.minutes:g}min"
+    path = config.out_dir / "runs" / run.replace(" ", "-")
     arguments = f"--progress-every-s {PROGRESS_EVERY_S:g} {given}"
     complete([Job(path, game, config.seed, None, config.minutes * 60, arguments)])
     figures = result(path)

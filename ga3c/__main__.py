@@ -76,7 +76,7 @@ def program() -> NoReturn:
     Python's normal exit is skipped: it frees the tensor framework's objects one by one, which takes
     up to 10 s on a busy machine, and a signal during that time would kill the process.
     """
-    streams.open_missing()
+    streams.prepare()
     frameworks.have_the_process()
     _search_working_directory()
     try:
@@ -103,8 +103,8 @@ def _search_working_directory() -> None:
 
 
 def _train(arguments: list[str]) -> int:
+    from ga3c.command.effects import check_effects
     from ga3c.command.files import as_arguments, to_toml
-    from ga3c.command.help import check_effect
     from ga3c.settings.parse import TrainArguments, given_value, preset_like
     from ga3c.training.starting import known_run, prepared, settings_in
 
@@ -129,8 +129,7 @@ def _train(arguments: list[str]) -> int:
         print(to_toml(config, base or preset_like(config)), end="")
         return 0
     try:  # check before loading the tensor framework, which takes seconds
-        for what, settings in config.without_effect.items():
-            check_effect(given, settings, what, "ga3c train --help-all")
+        check_effects(config, given)
         start = prepared(config, known)
     except ValueError as error:
         raise WrongUse(_with_file(str(error), file, of_file)) from error

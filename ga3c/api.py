@@ -14,6 +14,7 @@ import numpy as np
 
 from agents.registrations import SCRIPT
 from ga3c.command import frameworks
+from ga3c.command.effects import without_effect
 from ga3c.command.names import changed, checked
 from ga3c.settings.parse import preset_of
 from ga3c.settings.presets import DEFAULT, for_lanes
@@ -67,7 +68,7 @@ def train(config: TrainConfig | None = None, /, **settings: Any) -> Run:
         )
     frameworks.choose()
     wanted, known = _wanted(config, settings)
-    for what, unread in wanted.without_effect.items():
+    for what, unread in without_effect(wanted).items():
         if idle := sorted(unread & settings.keys()):
             raise ValueError(f"{idle[0]} has no effect on {what}: leave it out")
     start = prepared(wanted, known)

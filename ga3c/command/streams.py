@@ -5,6 +5,7 @@ end a run, because its results are in files.
 """
 
 import contextlib
+import io
 import os
 import sys
 from typing import IO, Any, cast
@@ -42,13 +43,14 @@ class Tolerant:
         return getattr(self._stream, name)
 
 
-UNWRITTEN = (OSError, ValueError)  # ValueError: the stream is closed, or cannot encode the text
+UNWRITTEN = (OSError, ValueError)  # ValueError: the stream is closed
 
 
-def open_missing() -> None:
+def prepare() -> None:
     """Open the null device for each standard stream that is closed, as in `ga3c train >&-`.
 
     Otherwise the next file that is opened would get the stream's number, and prints would go there.
+    What an open stream cannot encode is printed as `?`.
     """
     for number in range(3):
         try:
@@ -57,6 +59,9 @@ def open_missing() -> None:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is `number`
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def go_on_without() -> None:

@@ -12,11 +12,14 @@ from typing import Annotated, Any
 import tyro
 
 from agents.environments import Spaces
-from ga3c.evaluation.protocols import PROTOCOLS, Protocol
+from agents.games import resolve
+from ga3c.evaluation.protocols import OF_GAMES, PROTOCOLS, Protocol
 from ga3c.settings.checks import WrongInput, check_count, check_file, check_seed
 from ga3c.settings.parse import given_value
 from ga3c.settings.run import ProtocolName
 from ga3c.settings.train import TrainConfig
+
+DAY_S = 86_400.0
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,16 @@ class PlayedConfig(LearnedConfig):
         own = tuple(n for n in names if given_value(arguments, f"--{n.replace('_', '-')}"))
         return cls(protocol=known, settings=PROTOCOLS[known] if known else Protocol(), given=own)
 
+    def _check_effect(self, settings: Protocol, is_atari: bool) -> None:
+        """Raises WrongInput if a setting that the user gave changes nothing about the games."""
+        idle = set() if settings.policy == "epsilon" else {"epsilon"}
+        if not is_atari:
+            idle |= set(OF_GAMES)
+        if wrong := sorted(idle & set(self.given)):
+            what = f"policy {settings.policy}" if wrong == ["epsilon"] else "games but Atari's"
+            option = wrong[0].replace("_", "-")
+            raise WrongInput(f"--{option} has no effect on {what}: leave it out")
+
     def played_by(self, trained: TrainConfig, spaces: Spaces) -> tuple[str, Protocol]:
         """The protocol's name and settings. Raises WrongInput if it does not fit the actions."""
         name, settings = self.protocol, self.settings
@@ -73,6 +86,7 @@ class PlayedConfig(LearnedConfig):
             name = trained.evaluation.evaluate_protocol
             changed = {key: getattr(settings, key) for key in self.given}
             settings = replace(PROTOCOLS[name], **changed)
+        self._check_effect(settings, resolve(trained.environment.game).is_atari)
         if name == "control" and not spaces.actions.is_continuous:
             raise WrongInput(
                 f"protocol control: is for continuous actions, and those of "
@@ -119,8 +133,10 @@ class PlayConfig(PlayedConfig):
         if self.out is not None and self.out.suffix not in (".mp4", ".gif"):
             raise ValueError(f"out {self.out}: must end in .mp4 or .gif")
         check_file("out", self.out)
-        if self.max_seconds <= 0:
-            raise ValueError(f"max_seconds {self.max_seconds}: must be above 0")
+        if not 0 < self.max_seconds <= DAY_S:
+            raise ValueError(
+                f"max_seconds {self.max_seconds:g}: must be above 0, and at most a day"
+            )
 
 
 @dataclass(frozen=True)

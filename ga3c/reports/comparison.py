@@ -72,6 +72,7 @@ class Row(NamedTuple):
     random: float | None
     human: float | None
     published: tuple[float | None, ...]
+    alone: str = ""  # the game without these settings
 
     @property
     def normalized(self) -> np.ndarray | None:
@@ -134,6 +135,7 @@ def _table(protocol: dict, groups: dict[str, Evaluated]) -> ScoreTable:
                 bounds.get("random"),
                 bounds.get("human"),
                 tuple(scores.get(game, {}).get(source.column) for source, scores in published),
+                game,
             )
         )
     return ScoreTable(name, settings, list(sources), rows)

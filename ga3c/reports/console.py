@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 UNLIMITED = 10_000  # columns where no terminal limits them
 
@@ -27,9 +28,9 @@ def show(
     for heading in spare:
         if sum(max(map(cell_len, cells)) + 3 for cells in columns) + 1 > console.width:
             columns = [cells for cells in columns if cells[0] != heading]
-    table = Table(title=title, title_justify="left")
+    table = Table(title=Text(title, "table.title"), title_justify="left")
     for index, (heading, *_) in enumerate(columns):
         table.add_column(heading, justify="right" if index else "left", overflow="fold")
     for row in zip(*(cells[1:] for cells in columns), strict=True):
-        table.add_row(*row)
+        table.add_row(*map(Text, row))  # not read as markup: a run's name may hold brackets
     console.print(table)

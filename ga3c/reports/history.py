@@ -26,8 +26,7 @@ GRID = 200  # points of a mean curve
 BANDS = 6  # of environments that explore alike
 LEFT_OUT = ("preset", "run", "hosts", "checkpoints", "evaluation")  # do not affect learning
 FIRST_TOLD = ("algorithm", "network", "pacing")  # settings that tell most, in this order
-# Those that follow from others, and one that says little.
-LAST_TOLD = ("learning_rate_end", "schedule_steps", "learns_from", "training_wait_s")
+LAST_TOLD = ("learning_rate_end", "schedule_steps", "learns_from", "training_wait_s")  # say little
 
 Point = tuple[float, int, float]  # of a curve: seconds, steps, score
 
@@ -155,8 +154,8 @@ def read(path: Path) -> History:
 def _resumed(file: Path) -> tuple[int, ...]:
     """The steps of each resumption; earlier versions kept none."""
     try:
-        entries = json.loads(file.read_text()).get("resumed", [])
-    except (OSError, ValueError):
+        entries = dict(json.loads(file.read_text())).get("resumed", [])
+    except (OSError, ValueError, TypeError):  # there is none, or it is damaged
         return ()
     return tuple(entry["steps"] for entry in entries if "steps" in entry)
 
@@ -234,11 +233,12 @@ def _rolling(episodes: Sequence[Episode]) -> Curve:
 
 
 def _kept(file: Path) -> Curve:
-    with open(file) as rows:
-        points = [
-            (float(row["seconds"]), int(row["steps"]), float(row["score_mean_100"]))
-            for row in csv.DictReader(rows)
-        ]
+    points = []
+    with open(file, errors="replace") as rows:
+        for row in csv.DictReader(rows):
+            with contextlib.suppress(ValueError, TypeError):  # a damaged line
+                point = float(row["seconds"]), int(row["steps"]), float(row["score_mean_100"])
+                points.append(point)
     return _curve(points)
 
 

@@ -20,6 +20,7 @@ from ga3c.reports.processes import LOST, Process, end, here
 from ga3c.runs import checkpoints
 from ga3c.runs.finding import RESULT, is_running, newest_figures
 from ga3c.runs.kept_config import CONFIG
+from ga3c.settings.checks import WrongInput
 
 # Arguments that a job sets itself, so that a user's further arguments may not contain them.
 OWN = {"--game", "--seed", "--name", "--runs-dir", "--resume", "--steps", "--seconds", "--score"}
@@ -47,6 +48,26 @@ class Job(NamedTuple):
     seconds: float | None  # its longest training time
     arguments: str = ""  # more arguments for ga3c train
     evaluation: Evaluation | None = None
+
+    @property
+    def asked(self) -> Path:
+        """The file with the further arguments of its training and of its evaluation."""
+        return self.path.parent / f"{self.path.name}.arguments.json"
+
+    def check(self) -> None:
+        """Raises WrongInput if the run that is there was trained with other arguments."""
+        trained = _known(self.asked).get("train", self.arguments)
+        if trained != self.arguments and checkpoints.kept(self.path / "checkpoints"):
+            raise WrongInput(
+                f"{self.path} was trained with {trained or 'no further arguments'!r}, and is asked "
+                f"for with {self.arguments or 'none'!r}: choose another folder, or remove it"
+            )
+
+    def note(self, command: str) -> None:
+        """Keep that it is trained, or has been evaluated, with the arguments that it has now."""
+        evaluated = self.evaluation.arguments if self.evaluation else ""
+        of_command = {"train": self.arguments} if command == "train" else {"evaluate": evaluated}
+        self.asked.write_text(json.dumps({**_known(self.asked), **of_command}))
 
     @property
     def next_command(self) -> list[str]:
@@ -86,8 +107,9 @@ class Job(NamedTuple):
         newest = int(checkpoints.kept(self.path / "checkpoints")[-1].name)
         run = history.read(self.path)
         protocol = self.evaluation.protocol or run.config.evaluation.evaluate_protocol
-        names = {protocol, f"{protocol}, changed"} if self.evaluation.arguments else {protocol}
-        return any(
+        arguments = self.evaluation.arguments
+        names = {protocol, f"{protocol}, changed"} if arguments else {protocol}
+        return _known(self.asked).get("evaluate", arguments) == arguments and any(
             entry["steps"] == newest
             and entry["protocol"]["name"] in names
             and entry["protocol"].get("weights", "newest") == "newest"
@@ -96,10 +118,21 @@ class Job(NamedTuple):
         )
 
 
+def _known(file: Path) -> dict[str, str]:
+    """What the file says; nothing of a run that was made by hand, or by an earlier version."""
+    try:
+        return dict(json.loads(file.read_text()))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
 def check_arguments(setting: str, arguments: str, command: str) -> None:
     """Raises ValueError if a user's `arguments` contain one that the jobs set themselves."""
-    own = OWN & {word.partition("=")[0] for word in shlex.split(arguments)}
-    if own:
+    try:
+        words = shlex.split(arguments)
+    except ValueError as error:
+        raise ValueError(f"{setting} {arguments!r}: {error}") from error
+    if own := OWN & {word.partition("=")[0] for word in words}:
         raise ValueError(
             f"{setting} {arguments!r}: {', '.join(sorted(own))} is set by ga3c {command} itself, "
             "or it could not tell which runs are finished"
@@ -115,12 +148,15 @@ def result(path: Path) -> dict[str, Any]:
 def complete(
     jobs: Sequence[Job], at_once: int = 1, start: Callable[[list[str], Path], Process] = here
 ) -> None:
-    """Run what is missing. Raises RuntimeError with the output of a process that fails.
-
-    A run whose node was lost goes on elsewhere from its last checkpoint.
+    """Run what is missing. A run whose node was lost goes on elsewhere from its last checkpoint.
 
     Args: start: starts a command on this machine or another.
+
+    Raises WrongInput if a run is there that was trained otherwise, and RuntimeError with the output
+    of a process that fails.
     """
+    for job in jobs:
+        job.check()
     for parent in {job.path.parent for job in jobs}:
         parent.mkdir(parents=True, exist_ok=True)
     if busy := [job.path.name for job in jobs if is_running(job.path)]:
@@ -146,6 +182,8 @@ def complete(
                         waiting.append(job)
                         continue
                     _check(job, process)
+                    if command[0] == "evaluate":
+                        job.note("evaluate")
                     next_command = job.next_command
                     if next_command == command:
                         raise RuntimeError(f"{job.path.name}: {command} ended without any effect")
@@ -165,6 +203,7 @@ def _started(job: Job, start: Callable[[list[str], Path], Process]) -> tuple[Pro
     command = job.next_command
     if "--resume" not in command and command[0] == "train":
         shutil.rmtree(job.path, ignore_errors=True)  # of a run without a checkpoint
+        job.note("train")
     print(f"{job.path.name}: ga3c {shlex.join(command)}", flush=True)
     return start(command, _error_file(job)), command
 

@@ -1,6 +1,7 @@
 """`ga3c runs`: lists all runs, with their steps, score and state."""
 
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from ga3c.runs import checkpoints
 from ga3c.runs.directory import LOG
 from ga3c.runs.finding import is_running, newest_figures, runs_in
 from ga3c.runs.kept_config import load_config
+from ga3c.settings.checks import WrongInput
 
 RUNNING = "running"
 
@@ -64,14 +66,16 @@ def _places(path: Path) -> str:
 
 
 def run(config: Config) -> None:
-    """Print the table, newest run first."""
+    """Print the table, newest run first. Raises WrongInput if the given folder is missing."""
+    if not config.runs_dir.is_dir() and config.runs_dir != Config.runs_dir:
+        raise WrongInput(f"runs_dir {config.runs_dir}: there is no such folder")
     lines = []
     for number, path in enumerate(runs_in(config.runs_dir), 1):
         name = str(path.relative_to(config.runs_dir))
         try:
             lines.append({"number": number, **summary(path, name)})
         except ValueError as error:
-            print(f"{name}: {error}")
+            print(f"{name}: {error}", file=sys.stderr)
     if config.json:
         print(json.dumps(lines))
     elif not lines:

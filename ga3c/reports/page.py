@@ -118,7 +118,7 @@ def _scores(runs: Sequence[History]) -> Iterator[str]:
             yield f"<p>{escape(text)}</p>"
         if tables.summary(table):
             words = f"Human-normalised scores of each game by protocol {table.protocol}"
-            yield _picture(tables.draw(table), words)
+            yield _picture(tables.draw([table]), words)
 
 
 def _curves(runs: Sequence[History]) -> Iterator[str]:

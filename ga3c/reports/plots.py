@@ -146,10 +146,10 @@ def looks_of(runs: Sequence[History]) -> dict[Path, Look]:
             colour = to_hex((red, green, blue)) if len(groups) > 1 else f"C{each}"
             looks[run.path] = Look(", ".join(filter(None, words)), colour)
     labels = [look.label for look in looks.values()]
-    return {
-        path: Look(look.label + f", {path.name}" * (labels.count(look.label) > 1), look.colour)
-        for path, look in looks.items()
-    }
+    for path, look in looks.items():
+        if labels.count(look.label) > 1:  # two folders may each have a seed-0
+            looks[path] = Look(f"{look.label}, {'/'.join(path.parts[-2:])}", look.colour)
+    return looks
 
 
 def _parts(panel: str, runs: Sequence[History]) -> list[list[History]]:

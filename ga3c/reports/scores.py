@@ -78,6 +78,8 @@ class Config:
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise ValueError(f"{name} {value}: must be above 0")
+        if not self.games:
+            raise ValueError("games: must be at least one game or list")
         if self.gpus < 0:
             raise ValueError(f"gpus {self.gpus}: must not be negative")
         if self.steps is None and self.seconds is None:

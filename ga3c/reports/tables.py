@@ -14,6 +14,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ga3c.reports.comparison import ScoreTable, tables
@@ -99,6 +100,9 @@ def numbers(table: ScoreTable) -> Iterator[dict[str, str | int | float | None]]:
 
 def summary(table: ScoreTable) -> str:
     """Aggregates over all games that can be normalised; "" if there is none."""
+    games = [row.alone for row in table.rows]
+    if several := sorted({game for game in games if games.count(game) > 1}):
+        return f"No mean over games: {', '.join(several)} is here with several settings."
     scores = [row.normalized for row in table.rows if row.normalized is not None]
     if not scores:
         return ""
@@ -110,9 +114,9 @@ def summary(table: ScoreTable) -> str:
             low, high = interval(aggregate, scores)
             text += f" (95% interval {low:.0%} to {high:.0%})"
         aggregates.append(text)
-    games = f"over {len(scores)} of {len(table.rows)} games"
     note = "" if several_seeds else "; no interval, as a game has only one seed"
-    return f"Human-normalised, {games}: {'; '.join(aggregates)}{note}."
+    over = f"over {len(scores)} of {len(games)} games"
+    return f"Human-normalised, {over}: {'; '.join(aggregates)}{note}."
 
 
 def notes(table: ScoreTable) -> list[str]:
@@ -137,17 +141,35 @@ def markdown(table: ScoreTable) -> str:
     return "\n".join(lines)
 
 
-def draw(table: ScoreTable) -> Figure:
-    """Human-normalised scores of each game, ours beside the published ones."""
+def draw(score_tables: Sequence[ScoreTable]) -> Figure:
+    """Human-normalised scores of each game, ours beside the published ones, table below table.
+
+    Raises WrongInput if no score can be normalised.
+    """
+    drawn = [t for t in score_tables if any(row.normalized is not None for row in t.rows)]
+    if not drawn:
+        raise WrongInput("no game has known random and human scores: there is nothing to draw")
+    heights = [1.4 + 0.22 * len(t.rows) * (len(t.sources) + 2) for t in drawn]
+    figure, axes = pyplot.subplots(
+        len(drawn),
+        1,
+        figsize=(8, sum(heights)),
+        squeeze=False,
+        height_ratios=heights,
+        constrained_layout=True,
+    )
+    for table, (below,) in zip(drawn, axes, strict=True):
+        _bars(table, below)
+    return figure
+
+
+def _bars(table: ScoreTable, axes: Axes) -> None:
     pairs = [(row.normalized.mean(), row) for row in table.rows if row.normalized is not None]
     pairs.sort(key=lambda pair: pair[0], reverse=True)
     rows = [row for _, row in pairs]
     series = [("ours", [float(score) for score, _ in pairs])]
     for number, source in enumerate(table.sources):
         series.append((source.heading, [row.published_normalized(number) for row in rows]))
-    figure, axes = pyplot.subplots(
-        figsize=(8, 1.4 + 0.22 * len(rows) * (len(series) + 1)), constrained_layout=True
-    )
     thickness = 0.8 / len(series)
     for number, (name, values) in enumerate(series):
         shift = (number - (len(series) - 1) / 2) * thickness
@@ -162,7 +184,6 @@ def draw(table: ScoreTable) -> Figure:
     axes.set_title(title, fontsize="medium")
     legend_below(axes)
     axes.grid(axis="x", alpha=0.3)
-    return figure
 
 
 def _number(value: float | None) -> str:
@@ -170,7 +191,7 @@ def _number(value: float | None) -> str:
 
 
 def write(score_tables: Sequence[ScoreTable], out: Path) -> None:
-    """Write tables as Markdown or CSV, or a picture of the first. Raises WrongInput."""
+    """Write tables as Markdown or CSV, or a picture of them. Raises WrongInput."""
     if out.suffix == ".md":
         out.write_text("\n".join(map(markdown, score_tables)))
     elif out.suffix == ".csv":
@@ -180,9 +201,7 @@ def write(score_tables: Sequence[ScoreTable], out: Path) -> None:
             writer = csv.DictWriter(file, headings, restval="")
             writer.writeheader()
             writer.writerows(lines)
-    elif all(row.normalized is None for row in score_tables[0].rows):
-        raise WrongInput("no game has known random and human scores: there is nothing to draw")
     else:
-        figure = draw(score_tables[0])
+        figure = draw(score_tables)
         figure.savefig(out, dpi=110)
         pyplot.close(figure)

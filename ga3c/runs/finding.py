@@ -27,6 +27,7 @@ RESULT, LOCK = "result.json", "lock"
 LATEST = "latest"  # a file beside the runs with the name of the newest; earlier it was a link
 EVALUATIONS = "evaluations.jsonl"
 PRETRAINED = Path(__file__).resolve().parents[1] / "pretrained"
+NAME_BYTES = 200  # of a run's name: file systems take 255, and some files are named after it
 DEPTH = 3  # folders below runs/ in which runs are found, such as runs/scores/pong-0
 GivenRuns = Annotated[
     tuple[Path, ...],
@@ -42,6 +43,8 @@ def new_run_path(config: TrainConfig) -> Path:
     game = re.sub(r"[/:]", "-", config.environment.game)  # of ALE/Pong-v5 and module:Id-v0
     now = datetime.now().strftime("%Y%m%d-%H%M%S.%f")[:-3]  # two may start in one second
     path = run.runs_dir / (run.name or f"{game}__{config.algorithm}__{run.seed}__{now}")
+    if len(os.fsencode(path.name)) > NAME_BYTES:
+        raise ValueError(f"name {run.name}: must be of at most {NAME_BYTES} bytes, to be a file's")
     if path.exists():
         raise ValueError(
             f"run {path} exists already: choose another --name, or continue it with --resume {path}"
@@ -57,10 +60,13 @@ def find_run(run: Path, runs_dir: Path = Path("runs")) -> Path:
 
     Number 1 is the newest; so is `latest`. Raises ValueError.
     """
-    for path in map(_followed, (run, runs_dir / run)):
-        if (path / CONFIG).is_file():
-            return _from_here(path)
     known = runs_in(runs_dir)
+    if str(run) == LATEST and known:  # of all folders, where the file is of one
+        return _from_here(known[0])
+    for path in map(_followed, (run, runs_dir / run)):
+        with contextlib.suppress(OSError):  # a name that is too long for a file
+            if (path / CONFIG).is_file():
+                return _from_here(path)
     if str(run).isdecimal():
         if 1 <= int(str(run)) <= len(known):
             return _from_here(known[int(str(run)) - 1])
@@ -162,7 +168,7 @@ def newest_figures(path: Path) -> dict[str, Any]:
     """The figures of the run in `path`: its result, or its newest progress line before its end."""
     try:
         return dict(json.loads((path / RESULT).read_bytes()))
-    except (OSError, ValueError):  # the run has not ended
+    except (OSError, ValueError, TypeError):  # the run has not ended, or the file is damaged
         return records.newest(path / "metrics.jsonl")
 
 

@@ -1,6 +1,6 @@
 """Every setting of a run. They are checked once, here; each part of the system is given its own."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import tyro
@@ -20,7 +20,7 @@ from ga3c.settings.preset_names import PRESETS, preset_lines
 from ga3c.settings.replay import PacingConfig, ReplayConfig
 from ga3c.settings.run import CheckpointConfig, EvaluationConfig, RunConfig
 from ga3c.settings.scheduler import SchedulerConfig
-from ga3c.settings.service import OF_SEGMENTS, HostsConfig, ServiceConfig
+from ga3c.settings.service import HostsConfig, ServiceConfig
 
 LearnsFrom = Literal["segments", "replay"]
 FAMILIES = get_args(LearnsFrom)
@@ -35,6 +35,7 @@ played, or from transitions drawn from a replay."""
 OWN_SECTIONS = {"a3c": {"a3c"}, "ppo": {"a3c", "ppo"}, "dqn": {"dqn"}, "dpg": {"dpg"}}
 """The sections of settings, among those that are of single algorithms, that each of ours reads."""
 UNREAD = {"dqn": {"separate_value", "value_scale", "follow_rewards"}, "dpg": {"separate_value"}}
+"""Other settings that some of ours do not read."""
 if TYPE_CHECKING:
     PresetName = str
 else:
@@ -108,20 +109,6 @@ class TrainConfig:
         """Whether environments are seeded: Atari games only where that matters."""
         service = self.service  # a seed makes ALE load each ROM a second time
         return service.lockstep or service.synchronized or self.environment.needs_seeds
-
-    @property
-    def without_effect(self) -> dict[str, frozenset[str]]:
-        """The settings that would change nothing about the algorithm, and about the game."""
-        every = set[str]().union(*OWN_SECTIONS.values())
-        sections = every - OWN_SECTIONS.get(self.algorithm, every)
-        if not self.learns_from_replay:
-            sections |= {"replay", "pacing"}
-        unread = {each.name for name in sections for each in fields(getattr(self, name))}
-        if self.algorithm in LEARNS_FROM and self.learns_from_replay:
-            unread |= OF_SEGMENTS
-        unread |= UNREAD.get(self.algorithm, set())
-        game, of_atari = self.environment.game, self.environment.without_effect
-        return {f"algorithm {self.algorithm}": frozenset(unread), f"game {game}": of_atari}
 
     @property
     def update_samples(self) -> int:

@@ -80,6 +80,16 @@ def play(
     environments.close()
 
 
+def test_environments_that_are_closed_say_so_and_may_be_closed_again() -> None:
+    environments = Environments(EnvironmentConfig("CartPole-v1"), 1)
+    environments.reset(0)
+    environments.close()
+    environments.close()
+    for use in (lambda: environments.reset(0), lambda: environments.step(np.zeros(1, np.int32))):
+        with pytest.raises(ValueError, match="CartPole-v1: these environments are closed"):
+            use()
+
+
 def flags(steps: list[Step], name: str, env: int = 0) -> np.ndarray:
     """One outcome of one environment, over time."""
     return np.array([step.outcomes[name][env] for step in steps])

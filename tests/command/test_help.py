@@ -12,6 +12,7 @@ import pytest
 from benchmarks import NAMES
 from ga3c.__main__ import MEASURED
 from ga3c.command.arguments import options
+from ga3c.command.effects import without_effect
 from ga3c.command.help import COMMON, ignored, rare, setting
 from ga3c.command.line import parsed
 from ga3c.measuring.options import BenchmarkConfig
@@ -140,6 +141,10 @@ def test_the_settings_of_the_first_level_exist() -> None:
             "algorit",
         ),
         (["train", "--algorithm", "dqn", "--value-scale", "2"], "--value-scale", "algorithm dqn"),
+        (["train", "--max-memory-mb", "500"], "--max-memory-mb", "scheduler off"),
+        (["train", "--momentum", "0.9"], "--momentum", "optimizer adam"),
+        (["train", "--algorithm=dqn", "--ladder-base=.5"], "--ladder-base", "exploration schedule"),
+        (["train", "--preset=apex-small", "--slack-steps=9"], "--slack-steps", "pacing free"),
         (
             ["train", "--game", "CartPole-v1", "--action-repeat=2"],
             "--action-repeat",
@@ -159,13 +164,13 @@ def test_an_option_without_effect_is_refused(arguments: list[str], option: str, 
 
 
 def test_settings_of_other_algorithms_are_known() -> None:
-    found = PRESETS["ppo-pictures"].without_effect
+    found = without_effect(PRESETS["ppo-pictures"])
     ppo = found["algorithm ppo"]
     assert not found["game Pong"]
     assert {"double", "noise", "replay_steps", "pacing"} <= ppo
     assert not {"clip_ratio", "entropy_weight", "t_max", "learning_rate"} & ppo
     own = replace(PRESETS["dqn-pictures"], algorithm="mine:Own", learns_from="replay")
-    assert own.without_effect["algorithm mine:Own"] == frozenset()
+    assert without_effect(own)["algorithm mine:Own"] == frozenset()
     assert preset_like(own) == own
 
 

@@ -211,6 +211,7 @@ def test_what_cannot_be_evaluated_is_said_in_a_line(pong_run: Path, tmp_path: Pa
         ([str(pong_run), "--step-cap", "0"], 2, "step_cap 0"),
         ([str(pong_run), "--sticky-actions", "2"], 2, "sticky_actions 2"),
         ([str(pong_run), "--epsilon", "5"], 2, "epsilon 5"),
+        ([str(pong_run), "--epsilon", "0.5"], 2, "--epsilon has no effect on policy sample"),
         ([str(pong_run), "--seed", "-1"], 2, "seed -1"),
         ([str(pong_run), "--protocol", "control"], 2, "control: is for continuous actions"),
         (["1", "--game", "Pong"], 2, "run 1 with game Pong: give one"),

@@ -1,12 +1,13 @@
 """The studies of learning: recipes side by side, and the peers."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
-from benchmarks import fresh, peers
+from benchmarks import fresh, learning_curves, peers
 from benchmarks.apex_studies import STUDIES
 from benchmarks.peers import Learned
 from tests.commands import ROOT, ended, refused
@@ -168,3 +169,16 @@ def test_the_peers_versions_are_pinned() -> None:
     pins = [line for line in lines if line and not line.startswith("#")]
     assert all("==" in pin or "<" in pin for pin in pins)
     assert any(pin.startswith("stable-baselines3==") for pin in pins)
+
+
+def test_a_kept_curve_is_of_one_run_alone(pong_run: Path, tmp_path: Path) -> None:
+    other = shutil.copytree(pong_run, tmp_path / "other")
+    (other / "evaluations.jsonl").write_text("{}\n")
+    learning_curves.keep([other], tmp_path / "kept")
+    learning_curves.keep([pong_run], tmp_path / "kept")
+    (kept,) = (tmp_path / "kept").iterdir()
+    assert not (kept / "evaluations.jsonl").exists(), "of the run before"
+    for runs, words in (([pong_run, other], "have one seed"), ([kept], "has no episodes.csv")):
+        with pytest.raises(ValueError, match=words):
+            learning_curves.keep(runs, tmp_path / "again")
+    assert not (tmp_path / "again").exists()

@@ -86,10 +86,11 @@ def test_runs_are_told_apart_in_every_row() -> None:
 
 def test_seeds_and_twins_are_told_apart() -> None:
     seeds = [made(str(seed), CONFIG["a3c"], seed) for seed in range(3)]
-    twins = [made("runs/one", CONFIG["dqn"]), made("runs/two", CONFIG["dqn"])]
+    twins = [made("one/seed-0", CONFIG["dqn"]), made("runs/two/seed-0", CONFIG["dqn"])]
     labels = ["a3c, seed 0", "a3c, seed 1", "a3c, seed 2"]
     looks = list(plots.looks_of([*seeds, *twins]).values())
-    assert [look.label for look in looks] == [*labels, "dqn, seed 0, one", "dqn, seed 0, two"]
+    labels += ["dqn, seed 0, one/seed-0", "dqn, seed 0, two/seed-0"]
+    assert [look.label for look in looks] == labels
     assert len({look.colour for look in looks}) == 5
     assert [look.label for look in plots.looks_of(seeds).values()] == [
         f"seed {n}" for n in range(3)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ga3c.reports.jobs import Evaluation, Job
+from ga3c.reports.jobs import Evaluation, Job, complete
 from ga3c.reports.scores import Config, _jobs
 from ga3c.runs import checkpoints, records
 from ga3c.settings.checks import WrongInput
@@ -112,6 +112,27 @@ def test_a_game_that_two_lists_play_in_two_ways_is_refused(tmp_path: Path) -> No
     assert jobs("Pong", "atari57", "ALE/Pong-v5") == 57
 
 
+def test_a_run_that_was_trained_otherwise_is_not_taken_for_the_one_that_is_asked_for(
+    pong_run: Path, tmp_path: Path
+) -> None:
+    run = shutil.copytree(pong_run, tmp_path / "run")
+    first = Job(run, "Pong", 0, steps=1, seconds=None, arguments="--sticky-actions 0.25")
+    first.check()  # made by hand: nothing is known of it
+    first.note("train")
+    first.check()
+    with pytest.raises(WrongInput, match="and is asked for with 'none'"):
+        complete([first._replace(arguments="")])
+    steps = int(checkpoints.kept(run / "checkpoints")[-1].name)
+    played = {"name": "trained", "weights": "newest"}
+    entry = {"steps": steps, "protocol": played, "episodes": 30, "mean": 1.0, "scores": [1.0] * 30}
+    records.append(run / "evaluations.jsonl", entry)
+    second = first._replace(evaluation=Evaluation(None, 30, "--seed 1"))
+    second.note("evaluate")
+    assert second.next_command == []
+    third = second._replace(evaluation=Evaluation(None, 30, "--seed 2"))
+    assert third.next_command[0] == "evaluate"
+
+
 def test_what_is_no_game_is_said_before_anything_is_trained(tmp_path: Path) -> None:
     for arguments, words in (
         (["--games", "Pogn"], "did you mean Pong"),
@@ -119,7 +140,8 @@ def test_what_is_no_game_is_said_before_anything_is_trained(tmp_path: Path) -> N
         (["--steps", "None"], "no run would end"),
         (["--train=--score 18"], "--score is set by ga3c scores itself"),
         (["--evaluate=--checkpoint best"], "--checkpoint is set by ga3c scores itself"),
-        (["--train='"], "No closing quotation"),
+        (["--train='"], 'train "\'": No closing quotation'),
+        (["--games"], "games: must be at least one"),
     ):
         done = ended("scores", "--out-dir", str(tmp_path / "out"), *arguments)
         assert done.returncode == 2

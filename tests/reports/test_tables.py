@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from agents.environments import EnvironmentConfig
-from ga3c.reports import comparison, history, plots, statistics, tables
+from ga3c.reports import comparison, history, listing, plots, statistics, tables
 from ga3c.reports.history import Curve, History
 from ga3c.reports.page import page
 from ga3c.runs import records
@@ -119,10 +119,10 @@ def test_runs_of_other_settings_are_not_seeds_of_one(runs: list[Path]) -> None:
         "pong (center)",
         "pong (no center)",
     ]
-    assert [row.game for row in comparison.tables(found)[0].rows] == [
-        "pong (center)",
-        "pong (no center)",
-    ]
+    paper = comparison.tables(found)[0]
+    assert [row.game for row in paper.rows] == ["pong (center)", "pong (no center)"]
+    assert "No mean over games: pong is here with several settings." in tables.markdown(paper)
+    assert "Human-normalised, over" not in tables.markdown(paper)
 
 
 def test_what_the_name_of_a_game_implies_tells_runs_apart() -> None:
@@ -376,7 +376,29 @@ def test_runs_are_listed_with_their_state(runs: list[Path]) -> None:
     assert found["one"]["checkpoints"][0] == 0
     shown = ended("runs", "--runs-dir", str(runs[0].parent)).stdout
     assert "Pong" in shown and "killed" in shown
-    assert "has no runs" in ended("runs", "--runs-dir", str(runs[0] / "video")).stdout
+    (runs[0].parent / "empty").mkdir()
+    assert "has no runs" in ended("runs", "--runs-dir", str(runs[0].parent / "empty")).stdout
+    missing = ended("runs", "--runs-dir", str(runs[0] / "missing"))
+    assert missing.returncode == 2 and "there is no such folder" in missing.stderr
+
+
+def test_a_run_that_cannot_be_read_spoils_neither_the_list_nor_its_json(
+    runs: list[Path],
+) -> None:
+    (runs[0] / "result.json").write_text("null")
+    (runs[1] / "config.json").write_text("{")
+    done = ended("runs", "--runs-dir", str(runs[0].parent), "--json")
+    assert [line["run"] for line in json.loads(done.stdout)] == ["one"]
+    assert "config.json cannot be read" in done.stderr
+
+
+def test_names_with_brackets_are_shown_as_they_are(
+    runs: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (runs[0].parent / "pong[lr=3e-4] :smile: [").mkdir()
+    runs[0].rename(runs[0].parent / "pong[lr=3e-4] :smile: [" / "b]")
+    listing.run(listing.Config(runs[0].parent))
+    assert "pong[lr=3e-4] :smile: [/b]" in capsys.readouterr().out
 
 
 def test_runs_in_folders_are_found_and_have_numbers(pong_run: Path, tmp_path: Path) -> None:

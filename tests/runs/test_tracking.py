@@ -59,12 +59,17 @@ def test_tensorboard_lists_each_run_once(tmp_path: Path) -> None:
     (tmp_path / "latest").symlink_to("one")  # as earlier versions had it
     seen = EventMultiplexer().AddRunsFromDirectory(str(tmp_path))
     assert set(seen.Runs()) == {"one", "two", "latest"}, "a link would be a run"
-    assert find_run(Path("latest"), tmp_path) == tmp_path / "one"
+    assert find_run(tmp_path / "latest", tmp_path) == tmp_path / "one"
     kept_run(tmp_path / "three", (100, 200))
     assert not (tmp_path / "latest").is_symlink()
     for given in (Path("latest"), tmp_path / "latest"):
         assert find_run(given, tmp_path) == tmp_path / "three"
     assert len(runs_in(tmp_path)) == 3
+    four = tmp_path / "scores" / "four"
+    kept_run(four, (100, 200))
+    assert find_run(Path("latest"), tmp_path) == four == runs_in(tmp_path)[0]
+    (tmp_path / "latest").write_text("gone\n")
+    assert find_run(Path("latest"), tmp_path) == four
 
 
 def test_tensorboards_hyperparameters_are_the_settings_beside_the_final_score(

@@ -1,0 +1,45 @@
+"""Settings that would change nothing are refused: what their user meant would not be done."""
+
+from dataclasses import fields
+
+from ga3c.command.help import check_effect
+from ga3c.settings.scheduler import SchedulerConfig
+from ga3c.settings.service import OF_SEGMENTS
+from ga3c.settings.train import LEARNS_FROM, OWN_SECTIONS, UNREAD, TrainConfig
+
+BY_CHOICE = {
+    ("scheduler", "scheduler", "off"): {e.name for e in fields(SchedulerConfig)} - {"scheduler"},
+    ("optimizer", "optimizer", "adam"): {"rms_decay", "rms_centered", "rms_start", "momentum"},
+    ("dqn", "exploration", "schedule"): {"ladder_base", "ladder_exponent", "ladder_rungs"},
+    ("dqn", "exploration", "ladder"): {"epsilon_start", "epsilon_end", "epsilon_steps"},
+    ("replay", "eviction", "fifo"): {"eviction_exponent"},
+    ("pacing", "pacing", "ratio"): {"period_steps"},
+    ("pacing", "pacing", "free"): {"steps_per_update", "slack_steps", "period_steps"},
+    ("pacing", "pacing", "target-period"): {"slack_steps", "target_period"},
+}
+"""By section, setting and value: the settings that are not read with it."""
+
+
+def without_effect(config: TrainConfig) -> dict[str, frozenset[str]]:
+    """The settings that would change nothing, by what they have no effect on."""
+    every = set[str]().union(*OWN_SECTIONS.values())
+    sections = every - OWN_SECTIONS.get(config.algorithm, every)
+    if not config.learns_from_replay:
+        sections |= {"replay", "pacing"}
+    unread = {each.name for name in sections for each in fields(getattr(config, name))}
+    if LEARNS_FROM.get(config.algorithm) == "replay":
+        unread |= OF_SEGMENTS
+    unread |= UNREAD.get(config.algorithm, set())
+    game, of_atari = config.environment.game, config.environment.without_effect
+    chosen = {
+        f"{name} {value}": frozenset(idle)
+        for (section, name, value), idle in BY_CHOICE.items()
+        if getattr(getattr(config, section), name) == value
+    }
+    return {f"algorithm {config.algorithm}": frozenset(unread), f"game {game}": of_atari, **chosen}
+
+
+def check_effects(config: TrainConfig, arguments: list[str]) -> None:
+    """Raises ValueError if one of the command's `arguments` has no effect with this `config`."""
+    for what, settings in without_effect(config).items():
+        check_effect(arguments, settings, what, "ga3c train --help-all")
