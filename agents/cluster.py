@@ -93,10 +93,11 @@ class Cluster:
             return
         process, self._process = self._process, None
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.close()
-        try:
+        with contextlib.suppress(BrokenPipeError):  # it ended with unread words
+            process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        process.kill()  # nothing, if it has ended
+        with contextlib.suppress(subprocess.TimeoutExpired):  # it hangs in the kernel
+            process.wait(END_S)
         process.stdout.close()

@@ -1,12 +1,12 @@
 """The header of a message: the first part of everything on the wire, 24 bytes."""
 
-import math
 import struct
 from enum import IntEnum
 from typing import NamedTuple
 
 PROTOCOL = 4
 MAGIC = b"GA3C"
+LONGEST_S = 1e7  # four months; times are summed, and a number without bound would hide all others
 _HEADER = struct.Struct("<4sHHHHIff")
 
 
@@ -67,6 +67,6 @@ def decode_header(part: bytes | memoryview) -> Header:
         raise MessageError("protocol", f"version {protocol}, not {PROTOCOL}")
     if kind not in Kind._value2member_map_:
         raise MessageError("kind", str(kind))
-    if not (0 <= waited_s < math.inf and 0 <= stepped_s < math.inf):
+    if not (0 <= waited_s <= LONGEST_S and 0 <= stepped_s <= LONGEST_S):
         raise MessageError("times")
     return Header(Kind(kind), group, envs, sequence, waited_s, stepped_s)

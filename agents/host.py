@@ -12,7 +12,8 @@ import signal
 import socket
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from agents.games import check
 from agents.headers import Kind, MessageError, decode_header
 from agents.launchers import LocalLauncher
 from agents.link import Curve
+from agents.machine import available_cores
 from agents.versions import differences
 from agents.worker import Task
 
@@ -31,6 +33,9 @@ STATE_S = 2.0
 ORPHANED_S = 30.0  # without a word from the service, agents are ended
 KILLED_AFTER_S = 3.0  # an agent that was to end
 STOP_S = 2.0
+MOST_EXITS = 64  # in one report; the service takes a report of at most a MiB
+MOST_WORDS = 2000  # of each, its last ones
+MOST_REASON = 1000
 REFUSALS: dict[int, str] = {
     zmq.EVENT_HANDSHAKE_FAILED_AUTH: "it does not allow this key (its --allow)",
     zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "it has another key than --service says, or is no service",
@@ -48,8 +53,8 @@ class Config:
     """File with this machine's secret key (ga3c keys); the service must --allow its public one."""
     service: Path
     """File with the service's public key."""
-    agents: int = os.cpu_count() or 1
-    """Most agent processes at once."""
+    agents: int = field(default_factory=available_cores)
+    """Most agent processes at once, by default one for each core that may be used."""
     name: str = socket.gethostname()
     """Name of this machine in the run's log."""
     modules: tuple[str, ...] = ()
@@ -193,7 +198,7 @@ class Host:
         ended = self._launcher.reap()
         for each in ended:
             self._playing.discard(each.identity)
-            self._exits[each.identity] = each.code, each.log
+            self._exits[each.identity] = each.code, each.log[-MOST_WORDS:]
             self._ending.pop(each.identity, None)
         if ended or now_s - self._told_s >= STATE_S:
             self._told_s = now_s
@@ -206,8 +211,8 @@ class Host:
             "name": self._name,
             "agents": self._agents,
             "playing": len(self._playing),
-            "exits": {name: [code, log] for name, (code, log) in self._exits.items()},
-            "refuses": self._refuses,
+            "exits": dict(islice(self._exits.items(), MOST_EXITS)),
+            "refuses": " ".join(self._refuses.split())[:MOST_REASON],
         }
 
     def stop(self, *_: Any) -> None:

@@ -167,7 +167,8 @@ class LocalLauncher:
                 agent.process.wait(max(0.0, deadline_s - time.monotonic()))
             except subprocess.TimeoutExpired:
                 agent.process.kill()
-                agent.process.wait(KILL_TIMEOUT_S)
+                with contextlib.suppress(subprocess.TimeoutExpired):  # it hangs in the kernel
+                    agent.process.wait(KILL_TIMEOUT_S)
             self._forget(identity)
         self._tails.stop()
 

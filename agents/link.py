@@ -19,12 +19,13 @@ POLL_MS = 1000
 LINGER_MS = 500
 Parts = list[bytes | memoryview]
 # A dead connection by tcp is found by heartbeats, which only agents send. Each says how long the
-# service may wait for the next. The service gives up the old connection before the agent makes a
-# new one, because it hears only one connection of the same identity. It sends no heartbeats itself:
+# service may wait for the next message. The service sends no heartbeats itself:
 # libzmq would end the process at the first one to a peer that sent more than was taken from it and
-# went away (https://github.com/zeromq/libzmq/issues/4364, seen with 4.3.5).
+# went away (https://github.com/zeromq/libzmq/issues/4364, seen with 4.3.5). What it still holds of
+# an agent that is gone, the kernel gives up after KEEPALIVE_S and six more questions.
 HEARTBEAT_MS = 2000
 SERVICE_PATIENCE_MS = 6000
+KEEPALIVE_S = 60
 HANDSHAKE_MS = 5000  # who has not said by then who it is, is cut off
 AGENT_OPTIONS = (
     (zmq.HEARTBEAT_IVL, HEARTBEAT_MS),
@@ -37,6 +38,10 @@ AGENT_OPTIONS = (
 SERVICE_OPTIONS = (
     (zmq.HANDSHAKE_IVL, HANDSHAKE_MS),
     (zmq.BACKLOG, 1024),
+    (zmq.TCP_KEEPALIVE, 1),
+    (zmq.TCP_KEEPALIVE_IDLE, KEEPALIVE_S),
+    (zmq.TCP_KEEPALIVE_INTVL, 10),
+    (zmq.TCP_KEEPALIVE_CNT, 6),
 )
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from agents.actions import Actions
+from agents.headers import LONGEST_S
 from agents.messages import (
     OUTCOME,
     Header,
@@ -281,7 +282,7 @@ def header_flaw(part: bytes) -> str:
         return "not ours"
     if not 1 <= kind <= 8:
         return "kind"
-    return "" if all(0 <= time < math.inf for time in times) else "times"
+    return "" if all(0 <= time <= LONGEST_S for time in times) else "times"
 
 
 def step_flaw(parts: list[bytes], shape: tuple[int, ...] = SHAPE) -> str:

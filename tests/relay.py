@@ -24,6 +24,8 @@ class Relay:
         """How many connections were cut."""
         self._pairs: dict[socket.socket, socket.socket] = {}
         self._waiting: dict[socket.socket, bytes] = {}  # what a socket is still to be sent
+        self._callers: set[socket.socket] = set()
+        self._forgotten: list[socket.socket] = []  # open, but nobody is behind them
         self._ended: set[socket.socket] = set()  # those that will send nothing more
         self._lock = threading.Lock()  # guards the connections
         self._is_open = self._hands_on = True
@@ -38,6 +40,8 @@ class Relay:
         self._stop.set()
         self._thread.join()
         self.cut()
+        for one in self._forgotten:
+            one.close()
         self._listener.close()
 
     def cut(self) -> None:
@@ -46,6 +50,19 @@ class Relay:
             self._is_open = False
             for one in list(self._pairs):
                 self._drop(one)
+
+    def forget(self) -> None:
+        """Break every connection for its caller alone, as a router does that has lost its table.
+
+        `target` is told nothing: to it the old connections look whole.
+        """
+        with self._lock:
+            for one, other in list(self._pairs.items()):
+                if one in self._callers:
+                    self._pairs.pop(one)
+                    self._pairs.pop(other)
+                    one.close()
+                    self._forgotten.append(other)
 
     def freeze(self) -> None:
         """Hand nothing on until `mend`, though every connection looks whole."""
@@ -102,6 +119,7 @@ class Relay:
         except OSError:
             one.close()
             return
+        self._callers.add(one)
         for each, partner in ((one, other), (other, one)):
             each.setblocking(False)
             self._pairs[each] = partner

@@ -170,7 +170,7 @@ def free_bytes() -> int | None:
         return None
     first = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0]  # the one that is used
     total_mib = said_of_gpus("memory.total", "noheader,nounits", first)
-    if total_mib is None:
+    if total_mib is None or not total_mib.split()[0].isdecimal():  # RAM, where both are one
         return None
     used: int = tf.config.experimental.get_memory_info("GPU:0")["current"]
     return int(total_mib.split()[0]) * 2**20 - used

@@ -10,8 +10,8 @@ from typing import Any
 
 import keras
 import numpy as np
-import psutil
 
+from agents.machine import free_ram_bytes
 from ga3c import backend
 from ga3c.backend import Column, Signature, Tensor
 
@@ -123,7 +123,7 @@ def row_bytes(columns: Mapping[str, Column]) -> int:
 def free_bytes(memory: Memory) -> int:
     """Free bytes of this memory."""
     left = backend.free_bytes() if memory.on_device else None
-    return psutil.virtual_memory().available if left is None else left
+    return free_ram_bytes() if left is None else left
 
 
 def named(**parts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from agents.launchers import search_path
-from ga3c.settings.machine import COUNTED
+from agents.machine import COUNTED
 
 END_S = 12.0  # longer than a clean stop takes
 LOST = -1000  # the exit code of a command whose node was lost

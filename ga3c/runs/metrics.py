@@ -2,17 +2,21 @@
 
 import contextlib
 import os
+import re
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psutil
 
-from ga3c.settings.machine import CORES, of_groups
+from agents.machine import of_groups
+from ga3c.settings.machine import CORES
+
+STAT = Path("/proc/stat")
 
 
 @dataclass(frozen=True)
@@ -126,15 +130,24 @@ def cores_time(root: Path = Path("/"), allowed: int = CORES) -> CoresTime:
         root: where `proc` and `sys` are mounted.
         allowed: cores that we may use.
     """
-    cores = psutil.cpu_times(percpu=True)
-    if hasattr(os, "sched_getaffinity"):
-        cores = [cores[core] for core in os.sched_getaffinity(0)]
+    cores = _of_ours(psutil.cpu_times(percpu=True))
     groups = of_groups(root, _used_v2_s, _used_v1_s) if allowed < len(cores) else iter(())
     if (used_s := next(groups, None)) is not None:
         return CoresTime(used_s, allowed * time.monotonic() - used_s)
     idle = sum(core.idle + getattr(core, "iowait", 0.0) for core in cores)
     whole = sum(sum(core[:8]) for core in cores)  # user time already includes the guests' time
     return CoresTime(whole - idle, idle)
+
+
+def _of_ours(times: list[Any]) -> list[Any]:
+    """Those of the cores that this process may use; all if a container numbers them otherwise."""
+    try:
+        listed = re.findall(r"^cpu(\d+) ", STAT.read_text(), re.MULTILINE)
+        ours = os.sched_getaffinity(0)
+    except (OSError, AttributeError):  # no Linux
+        return times
+    numbered = dict(zip(map(int, listed), times, strict=False))
+    return [numbered[core] for core in ours] if ours <= numbered.keys() else times
 
 
 def _used_v2_s(group: Path) -> float:

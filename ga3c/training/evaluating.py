@@ -38,6 +38,8 @@ class Evaluations:
         self._directory = directory
         self._keeper = keeper
         self._say = say
+        if kept := checkpoints.newest(directory.path / BEST)[0]:  # of a run that goes on
+            service.metrics.set(best_evaluation=kept.state["evaluation"]["mean"])
 
     @property
     def is_busy(self) -> bool:

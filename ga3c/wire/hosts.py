@@ -11,12 +11,13 @@ from agents.launchers import PLACES, Exit, LocalLauncher
 from agents.messages import MessageError
 from agents.versions import versions
 from agents.worker import Task
-from ga3c.wire.peers import Peers
-from ga3c.wire.reports import decode_report
+from ga3c.wire.peers import STOPPED_S, Peers
+from ga3c.wire.reports import decode_report, shown
 from ga3c.wire.settled import Settled
 
 LEAST_PAUSE_S = 0.05  # between two reports of a host; each is whole, so one can be left out
 LOST_S = 15.0  # after which the agents of a host that says nothing are started elsewhere
+TELL_AGAIN_S = 5.0  # between two lines about why a host plays nothing
 DISMISSED_S = 1.5
 MAX_WORDS = 4000  # of an agent that has ended
 LOST = -9  # as if a signal from outside had killed the agents, which is not their fault
@@ -33,6 +34,8 @@ class _Host:
     playing: int = 0  # agents
     tasks: dict[str, dict[str, Any]] = field(default_factory=dict)  # ordered, by identity
     refuses: str = ""
+    told: str = ""  # of why it plays nothing
+    told_s: float = -2 * TELL_AGAIN_S
 
 
 class Hosts:
@@ -77,6 +80,7 @@ class Hosts:
         self._news: list[str] = []
         self._told_of: set[str] = set()  # addresses that were refused
         self._where = Settled(clock)
+        self._reaped_s = clock()
 
     def report(self, identity: str, user: str, parts: list[bytes]) -> None:
         """Take a host's report, and tell it what to do. Called by the frontend's thread.
@@ -97,13 +101,15 @@ class Hosts:
             if host.user != user:
                 raise MessageError("host user")
             host.heard_s, host.playing = self._clock(), report.playing
-            if report.refuses and report.refuses != host.refuses:
-                self._news.append(f"host {host.name} plays nothing: {report.refuses}")
+            if report.refuses != host.told and self._clock() - host.told_s > TELL_AGAIN_S:
+                host.told, host.told_s = report.refuses, self._clock()
+                if host.told:
+                    self._news.append(f"host {host.name} plays nothing: {host.told}")
             host.refuses = report.refuses
             if report.refuses:
                 self._take_back(host)
             self._exits += [
-                Exit(agent, code, words[-MAX_WORDS:])
+                Exit(agent, code, shown(words[-MAX_WORDS:]))
                 for agent, (code, words) in report.exits.items()
                 if host.tasks.pop(agent, None)
             ]
@@ -192,7 +198,9 @@ class Hosts:
         """The agents that have ended since the last call."""
         with self._lock:
             now_s = self._clock()
+            stopped_s, self._reaped_s = now_s - self._reaped_s, now_s
             for identity, host in list(self._hosts.items()):
+                host.heard_s += stopped_s * (stopped_s > STOPPED_S)  # nobody could be heard
                 if now_s - host.heard_s > LOST_S:
                     self._news.append(f"host {host.name} is lost: silent for {LOST_S:g} s")
                     self._take_back(self._hosts.pop(identity))

@@ -9,6 +9,7 @@ import numpy as np
 
 from agents.messages import Header, Hello, MessageError
 
+STOPPED_S = 3.0  # without a look at who is silent: this process was stopped, as by Ctrl-Z
 WAITED_S = 0.0005  # an agent that waited so long for an answer took it as soon as it came
 
 
@@ -171,6 +172,11 @@ class Peers:
         with self._lock:
             if identity in self._heard_s:
                 self._heard_s[identity] = time.monotonic()
+
+    def excuse(self, seconds: float) -> None:
+        """Nobody was heard for so long because this process was stopped: it counts for nobody."""
+        with self._lock:
+            self._heard_s = {name: at_s + seconds for name, at_s in self._heard_s.items()}
 
     def silent(self, longer_than_s: float, waiting: set[str]) -> list[str]:
         """Agents whose hello, step or confirmation of rest has been due for `longer_than_s`.

@@ -8,15 +8,16 @@ from msgspec import Meta
 from agents.messages import MessageError, decode_note
 
 MOST_AGENTS = 4096
+SHOWN = r"^[^\x00-\x1f\x7f-\x9f]*\Z"  # no control signs: it goes to a terminal
 
 
 class Report(msgspec.Struct):
     """What a host has and does."""
 
-    name: Annotated[str, Meta(max_length=253)]
+    name: Annotated[str, Meta(max_length=253, pattern=SHOWN)]
     agents: Annotated[int, Meta(ge=1, le=MOST_AGENTS)]  # for which it has room
     playing: Annotated[int, Meta(ge=0, le=MOST_AGENTS)]
-    refuses: str  # why it plays nothing; empty if it plays
+    refuses: Annotated[str, Meta(max_length=1000, pattern=SHOWN)]  # why it plays nothing, or empty
     exits: dict[str, tuple[int, str]]  # codes and last words of agents that have ended
 
 
@@ -26,3 +27,8 @@ def decode_report(parts: list[bytes]) -> Report:
         return msgspec.convert(decode_note(parts), Report)
     except msgspec.ValidationError as error:
         raise MessageError("host fields", str(error)) from error
+
+
+def shown(words: str) -> str:
+    """The words without signs that would control a terminal."""
+    return "".join(sign for sign in words if sign.isprintable() or sign == "\n")

@@ -57,7 +57,9 @@ def bound_router(
     Authenticator.guard(socket, keys)
     for option, value in (
         (zmq.ROUTER_MANDATORY, 1),
-        (zmq.ROUTER_HANDOVER, 0),
+        # From elsewhere an agent may come again while its old connection seems to stand: behind a
+        # router that forgot it, say. No stranger can take its place: none knows its identity.
+        (zmq.ROUTER_HANDOVER, int(keys is not None)),
         (zmq.LINGER, 0),
         (zmq.MAXMSGSIZE, max(step_bytes, LEAST_PART_LIMIT_BYTES)),
         (zmq.RCVHWM, hello.groups + SPARE_MESSAGES),

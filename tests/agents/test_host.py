@@ -221,13 +221,26 @@ def test_agents_of_a_lost_host_are_said_to_have_ended() -> None:
     rig = Rig()
     rig.report("atlas", agents=2)
     rig.start("a", "b")
-    rig.now_s = LOST_S
-    assert rig.hosts.reap() == []
+    while rig.now_s < LOST_S:
+        rig.now_s += 1.0
+        assert rig.hosts.reap() == []
     rig.now_s += 0.1
     assert {(each.identity, each.code) for each in rig.hosts.reap()} == {("a", LOST), ("b", LOST)}
     assert any("host atlas is lost" in line for line in rig.hosts.news())
     rig.report("atlas", agents=2)
     assert rig.ordered("atlas") == [], "it is to end those that it still has"
+
+
+def test_no_host_is_lost_while_the_service_itself_was_stopped() -> None:
+    rig = Rig()
+    rig.report("atlas", agents=2)
+    rig.start("a")
+    for _ in range(3):
+        rig.now_s += 10 * LOST_S  # as by Ctrl-Z
+        assert rig.hosts.reap() == []
+    rig.now_s += 1.0
+    rig.report("atlas", agents=2)
+    assert rig.ordered("atlas") == ["a"]
 
 
 def test_an_end_is_taken_once_and_only_of_what_was_ordered() -> None:
@@ -333,6 +346,9 @@ def test_a_host_plays_only_what_it_was_told_that_it_may(
         {"exits": {"a": ["x", "y"]}},
         {"exits": {"a": [1, 2]}},
         {"refuses": None},
+        {"refuses": "x" * 1001},
+        {"refuses": "\x1b[2J"},
+        {"name": "atlas\nghost"},
     ],
 )
 def test_a_malformed_account_of_a_host_is_refused(change: dict[str, object]) -> None:

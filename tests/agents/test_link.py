@@ -163,6 +163,17 @@ def test_an_agent_comes_back_when_a_way_that_has_gone_silent_is_mended(rig: Rig)
     rig.check()
 
 
+@pytest.mark.parametrize("encrypted", [True], ids=["encrypted"])
+def test_an_agent_comes_back_though_its_old_connection_still_seems_to_stand(rig: Rig) -> None:
+    """A router on the way has forgotten it: the agent is told, and the service is not."""
+    rig.start()
+    for _ in range(3):
+        rig.play(50)
+        rig.relay.forget()
+    rig.play(50)
+    rig.check()
+
+
 def test_a_retired_agent_rests_though_the_order_was_lost(rig: Rig) -> None:
     rig.start()
     rig.play(20)

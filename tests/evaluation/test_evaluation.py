@@ -241,6 +241,10 @@ def test_a_run_evaluates_itself_and_keeps_its_best_weights(tmp_path: Path) -> No
     result = json.loads((run / "result.json").read_text())
     assert result["evaluations_failed"] == 0
     assert result["best_evaluation"] == pytest.approx(best["mean"]), "of the last one too"
+    again = ["--resume", str(run), "--steps", "8500", "--evaluate-every", "100000"]
+    assert ended("train", *again).returncode == 0
+    result = json.loads((run / "result.json").read_text())
+    assert result["best_evaluation"] == pytest.approx(best["mean"]), "though none was made now"
     by_hand = ended("evaluate", str(run), "--checkpoint", "best", "--episodes", "4")
     assert f"after {best['steps']:,} steps; protocol name trained, weights best" in by_hand.stdout
 

@@ -479,6 +479,20 @@ def test_a_frozen_agent_is_replaced(when: str) -> None:
         tend_until(service, all_play(service))
 
 
+def test_no_agent_is_killed_for_its_silence_while_the_service_itself_stood_still() -> None:
+    """As after Ctrl-Z and `fg`, which stop and wake both."""
+    with running(made(configured(agent_timeout_s=3.0))) as service:
+        tend_until(service, all_play(service))
+        pid = service.agents.pids()[0]
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(4.0)
+        os.kill(pid, signal.SIGCONT)
+        for _ in range(10):
+            service.tend()
+            time.sleep(0.05)
+        assert not service.metrics.snapshot()["agent_deaths"]
+
+
 def test_agents_that_fail_at_once_fail_the_run_with_their_traceback() -> None:
     with (
         running(made(configured("tests.tiny:Fallen-v0", agents=2))) as service,

@@ -6,10 +6,12 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
+from agents.machine import available_cores, free_ram_bytes
+from ga3c.runs import metrics
 from ga3c.runs.metrics import cores_time
-from ga3c.settings.machine import available_cores
 
 OURS = len(os.sched_getaffinity(0))
 
@@ -113,3 +115,54 @@ def test_fewer_cores_count_where_the_environment_says_so(monkeypatch: pytest.Mon
         assert done.returncode == 2
         (line,) = done.stderr.splitlines()
         assert f"GA3C_CORES {wrong}: must be a whole number of cores above 0" in line
+
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "left"),
+    [
+        (
+            "0::/pod/box",
+            {
+                "sys/fs/cgroup/pod/memory.max": "max\n",
+                "sys/fs/cgroup/pod/box/memory.max": f"{GIB}\n",
+                "sys/fs/cgroup/pod/box/memory.current": f"{GIB // 2}\n",
+                "sys/fs/cgroup/pod/box/memory.stat": f"anon 5\ninactive_file {GIB // 8}\n",
+            },
+            GIB // 2 + GIB // 8,
+        ),
+        (
+            "7:memory:/box\n4:cpu:/box\n0::/",
+            {
+                "sys/fs/cgroup/memory/box/memory.limit_in_bytes": f"{GIB // 4}\n",
+                "sys/fs/cgroup/memory/box/memory.usage_in_bytes": f"{GIB}\n",
+                "sys/fs/cgroup/memory/box/memory.stat": "total_inactive_file 0\n",
+            },
+            0,
+        ),
+        ("0::/", {"sys/fs/cgroup/memory.max": "max\n"}, None),
+    ],
+)
+def test_a_containers_memory_is_honoured(
+    groups: str, files: dict[str, str], left: int | None, tmp_path: Path
+) -> None:
+    found = free_ram_bytes(root_with(tmp_path, groups, files))
+    if left is None:
+        assert found == pytest.approx(psutil.virtual_memory().available, rel=0.2)
+    else:
+        assert found == left
+
+
+def test_cores_that_a_container_numbers_otherwise_are_all_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """lxcfs lists cpu0 and cpu1 where the affinity says 8 and 9; another list has holes."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {8, 9})
+    monkeypatch.setattr(metrics, "STAT", tmp_path / "stat")
+    for listed, expected in ((["cpu0", "cpu1"], ["a", "b"]), (["cpu8", "cpu9"], ["a", "b"])):
+        (tmp_path / "stat").write_text("cpu  1 2\n" + "".join(f"{n} 1 2\n" for n in listed))
+        assert metrics._of_ours(["a", "b"]) == expected
+    (tmp_path / "stat").write_text("cpu  1 2\ncpu0 1 2\ncpu8 1 2\ncpu9 1 2\n")
+    assert metrics._of_ours(["a", "b", "c"]) == ["b", "c"]

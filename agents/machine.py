@@ -1,0 +1,104 @@
+"""What of this machine a process may use: cores and memory, fewer where a container allows less."""
+
+import contextlib
+import math
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+
+ROOT = Path("/")
+COUNTED = "GA3C_CORES"
+"""The environment variable that says how many cores count where there are more."""
+Reader = Callable[[Path], float]
+"""Reads a figure in a control group's folder. Raises OSError or ValueError if it is not there."""
+
+
+def available_cores(root: Path = ROOT) -> int:
+    """The cores of our CPU affinity, or fewer if COUNTED or a control group says so; at least 1.
+
+    Args:
+        root: where `proc` and `sys` are mounted.
+
+    Raises ValueError if COUNTED is no number of cores.
+    """
+    counted = os.environ.get(COUNTED, "")
+    if counted and not (counted.isdecimal() and int(counted)):
+        raise ValueError(f"{COUNTED} {counted}: must be a whole number of cores above 0")
+    has_affinity = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+    most = float(counted or cores)
+    return max(1, math.floor(min([cores, most, *of_groups(root, _quota_v2, _quota_v1)])))
+
+
+def free_ram_bytes(root: Path = ROOT) -> int:
+    """The bytes of RAM that are free, or fewer if a control group allows less.
+
+    What a group has read from files counts as free, as the kernel gives it up first.
+
+    Args:
+        root: where `proc` and `sys` are mounted.
+    """
+    left = of_groups(root, _left_v2, _left_v1, controller="memory")
+    return max(0, int(min([psutil.virtual_memory().available, *left])))
+
+
+def of_groups(root: Path, v2: Reader, v1: Reader, controller: str = "cpu") -> Iterator[float]:
+    """What `v2` or `v1`, by the groups' version, reads of our control group and each one above it.
+
+    Groups without the figure are left out.
+
+    Args:
+        root: where `proc` and `sys` are mounted.
+        controller: whose groups of the first version are read.
+    """
+    with contextlib.suppress(OSError):  # this machine has no control groups
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if not controllers:
+                yield from _upwards(root / "sys/fs/cgroup", path, v2)
+            elif controller in controllers.split(","):
+                yield from _upwards(root / "sys/fs/cgroup" / controller, path, v1)
+
+
+def _upwards(mount: Path, path: str, read: Reader) -> Iterator[float]:
+    """The figures of a group and of all groups above it.
+
+    In a container the mount may be the group itself.
+    """
+    group = mount / path.lstrip("/")
+    for each in (group, *group.parents):
+        with contextlib.suppress(OSError, ValueError, ZeroDivisionError):  # this group has none
+            yield read(each)
+        if each == mount:
+            return
+
+
+def _quota_v2(group: Path) -> float:
+    """The limit of CPU time, in cores."""
+    quota, period = (group / "cpu.max").read_text().split()
+    return math.inf if quota == "max" else int(quota) / int(period)
+
+
+def _quota_v1(group: Path) -> float:
+    quota = int((group / "cpu.cfs_quota_us").read_text())
+    return math.inf if quota < 0 else quota / int((group / "cpu.cfs_period_us").read_text())
+
+
+def _left_v2(group: Path) -> float:
+    """The bytes that the group may still take."""
+    limit = int((group / "memory.max").read_text())  # no number: there is no limit
+    used = int((group / "memory.current").read_text())
+    return limit - used + _of_files(group, "inactive_file")
+
+
+def _left_v1(group: Path) -> float:
+    limit = int((group / "memory.limit_in_bytes").read_text())  # without one, near 2**63
+    used = int((group / "memory.usage_in_bytes").read_text())
+    return limit - used + _of_files(group, "total_inactive_file")
+
+
+def _of_files(group: Path, name: str) -> int:
+    stated = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+    return int(stated.get(name, 0))
