@@ -95,10 +95,10 @@ class EnvironmentConfig:
 
     @property
     def needs_seeds(self) -> bool:
-        """Whether games would be alike, or always different, without a seed that is given.
+        """Whether the games are seeded in every run, which takes an Atari game longer to make.
 
-        An emulator seeds itself by the clock's second. That is enough for Atari games that begin
-        after idle frames, but not if sticky actions are all that makes them differ.
+        Atari games seed themselves, by the clock's second. That is enough where they begin after
+        idle frames, but not where sticky actions are all that makes them differ.
         """
         is_atari = resolve(self.game).is_atari
         return not is_atari or (self.stickiness > 0 and self.noop_max <= 1)
