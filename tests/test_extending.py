@@ -111,8 +111,8 @@ class Faulty(Reinforce):
 def test_an_algorithm_of_ones_own_may_learn_from_a_replay_without_a_target(own: Path) -> None:
     (own / "more.py").write_text(MORE)
     given = ["--game", "my_games:Maze-v0", "--algorithm", "more:Online", "--learns-from", "replay"]
-    given += [*SMALL_REPLAY, "--target-period", "20"]
-    assert "1500 steps done" in ga3c(own, "train", *given, *FEW)
+    given += SMALL_REPLAY
+    assert "1500 steps done" in ga3c(own, "train", *given, "--target-period", "20", *FEW)
     said = ga3c(own, "train", *given, "--pacing", "target-period", code=2)
     assert "more:Online has no target network" in said.splitlines()[-1]
 
