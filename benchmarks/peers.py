@@ -39,6 +39,7 @@ from ga3c.settings.machine import origin
 SCRIPTS = Path(__file__).parent / "peer_scripts"
 START_TIMEOUT_S = 120.0
 POLL_S = 0.2
+JOIN_S = 5.0
 PROGRESS_EVERY_S = 1.0
 LINE = re.compile(r"^global_step=(\d+)(?:, episodic_return=\[?([-+.\de]+)\]?)?$")
 PEERS = {
@@ -148,10 +149,13 @@ def _measure(config: Config, game: str, peer: str) -> Learned:
         try:
             while output.seconds < config.minutes * 60:
                 if process.poll() is not None or output.is_late:
+                    end(process)
+                    output.join()  # its last words may still be on their way
                     raise RuntimeError(f"{peer}: {''.join(output.last_lines)}")
                 time.sleep(POLL_S)
         finally:
             end(process)
+            output.join()
     return Learned(peer, game, output.steps, output.steps_per_s, output.curve)
 
 
@@ -168,7 +172,8 @@ class Output:
         self.steps_per_s = 0.0  # from the first line about steps to the last one
         self._scores: deque[float] = deque(maxlen=ROLLING_EPISODES)
         self._process = process
-        threading.Thread(target=self._read, daemon=True).start()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
 
     @property
     def seconds(self) -> float:
@@ -179,6 +184,10 @@ class Output:
     def is_late(self) -> bool:
         """Whether no line about steps came in time."""
         return not self._started_s and time.monotonic() > self._began_s + START_TIMEOUT_S
+
+    def join(self) -> None:
+        """Wait until all that a peer that has ended printed is read, but not for its children."""
+        self._thread.join(JOIN_S)
 
     def _read(self) -> None:
         assert self._process.stdout is not None
