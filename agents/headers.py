@@ -7,6 +7,7 @@ from typing import NamedTuple
 PROTOCOL = 4
 MAGIC = b"GA3C"
 LONGEST_S = 1e7  # four months; times are summed, and a number without bound would hide all others
+MAX_REASON = 1000  # signs of why a host plays nothing; the service refuses more
 _HEADER = struct.Struct("<4sHHHHIff")
 
 

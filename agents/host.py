@@ -22,7 +22,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 from agents import keys, link, messages
 from agents.games import check
-from agents.headers import Kind, MessageError, decode_header
+from agents.headers import MAX_REASON, Kind, MessageError, decode_header
 from agents.launchers import LocalLauncher
 from agents.link import Curve
 from agents.machine import available_cores
@@ -35,7 +35,6 @@ KILLED_AFTER_S = 3.0  # an agent that was to end
 STOP_S = 2.0
 MOST_EXITS = 64  # in one report; the service takes a report of at most a MiB
 MOST_WORDS = 2000  # of each, its last ones
-MOST_REASON = 1000
 REFUSALS: dict[int, str] = {
     zmq.EVENT_HANDSHAKE_FAILED_AUTH: "it does not allow this key (its --allow)",
     zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "it has another key than --service says, or is no service",
@@ -212,7 +211,7 @@ class Host:
             "agents": self._agents,
             "playing": len(self._playing),
             "exits": dict(islice(self._exits.items(), MOST_EXITS)),
-            "refuses": " ".join(self._refuses.split())[:MOST_REASON],
+            "refuses": " ".join(self._refuses.split())[:MAX_REASON],
         }
 
     def stop(self, *_: Any) -> None:

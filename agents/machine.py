@@ -90,15 +90,16 @@ def _left_v2(group: Path) -> float:
     """The bytes that the group may still take."""
     limit = int((group / "memory.max").read_text())  # no number: there is no limit
     used = int((group / "memory.current").read_text())
-    return limit - used + _of_files(group, "inactive_file")
+    return limit - used + stated(group / "memory.stat").get("inactive_file", 0)
 
 
 def _left_v1(group: Path) -> float:
     limit = int((group / "memory.limit_in_bytes").read_text())  # without one, near 2**63
     used = int((group / "memory.usage_in_bytes").read_text())
-    return limit - used + _of_files(group, "total_inactive_file")
+    return limit - used + stated(group / "memory.stat").get("total_inactive_file", 0)
 
 
-def _of_files(group: Path, name: str) -> int:
-    stated = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-    return int(stated.get(name, 0))
+def stated(file: Path) -> dict[str, int]:
+    """The figures of a control group's file that has a name and a figure in each line."""
+    pairs = (line.split() for line in file.read_text().splitlines())
+    return {name: int(figure) for name, figure in pairs}

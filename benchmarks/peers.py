@@ -147,15 +147,15 @@ def _measure(config: Config, game: str, peer: str) -> Learned:
     ):
         output = Output(process)
         try:
-            while output.seconds < config.minutes * 60:
-                if process.poll() is not None or output.is_late:
-                    end(process)
-                    output.join()  # its last words may still be on their way
-                    raise RuntimeError(f"{peer}: {''.join(output.last_lines)}")
+            while not (failed := process.poll() is not None or output.is_late):
+                if output.seconds >= config.minutes * 60:
+                    break
                 time.sleep(POLL_S)
         finally:
             end(process)
             output.join()
+    if failed:
+        raise RuntimeError(f"{peer}: {''.join(output.last_lines)}")
     return Learned(peer, game, output.steps, output.steps_per_s, output.curve)
 
 
@@ -186,7 +186,7 @@ class Output:
         return not self._started_s and time.monotonic() > self._began_s + START_TIMEOUT_S
 
     def join(self) -> None:
-        """Wait until all that a peer that has ended printed is read, but not for its children."""
+        """Wait until the last words of a peer that has ended are read; its children may go on."""
         self._thread.join(JOIN_S)
 
     def _read(self) -> None:

@@ -71,13 +71,15 @@ class PlayedConfig(LearnedConfig):
 
     def _check_effect(self, settings: Protocol, is_atari: bool) -> None:
         """Raises WrongInput if a setting that the user gave changes nothing about the games."""
-        idle = set() if settings.policy == "epsilon" else {"epsilon"}
+        idle: dict[str, tuple[str, ...]] = {}
+        if settings.policy != "epsilon":
+            idle[f"policy {settings.policy}"] = ("epsilon",)
         if not is_atari:
-            idle |= set(OF_GAMES)
-        if wrong := sorted(idle & set(self.given)):
-            what = f"policy {settings.policy}" if wrong == ["epsilon"] else "games but Atari's"
-            option = wrong[0].replace("_", "-")
-            raise WrongInput(f"--{option} has no effect on {what}: leave it out")
+            idle["games but Atari's"] = OF_GAMES
+        for what, names in idle.items():
+            for name in set(names) & set(self.given):
+                option = name.replace("_", "-")
+                raise WrongInput(f"--{option} has no effect on {what}: leave it out")
 
     def played_by(self, trained: TrainConfig, spaces: Spaces) -> tuple[str, Protocol]:
         """The protocol's name and settings. Raises WrongInput if it does not fit the actions."""

@@ -63,11 +63,9 @@ class Job(NamedTuple):
                 f"for with {self.arguments or 'none'!r}: choose another folder, or remove it"
             )
 
-    def note(self, command: str) -> None:
-        """Keep that it is trained, or has been evaluated, with the arguments that it has now."""
-        evaluated = self.evaluation.arguments if self.evaluation else ""
-        of_command = {"train": self.arguments} if command == "train" else {"evaluate": evaluated}
-        self.asked.write_text(json.dumps({**_known(self.asked), **of_command}))
+    def note(self, **arguments: str) -> None:
+        """Keep with which further arguments it is trained (train) or was evaluated (evaluate)."""
+        self.asked.write_text(json.dumps({**_known(self.asked), **arguments}))
 
     @property
     def next_command(self) -> list[str]:
@@ -182,8 +180,8 @@ def complete(
                         waiting.append(job)
                         continue
                     _check(job, process)
-                    if command[0] == "evaluate":
-                        job.note("evaluate")
+                    if command[0] == "evaluate" and job.evaluation:
+                        job.note(evaluate=job.evaluation.arguments)
                     next_command = job.next_command
                     if next_command == command:
                         raise RuntimeError(f"{job.path.name}: {command} ended without any effect")
@@ -203,7 +201,7 @@ def _started(job: Job, start: Callable[[list[str], Path], Process]) -> tuple[Pro
     command = job.next_command
     if "--resume" not in command and command[0] == "train":
         shutil.rmtree(job.path, ignore_errors=True)  # of a run without a checkpoint
-        job.note("train")
+        job.note(train=job.arguments)
     print(f"{job.path.name}: ga3c {shlex.join(command)}", flush=True)
     return start(command, _error_file(job)), command
 

@@ -100,12 +100,12 @@ def numbers(table: ScoreTable) -> Iterator[dict[str, str | int | float | None]]:
 
 def summary(table: ScoreTable) -> str:
     """Aggregates over all games that can be normalised; "" if there is none."""
-    games = [row.alone for row in table.rows]
-    if several := sorted({game for game in games if games.count(game) > 1}):
-        return f"No mean over games: {', '.join(several)} is here with several settings."
     scores = [row.normalized for row in table.rows if row.normalized is not None]
     if not scores:
         return ""
+    games = [row.alone for row in table.rows]
+    if several := sorted({game for game in games if games.count(game) > 1}):
+        return f"No mean over games: {', '.join(several)} is here with several settings."
     several_seeds = min(map(len, scores)) > 1
     aggregates = []
     for name, aggregate in AGGREGATES.items():

@@ -60,13 +60,13 @@ def find_run(run: Path, runs_dir: Path = Path("runs")) -> Path:
 
     Number 1 is the newest; so is `latest`. Raises ValueError.
     """
-    known = runs_in(runs_dir)
-    if str(run) == LATEST and known:  # of all folders, where the file is of one
-        return _from_here(known[0])
+    if str(run) == LATEST and (newest := runs_in(runs_dir)[:1]):  # the file is of one folder
+        return _from_here(newest[0])
     for path in map(_followed, (run, runs_dir / run)):
         with contextlib.suppress(OSError):  # a name that is too long for a file
             if (path / CONFIG).is_file():
                 return _from_here(path)
+    known = runs_in(runs_dir)
     if str(run).isdecimal():
         if 1 <= int(str(run)) <= len(known):
             return _from_here(known[int(str(run)) - 1])

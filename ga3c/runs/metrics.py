@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from agents.machine import of_groups
+from agents.machine import of_groups, stated
 from ga3c.settings.machine import CORES
 
 STAT = Path("/proc/stat")
@@ -152,8 +152,10 @@ def _of_ours(times: list[Any]) -> list[Any]:
 
 def _used_v2_s(group: Path) -> float:
     """The CPU seconds that a control group has used."""
-    stated = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
-    return int(stated.get("usage_usec", "")) / 1e6
+    used = stated(group / "cpu.stat")
+    if "usage_usec" not in used:
+        raise ValueError(f"{group} says no usage_usec")
+    return used["usage_usec"] / 1e6
 
 
 def _used_v1_s(group: Path) -> float:

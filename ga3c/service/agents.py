@@ -15,7 +15,7 @@ from ga3c.service.threads import RunFailed
 from ga3c.settings.service import ServiceConfig
 from ga3c.wire.deaths import Death, Deaths
 from ga3c.wire.frontend import Frontend
-from ga3c.wire.peers import STOPPED_S, name_of, new_identity
+from ga3c.wire.peers import Stops, name_of, new_identity
 
 SLOWEST_STEPS_PER_S = 100.0  # slowest rate assumed of an agent that replays recorded actions
 SLOWEST_MAKE_S = 0.5  # of an environment; an Atari game takes 0.05 s of a core that nothing shares
@@ -51,7 +51,7 @@ class Agents:
         self.started = 0
         """Number of agents started so far; it makes the seeds of each agent different."""
         self._played: tuple[Path | None, int] = (None, 0)
-        self._tended_s = time.monotonic()
+        self._stops = Stops()
         self._service = service
         self._environment = environment
         self._seed = seed
@@ -105,10 +105,9 @@ class Agents:
 
         Returns a line for each death. Raises RunFailed if agents die repeatedly.
         """
-        timeout_s, now_s = self._service.agent_timeout_s, time.monotonic()
-        if (stopped_s := now_s - self._tended_s) > STOPPED_S:
+        timeout_s = self._service.agent_timeout_s
+        if stopped_s := self._stops.last_s():
             self._frontend.peers.excuse(stopped_s)
-        self._tended_s = now_s
         for identity in self._frontend.silent(timeout_s):
             self._kill(identity, f"it owed a step for {timeout_s:g} s (agent_timeout_s)")
         for identity, fault in self._frontend.peers.faults().items():

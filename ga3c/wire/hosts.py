@@ -11,7 +11,7 @@ from agents.launchers import PLACES, Exit, LocalLauncher
 from agents.messages import MessageError
 from agents.versions import versions
 from agents.worker import Task
-from ga3c.wire.peers import STOPPED_S, Peers
+from ga3c.wire.peers import Peers, Stops
 from ga3c.wire.reports import decode_report, shown
 from ga3c.wire.settled import Settled
 
@@ -80,7 +80,7 @@ class Hosts:
         self._news: list[str] = []
         self._told_of: set[str] = set()  # addresses that were refused
         self._where = Settled(clock)
-        self._reaped_s = clock()
+        self._stops = Stops(clock)
 
     def report(self, identity: str, user: str, parts: list[bytes]) -> None:
         """Take a host's report, and tell it what to do. Called by the frontend's thread.
@@ -198,9 +198,9 @@ class Hosts:
         """The agents that have ended since the last call."""
         with self._lock:
             now_s = self._clock()
-            stopped_s, self._reaped_s = now_s - self._reaped_s, now_s
+            stopped_s = self._stops.last_s()  # in which nobody could be heard
             for identity, host in list(self._hosts.items()):
-                host.heard_s += stopped_s * (stopped_s > STOPPED_S)  # nobody could be heard
+                host.heard_s += stopped_s
                 if now_s - host.heard_s > LOST_S:
                     self._news.append(f"host {host.name} is lost: silent for {LOST_S:g} s")
                     self._take_back(self._hosts.pop(identity))

@@ -3,14 +3,28 @@
 import secrets
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from agents.messages import Header, Hello, MessageError
 
-STOPPED_S = 3.0  # without a look at who is silent: this process was stopped, as by Ctrl-Z
+STOPPED_S = 3.0  # without a look at who is silent, which is due several times a second
 WAITED_S = 0.0005  # an agent that waited so long for an answer took it as soon as it came
+
+
+class Stops:
+    """How long this process stood still, as by Ctrl-Z. Owned by the thread that asks."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._asked_s = clock, clock()
+
+    def last_s(self) -> float:
+        """Seconds since the last call, if they are so many that it stood still; otherwise 0."""
+        before_s, self._asked_s = self._asked_s, self._clock()
+        passed_s = self._asked_s - before_s
+        return passed_s if passed_s > STOPPED_S else 0.0
 
 
 def new_identity(name: str) -> str:

@@ -5,6 +5,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from agents.headers import MAX_REASON
 from agents.messages import MessageError, decode_note
 
 MOST_AGENTS = 4096
@@ -17,7 +18,7 @@ class Report(msgspec.Struct):
     name: Annotated[str, Meta(max_length=253, pattern=SHOWN)]
     agents: Annotated[int, Meta(ge=1, le=MOST_AGENTS)]  # for which it has room
     playing: Annotated[int, Meta(ge=0, le=MOST_AGENTS)]
-    refuses: Annotated[str, Meta(max_length=1000, pattern=SHOWN)]  # why it plays nothing, or empty
+    refuses: Annotated[str, Meta(max_length=MAX_REASON, pattern=SHOWN)]  # why it plays nothing
     exits: dict[str, tuple[int, str]]  # codes and last words of agents that have ended
 
 

@@ -118,7 +118,7 @@ def test_a_run_that_was_trained_otherwise_is_not_taken_for_the_one_that_is_asked
     run = shutil.copytree(pong_run, tmp_path / "run")
     first = Job(run, "Pong", 0, steps=1, seconds=None, arguments="--sticky-actions 0.25")
     first.check()  # made by hand: nothing is known of it
-    first.note("train")
+    first.note(train=first.arguments)
     first.check()
     with pytest.raises(WrongInput, match="and is asked for with 'none'"):
         complete([first._replace(arguments="")])
@@ -127,7 +127,7 @@ def test_a_run_that_was_trained_otherwise_is_not_taken_for_the_one_that_is_asked
     entry = {"steps": steps, "protocol": played, "episodes": 30, "mean": 1.0, "scores": [1.0] * 30}
     records.append(run / "evaluations.jsonl", entry)
     second = first._replace(evaluation=Evaluation(None, 30, "--seed 1"))
-    second.note("evaluate")
+    second.note(evaluate="--seed 1")
     assert second.next_command == []
     third = second._replace(evaluation=Evaluation(None, 30, "--seed 2"))
     assert third.next_command[0] == "evaluate"

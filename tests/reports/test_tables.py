@@ -125,6 +125,19 @@ def test_runs_of_other_settings_are_not_seeds_of_one(runs: list[Path]) -> None:
     assert "Human-normalised, over" not in tables.markdown(paper)
 
 
+def test_a_game_without_known_scores_is_reported_with_several_settings_too(
+    runs: list[Path],
+) -> None:
+    for run, center in zip(runs, (True, False), strict=True):
+        config = json.loads((run / "config.json").read_text())
+        config["network"]["center"], config["environment"]["game"] = center, "CartPole-v1"
+        (run / "config.json").write_text(json.dumps(config))
+    found = [history.read(run) for run in runs]
+    paper = comparison.tables(found)[0]
+    assert len(paper.rows) == 2 and tables.summary(paper) == ""
+    assert "Scores by protocol paper" in page("CartPole", found)
+
+
 def test_what_the_name_of_a_game_implies_tells_runs_apart() -> None:
     nothing = Curve(*np.zeros((3, 0)))
     names = ["Pong", "ALE/Pong-v5", "pong", "mine:Game-v0", "other:Game-v0"]
