@@ -68,7 +68,8 @@ def train(config: TrainConfig | None = None, /, **settings: Any) -> Run:
         )
     frameworks.choose()
     wanted, known = _wanted(config, settings)
-    for what, unread in without_effect(wanted).items():
+    of_command = {"ga3c.train, which returns the result": frozenset({"json"})}
+    for what, unread in (without_effect(wanted) | of_command).items():
         if idle := sorted(unread & settings.keys()):
             raise ValueError(f"{idle[0]} has no effect on {what}: leave it out")
     start = prepared(wanted, known)

@@ -8,6 +8,8 @@ from ga3c.settings.service import OF_SEGMENTS
 from ga3c.settings.train import LEARNS_FROM, OWN_SECTIONS, UNREAD, TrainConfig
 
 BY_CHOICE = {
+    ("run", "resume", None): {"trust"},
+    ("evaluation", "evaluate_every", None): {"evaluate_episodes"},
     ("scheduler", "scheduler", "off"): {e.name for e in fields(SchedulerConfig)} - {"scheduler"},
     ("optimizer", "optimizer", "adam"): {"rms_decay", "rms_centered", "rms_start", "momentum"},
     ("dqn", "exploration", "schedule"): {"ladder_base", "ladder_exponent", "ladder_rungs"},
@@ -31,8 +33,10 @@ def without_effect(config: TrainConfig) -> dict[str, frozenset[str]]:
         unread |= OF_SEGMENTS
     unread |= UNREAD.get(config.algorithm, set())
     game, of_atari = config.environment.game, config.environment.without_effect
+    if of_atari:
+        of_atari |= {"stagger_steps"}
     chosen = {
-        f"{name} {value}": frozenset(idle)
+        f"{name} {value}" if value else f"a run without {name}": frozenset(idle)
         for (section, name, value), idle in BY_CHOICE.items()
         if getattr(getattr(config, section), name) == value
     }

@@ -84,6 +84,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "wrong type": ({"agents": "two"}, "agents 'two': must be a whole number"),
     "a number with a point": ({"steps": 1.5}, r"steps 1\.5: must be a whole number"),
     "setting of another algorithm": ({"clip_ratio": 0.1}, "clip_ratio has no effect on .* a3c"),
+    "what only the command prints": ({"json": True}, "json has no effect on ga3c.train"),
     "unknown choice": ({"algorithm": "sac"}, "algorithm 'sac': must be a3c or ppo or dqn"),
     "unknown preset": ({"preset": "fastest"}, "preset 'fastest': must be one of"),
     "settings that do not fit": ({"agents": 3, "max_agents": 2}, "agents 3"),
