@@ -33,8 +33,8 @@ STATE_S = 2.0
 ORPHANED_S = 30.0  # without a word from the service, agents are ended
 KILLED_AFTER_S = 3.0  # an agent that was to end
 STOP_S = 2.0
-MOST_EXITS = 64  # in one report; the service takes a report of at most a MiB
-MOST_WORDS = 2000  # of each, its last ones
+MOST_EXITS = 16  # in one report; the service takes a report of at most 256 KiB
+MOST_WORDS = 1000  # of each, its last ones; a sign takes up to 12 bytes
 REFUSALS: dict[int, str] = {
     zmq.EVENT_HANDSHAKE_FAILED_AUTH: "it does not allow this key (its --allow)",
     zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "it has another key than --service says, or is no service",
@@ -239,7 +239,8 @@ def run(config: Config) -> int:
         f"ga3c: {config.name} plays with {cores} for {config.connect}; Ctrl-C ends it", flush=True
     )
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, host.stop)
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup
+            signal.signal(number, host.stop)
     try:
         host.obey()
     finally:

@@ -9,12 +9,14 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from agents import start
+from agents.machine import raise_descriptor_limit
 from agents.registrations import handed_over
 from agents.tails import Tails
 from agents.worker import Task
 
 LOG_TAIL_BYTES = 4000
 KILL_TIMEOUT_S = 5.0
+UNSTARTED = 1000  # the code of an agent for which there was no process; none exits so
 PREPARED = "prepared "  # begins the name of an agent that has no task yet
 PLACES = "agents: "  # begins the line among a launcher's news that says where they are
 
@@ -74,15 +76,18 @@ class LocalLauncher:
     """
 
     def __init__(self) -> None:
+        raise_descriptor_limit()
         self._tails = Tails(LOG_TAIL_BYTES)
         self._processes: dict[str, _Process] = {}
+        self._unstarted: list[Exit] = []
 
     def __len__(self) -> int:
         return len(self._processes)
 
-    def pid(self, identity: str) -> int:
-        """The process id of a running agent."""
-        return self._processes[identity].process.pid
+    def pid(self, identity: str) -> int | None:
+        """The process id of a running agent; None if it could not be started."""
+        agent = self._processes.get(identity)
+        return agent and agent.process.pid
 
     def prepare(self, count: int, task: Task) -> None:
         """Start agents that make their first environments, and then wait for `start`.
@@ -90,15 +95,24 @@ class LocalLauncher:
         Args: task: of a service that is yet to be built. Its environments are not seeded.
         """
         for number in range(count):
-            self._give(self._new(), replace(task, identity=f"{PREPARED}{number}"))
+            self._start(replace(task, identity=f"{PREPARED}{number}"))
 
     def start(self, task: Task) -> None:
         """Start an agent, or give the task to one that is prepared."""
         waits = next((name for name in self._processes if name.startswith(PREPARED)), None)
         if waits is None:
-            self._give(self._new(), task)
+            self._start(task)
         else:
             self.start_again(waits, task)
+
+    def _start(self, task: Task) -> None:
+        try:
+            process = self._new()
+        except OSError as error:  # memory or processes are short, which may pass
+            words = f"no process could be started: {error}"
+            self._unstarted.append(Exit(task.identity, UNSTARTED, words))
+        else:
+            self._give(process, task)
 
     def _new(self) -> _Process:
         """A process in a session of its own, so that a terminal's Ctrl-C does not reach it."""
@@ -124,7 +138,8 @@ class LocalLauncher:
 
     def end(self, identity: str) -> None:
         """End an agent by closing its input; `reap` reports it."""
-        _end_input(self._processes[identity].process)
+        if identity in self._processes:
+            _end_input(self._processes[identity].process)
 
     def _give(self, agent: _Process, task: Task) -> None:
         assert agent.process.stdin is not None
@@ -143,7 +158,7 @@ class LocalLauncher:
 
     def reap(self) -> list[Exit]:
         """The agents that have ended since the last call."""
-        ended = []
+        ended, self._unstarted = self._unstarted, []
         for identity, agent in list(self._processes.items()):
             if agent.process.poll() is not None:
                 ended.append(self._forget(identity))

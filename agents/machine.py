@@ -3,6 +3,7 @@
 import contextlib
 import math
 import os
+import resource
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -42,6 +43,16 @@ def free_ram_bytes(root: Path = ROOT) -> int:
     """
     left = of_groups(root, _left_v2, _left_v1, controller="memory")
     return max(0, int(min([psutil.virtual_memory().available, *left])))
+
+
+def raise_descriptor_limit() -> None:
+    """Let this process open as many files as the machine allows it.
+
+    Each agent takes three, and each connection one: also a stranger's, until it is cut off. libzmq
+    aborts a process that has none left for a connection by ipc.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def of_groups(root: Path, v2: Reader, v1: Reader, controller: str = "cpu") -> Iterator[float]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from agents.environments import EnvironmentConfig
-from agents.launchers import Exit, Launcher
+from agents.launchers import UNSTARTED, Exit, Launcher
 from agents.worker import Task
 from ga3c.runs.metrics import Metrics
 from ga3c.service.threads import RunFailed
@@ -129,8 +129,8 @@ class Agents:
         silent_s = self._service.agent_timeout_s if why else 0.0
         from_outside = not why and ended.code in OUTSIDE
         peers = self._frontend.peers
-        played, is_elsewhere = peers.has_played(identity), peers.is_elsewhere(identity)
-        death = Death(played, from_outside, silent_s, is_elsewhere)
+        of_machine = ended.code == UNSTARTED or not peers.is_here(identity)
+        death = Death(peers.has_played(identity), from_outside, silent_s, of_machine)
         words = peers.forget(identity) or f"{ended.log}\n{why}".strip()
         if identity in self._identities.values():
             return self._replace(ended, words, death)
@@ -152,6 +152,7 @@ class Agents:
         self._metrics.add(agent_deaths=1)
         name = name_of(ended.identity)
         how = f"was killed by signal {-ended.code}" if ended.code < 0 else f"exited {ended.code}"
+        how = "has no process" if ended.code == UNSTARTED else how
         if self._service.lockstep:
             raise RunFailed(f"agent {name} {how}: no other can take its turn\n{words}")
         if why := self._deaths.hopeless(index):

@@ -22,6 +22,8 @@ from ga3c.settings.scheduler import Counts, SchedulerConfig
 
 HOPELESS = 0.15  # a setting that loses this share of the rate is judged before its window ends
 DISTURBED = 0.1  # a window in which other programs take more of all cores is measured again
+UNPLAYED_S = 180.0  # longer than agents take to make their environments
+NOTHING = Figures(0.0, 0.0, 0.0, 0.0, (0.0, 0.0, 0.0))
 AT_MOST = 4  # windows measured again in a row; the other programs may never end
 
 
@@ -52,7 +54,8 @@ class Scheduler:
 
     Phases: settle, measure the kept setting, change, settle, measure the tried one, judge. Settling
     and measuring wait until every agent has made its first step. A window in which other programs
-    or an evaluation used the cores is measured again.
+    or an evaluation used the cores is measured again. A setting is undone if not every agent has
+    played after UNPLAYED_S: no machine has room for another, say.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class Scheduler:
         self._journal = journal
         self._clock = clock
         self._tried: Counts | None = None
+        self._tried_s = 0.0
         self._kept_made: Figures | None = None
         self._window_from_s = clock() + config.settle_s
         self._first: Snapshot | None = None
@@ -99,6 +103,8 @@ class Scheduler:
         if not self._service.plays():
             self._first = None
             self._window_from_s = max(self._window_from_s, now + self._config.settle_s)
+            if self._tried and self._kept_made and now > self._tried_s + UNPLAYED_S:
+                return self._judge(self._tried, self._kept_made, NOTHING, now)
             return None
         if now < self._window_from_s:
             return None
@@ -160,7 +166,7 @@ class Scheduler:
 
     def _try_neighbour(self, made: Figures) -> None:
         self._kept_made = made
-        self._tried = self._annealer.propose(made)
+        self._tried, self._tried_s = self._annealer.propose(made), self._clock()
         if self._tried is not None:
             self._service.resize(self._tried)
         self._begin(self._config.settle_s)

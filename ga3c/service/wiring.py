@@ -189,9 +189,11 @@ def _feed(
 
 def _frontend(config: TrainConfig, spaces: Spaces, common: _Common) -> Frontend:
     service = config.service
+    # Without a file descriptor libzmq aborts by ipc, and strangers can take all that there are.
+    transport = "tcp" if config.hosts.others_may_play else service.transport
     try:
         return Frontend(
-            endpoint_in(common.scratch.path, service.transport),
+            endpoint_in(common.scratch.path, transport),
             common.token,
             spaces,
             service.groups,

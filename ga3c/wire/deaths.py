@@ -21,7 +21,7 @@ class Death(NamedTuple):
     played: bool  # whether it had made a step
     from_outside: bool  # killed by a signal that neither it nor the service sent
     silent_s: float  # how long its step had been overdue
-    is_elsewhere: bool = False  # on another machine
+    of_machine: bool = False  # on another machine, or this one could not start it
 
 
 @dataclass
@@ -42,9 +42,10 @@ class Deaths:
     successor starts at once after a first failure, and waits twice as long after each further one.
 
     Two kinds of death are spared: they do not count towards the limits, but end the run if they go
-    on in one place for SPARED_S without an update. These are kills from outside, and the failures
-    of agents on another machine once the run has made an update. A game that was learned from can
-    be played, so the fault is that machine's: the run goes on, and the successor waits.
+    on in one place for SPARED_S without an update. These are kills from outside, and once the run
+    has made an update the failures of agents on another machine, or for which this one had no
+    process. A game that was learned from can be played, so the fault is the machine's: the run goes
+    on, and the successor waits.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -62,15 +63,15 @@ class Deaths:
         """Count a death in place `index`. Returns how long its successor must wait."""
         place, now_s = self._places[index], self._clock()
         lived_s = now_s - place.began_s - death.silent_s
-        of_its_machine = death.is_elsewhere and updates > self._first_updates
-        counts = not (death.from_outside or of_its_machine)
+        of_machine = death.of_machine and updates > self._first_updates
+        counts = not (death.from_outside or of_machine)
         place.early_deaths = 0 if death.played else place.early_deaths + counts
         place.failures = 0 if lived_s >= HEALTHY_S else place.failures + counts
         if counts or updates > place.updates or lived_s >= SPARED_S:
             place.spared_since_s = math.inf
         if not counts:
             place.spared_since_s = min(place.spared_since_s, now_s)
-        if of_its_machine and not death.from_outside:
+        if of_machine and not death.from_outside:
             return ELSEWHERE_DELAY_S
         return FIRST_DELAY_S * 2 ** (place.failures - 2) if place.failures > 1 else 0.0
 

@@ -13,7 +13,7 @@ from agents.keys import Pair
 from agents.messages import Hello
 from ga3c.settings.service import HostsConfig
 from ga3c.wire.authenticator import Authenticator
-from ga3c.wire.sockets import Waker, address_of, bound_router, raise_connection_limit
+from ga3c.wire.sockets import Waker, address_of, bound_router
 
 MOST_PARTS = 4  # of any message: the sender's identity, a header, outcomes, frames
 Parts = list[bytes]
@@ -48,13 +48,11 @@ class Doors:
         self.authenticator = Authenticator(self._context, token, allowed)
         self._near = bound_router(self._context, endpoint, hello)
         self._far: zmq.Socket | None = None
-        self._from_far: set[bytes] = set()  # identities that came by it
         self._waker = Waker()
         self._poller = zmq.Poller()
         for place in (self._near, self.authenticator.socket, self._waker.fd):
             self._poller.register(place, zmq.POLLIN)
         if listening is not None:
-            raise_connection_limit()
             try:
                 self._far = bound_router(self._context, listening.endpoint, hello, listening.keys)
             except zmq.ZMQError as error:
@@ -95,12 +93,11 @@ class Doors:
             if len(frames) <= MOST_PARTS:
                 frames.append(frame)
         parts = [frame.bytes for frame in frames]
-        self._from_far.add(parts[0])
         return str(frames[-1].get("User-Id")), parts
 
-    def send(self, identity: bytes, parts: Parts) -> None:
+    def send(self, identity: bytes, parts: Parts, is_here: bool) -> None:
         """Send to an agent or a host. Raises zmq.ZMQError if it has gone."""
-        door = self._far if self._far and identity in self._from_far else self._near
+        door = self._near if is_here or self._far is None else self._far
         door.send_multipart([identity, *parts], zmq.DONTWAIT)
 
     def close(self) -> None:

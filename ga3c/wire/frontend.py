@@ -17,6 +17,7 @@ from ga3c.runs.metrics import Metrics
 from ga3c.wire.doors import Doors, Listening
 from ga3c.wire.peers import Peer, Peers
 from ga3c.wire.queues import BatchQueue, Closed
+from ga3c.wire.reports import shown
 from ga3c.wire.requests import Message, Reply, Request
 
 POLL_MS, MESSAGES_A_TURN, REST_S = 100, 64, 0.002
@@ -182,7 +183,7 @@ class Frontend:
         if (peer := self.peers.welcomed(identity)) is None:
             raise MessageError("no hello", identity)
         if header.kind == Kind.FAILURE:
-            self.peers.failed(identity, messages.decode_failure(parts[1:]))
+            self.peers.failed(identity, shown(messages.decode_failure(parts[1:])))
         elif header.kind in (Kind.STEP, Kind.PACKED):
             self._step(identity, peer, header, parts[1:])
         else:
@@ -245,6 +246,6 @@ class Frontend:
 
     def _send(self, identity: str, parts: list[bytes]) -> None:
         try:
-            self._doors.send(identity.encode(), parts)
+            self._doors.send(identity.encode(), parts, self.peers.is_here(identity))
         except zmq.ZMQError as error:  # the agent has died; the launcher reports it
             log.debug("no message to %s: %s", identity, error)

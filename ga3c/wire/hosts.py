@@ -138,6 +138,10 @@ class Hosts:
     def _place(self) -> None:
         """Start agents that wait, as far as there is room."""
         for identity in list(self._waiting):
+            if self._peers.is_retired(identity):
+                del self._waiting[identity]
+                self._exits.append(Exit(identity, LOST, "it waited until it was retired"))
+                continue
             free = {
                 name: 1 - len(host.tasks) / host.room
                 for name, host in self._hosts.items()
@@ -200,7 +204,7 @@ class Hosts:
             now_s = self._clock()
             stopped_s = self._stops.last_s()  # in which nobody could be heard
             for identity, host in list(self._hosts.items()):
-                host.heard_s += stopped_s
+                host.heard_s = min(host.heard_s + stopped_s, now_s)  # it may be heard since
                 if now_s - host.heard_s > LOST_S:
                     self._news.append(f"host {host.name} is lost: silent for {LOST_S:g} s")
                     self._take_back(self._hosts.pop(identity))

@@ -165,11 +165,11 @@ class Peers:
         peer = self.welcomed(identity)
         return peer is not None and max(peer.sequences) > 1
 
-    def is_elsewhere(self, identity: str) -> bool:
-        """Whether the agent was given to another machine."""
+    def is_here(self, identity: str) -> bool:
+        """Whether it is an agent that is expected, on this machine."""
         with self._lock:
             peer = self._expected.get(identity)
-            return peer is not None and bool(peer.user)
+            return peer is not None and not peer.user
 
     def retire(self, identity: str) -> None:
         """Mark an agent to rest. It is forgotten once it confirms that it rests."""

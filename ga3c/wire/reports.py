@@ -6,9 +6,10 @@ import msgspec
 from msgspec import Meta
 
 from agents.headers import MAX_REASON
-from agents.messages import MessageError, decode_note
+from agents.messages import MessageError
 
 MOST_AGENTS = 4096
+MOST_BYTES = 1 << 18  # of a report: a larger one would take other agents' time
 SHOWN = r"^[^\x00-\x1f\x7f-\x9f]*\Z"  # no control signs: it goes to a terminal
 
 
@@ -24,9 +25,11 @@ class Report(msgspec.Struct):
 
 def decode_report(parts: list[bytes]) -> Report:
     """The report in the parts of a message. Raises MessageError if it is malformed."""
+    if len(parts) != 2 or len(parts[1]) > MOST_BYTES:
+        raise MessageError("host size")
     try:
-        return msgspec.convert(decode_note(parts), Report)
-    except msgspec.ValidationError as error:
+        return msgspec.json.decode(parts[1], type=Report)
+    except (msgspec.DecodeError, RecursionError) as error:
         raise MessageError("host fields", str(error)) from error
 
 

@@ -3,7 +3,6 @@
 import contextlib
 import math
 import os
-import resource
 from pathlib import Path
 
 import numpy as np
@@ -33,15 +32,6 @@ def endpoint_in(directory: Path, transport: str) -> str:
             "could not connect; set TMPDIR to a shorter path, or --transport tcp"
         )
     return f"ipc://{path}"
-
-
-def raise_connection_limit() -> None:
-    """Let this process hold as many connections as the machine allows it.
-
-    Each takes a file descriptor, also those of strangers until they are cut off.
-    """
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def bound_router(

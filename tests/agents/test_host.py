@@ -19,8 +19,8 @@ from agents import keys, messages
 from agents.actions import Actions
 from agents.environments import EnvironmentConfig, spaces
 from agents.headers import Header, Kind
+from agents.host import MOST_EXITS, MOST_WORDS, Host
 from agents.host import Config as HostConfig
-from agents.host import Host
 from agents.link import Curve, connect
 from agents.messages import Hello, MessageError, encode_note
 from agents.versions import versions
@@ -32,6 +32,7 @@ from ga3c.wire.frontend import Frontend
 from ga3c.wire.hosts import LOST, LOST_S, Hosts
 from ga3c.wire.peers import Peers
 from ga3c.wire.queues import BatchQueue
+from ga3c.wire.reports import decode_report
 from ga3c.wire.requests import Request
 from ga3c.wire.settled import SETTLED_S
 from tests.commands import (
@@ -243,6 +244,31 @@ def test_no_host_is_lost_while_the_service_itself_was_stopped() -> None:
     assert rig.ordered("atlas") == ["a"]
 
 
+def test_a_host_that_was_heard_during_a_pause_is_heard_after_it() -> None:
+    """The frontend's thread goes on while the main thread writes a large checkpoint, say."""
+    rig = Rig()
+    rig.report("atlas", agents=2)
+    rig.start("a")
+    rig.hosts.reap()
+    for _ in range(20):
+        rig.now_s += 2.0
+        rig.report("atlas", agents=2)
+    assert rig.hosts.reap() == []
+    answered = len(rig.orders)
+    rig.report("atlas", agents=2)
+    assert len(rig.orders) == answered + 1
+
+
+def test_an_agent_that_is_retired_as_it_waits_takes_no_place() -> None:
+    rig = Rig()
+    rig.start("a", "b")
+    rig.peers.retire("a")
+    rig.report("atlas")
+    assert rig.hosts.reap() == []
+    assert rig.ordered("atlas") == ["b"]
+    assert [(each.identity, each.code) for each in rig.hosts.reap()] == [("a", LOST)]
+
+
 def test_an_end_is_taken_once_and_only_of_what_was_ordered() -> None:
     rig = Rig()
     rig.report("atlas", agents=2)
@@ -377,6 +403,26 @@ def test_a_host_that_reports_without_end_is_answered_now_and_then() -> None:
     rig.report("atlas", agents=2, a=[3, ""])
     assert len(rig.orders) == answered + 1
     assert [each.identity for each in rig.hosts.reap()] == ["a"]
+
+
+@pytest.mark.parametrize("part", [b"{" * 100, b"[1]", b"{" + b" " * (1 << 18), b"\xff"])
+def test_a_report_that_is_none_or_too_large_is_refused(part: bytes) -> None:
+    header, _ = encode_note(Kind.HOST, {})
+    with pytest.raises(MessageError):
+        Rig().hosts.report("atlas", "key", [header, part])
+
+
+def test_a_report_of_as_many_ends_as_a_host_tells_of_is_taken() -> None:
+    curve = Curve(*(keys.new().public for _ in range(2)), keys.new().secret)
+    host = Host(connect="tcp://127.0.0.1:9", curve=curve, agents=99, name="atlas", modules=())
+    try:
+        host._exits = {
+            f"agent-{n}.0#" + 16 * "f": (1, MOST_WORDS * "\U0001f600") for n in range(99)
+        }
+        parts = encode_note(Kind.HOST, host._state())
+    finally:
+        host.close()
+    assert len(decode_report(parts).exits) == MOST_EXITS
 
 
 def test_an_agent_is_welcome_by_the_key_of_its_host_only(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Agent processes: started, seen to end however they end, and never left behind."""
 
 import contextlib
+import errno
 import os
 import re
 import signal
@@ -16,7 +17,7 @@ import psutil
 import pytest
 
 from agents.environments import EnvironmentConfig, Environments, spaces
-from agents.launchers import LOG_TAIL_BYTES, Exit, LocalLauncher
+from agents.launchers import LOG_TAIL_BYTES, PREPARED, UNSTARTED, Exit, LocalLauncher
 from agents.worker import Task
 from ga3c.runs.metrics import Metrics
 from ga3c.wire.frontend import Frontend
@@ -403,6 +404,30 @@ def test_stop_leaves_no_process_no_thread_and_no_descriptor() -> None:
     assert launcher.reap() == []
     wait_until(lambda: not leaks.threads() - threads)  # join() returns a moment before its end
     assert not leaks.descriptors() - descriptors
+
+
+def test_an_agent_without_a_process_is_reported_and_the_next_one_starts(
+    launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    descriptors = leaks.descriptors()
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess, "Popen", refused)
+        launcher.start(NOWHERE)
+        launcher.prepare(1, NOWHERE)
+    assert launcher.pid("agent") is None
+    launcher.end("agent")
+    launcher.kill("agent")
+    first, second = launcher.reap()
+    assert (first.identity, first.code) == ("agent", UNSTARTED)
+    assert "Resource temporarily unavailable" in first.log
+    assert second.identity.startswith(PREPARED)
+    assert launcher.reap() == []
+    assert not leaks.descriptors() - descriptors
+    launcher.start(NOWHERE)
+    assert launcher.pid("agent")
 
 
 def test_kill_ends_an_agent_and_one_unknown_does_not_matter(launcher: LocalLauncher) -> None:

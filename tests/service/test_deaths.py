@@ -148,7 +148,7 @@ def test_places_are_counted_apart() -> None:
         assert deaths.hopeless(index) == ""
 
 
-ELSEWHERE = CRASH._replace(played=False, is_elsewhere=True)
+ELSEWHERE = CRASH._replace(played=False, of_machine=True)
 
 
 def test_a_machine_whose_agents_fail_does_not_end_a_run_that_learns_but_its_places_wait(

@@ -616,6 +616,18 @@ def test_a_window_is_begun_anew_where_an_agent_had_to_be_replaced(tmp_path: Path
     assert end_s == again_s + CONFIG.window_s
 
 
+def test_a_setting_whose_agents_never_all_play_is_undone(tmp_path: Path) -> None:
+    """No machine may have room for another agent."""
+    world = World(tmp_path / "journal", CONFIG, lambda c, _: smooth(c))
+    world.plays = lambda: world.counts.agents <= START.agents  # type: ignore[method-assign]
+    world.run(40 * PERIOD_S)
+    undone = [each for each in world.decisions if each.tried.agents > START.agents]
+    assert undone
+    assert not any(each.accepted for each in undone)
+    assert len(world.decisions) > len(undone), "the others are tuned all the same"
+    assert replay(tmp_path / "journal") == world.decisions
+
+
 def test_what_was_kept_after_a_decision_is_what_the_next_one_compares_with(tmp_path: Path) -> None:
     world = World(tmp_path / "journal", CONFIG, lambda c, _: smooth(c))
     world.run(30 * PERIOD_S)

@@ -12,8 +12,8 @@ import pytest
 import zmq
 
 from agents.link import connect
+from agents.machine import raise_descriptor_limit
 from ga3c.wire.peers import name_of, new_identity
-from ga3c.wire.sockets import raise_connection_limit
 from tests.damage import ENVS, HELLO, NUM_ACTIONS
 from tests.wire.test_frontend import (
     LIMIT_S,
@@ -154,7 +154,7 @@ def test_the_authenticator_answers_many_at_once(rig: Rig) -> None:
 def test_idle_strangers_are_cut_off_and_cost_the_agents_nothing(rig: Rig) -> None:
     """Some say nothing at all, some only begin to."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    raise_connection_limit()
+    raise_descriptor_limit()
     idle = min(2000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
     address = rig.frontend.endpoint.removeprefix("tcp://").split(":")
     try:
