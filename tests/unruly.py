@@ -57,6 +57,15 @@ class Slow(Endless):
         return super().step(action)
 
 
+class Hanging(Corridor):
+    """An evaluation never makes its first step."""
+
+    def step(self, action: np.int64) -> Any:
+        time.sleep(1e6 if _is_evaluated() else 0.0)
+        return super().step(action)
+
+
+gymnasium.register("Hanging-v0", "tests.unruly:Hanging")
 gymnasium.register("Endless-v0", "tests.unruly:Endless")
 gymnasium.register("Nameless-v0", "tests.unruly:Nameless", max_episode_steps=20)
 gymnasium.register("Unevaluated-v0", "tests.unruly:Unevaluated", max_episode_steps=20)

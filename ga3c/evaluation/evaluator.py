@@ -16,6 +16,7 @@ from ga3c.evaluation.protocols import PROTOCOLS
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.train import TrainConfig
 
+SLOWEST_MAKE_S = 0.5  # of an environment
 SEED = 2**31  # not a seed of `ga3c evaluate`, so it plays other games than those that chose `best`
 
 
@@ -48,6 +49,10 @@ class Evaluator:
         self._policy = Policy(config, spaces)
         self._next_steps = self._after(steps)
         self._stop = threading.Event()
+        self._stepped_s = 0.0
+        make_s = SLOWEST_MAKE_S * self._config.evaluate_episodes
+        self.patience_s = config.service.agent_timeout_s + make_s
+        """An evaluation that makes no step for so long will make none."""
         self._thread: threading.Thread | None = None
         self._done: list[Evaluated] = []
         self._failures: list[str] = []
@@ -57,6 +62,11 @@ class Evaluator:
         """Whether an evaluation is running."""
         return self._thread is not None and self._thread.is_alive()
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether an evaluation is running and has made no step for `patience_s`."""
+        return self.is_busy and time.monotonic() - self._stepped_s > self.patience_s
+
     def due(self, steps: float) -> bool:
         """Whether an evaluation is due, and none is running."""
         return steps >= self._next_steps and not self.is_busy
@@ -65,6 +75,7 @@ class Evaluator:
         """Start to evaluate a state that `Service.read` returned."""
         self._next_steps = self._after(state["steps"])
         self._policy.load(arrays)
+        self._stepped_s = time.monotonic()
         self._thread = threading.Thread(
             target=self._evaluate, args=(arrays, state), name="evaluator", daemon=True
         )
@@ -84,6 +95,11 @@ class Evaluator:
         if self._thread:
             self._thread.join(timeout_s)
         return not self.is_busy
+
+    def _is_stopped(self) -> bool:
+        """Asked before each step."""
+        self._stepped_s = time.monotonic()
+        return self._stop.is_set()
 
     def _after(self, steps: float) -> float:
         every = self._config.evaluate_every
@@ -107,7 +123,7 @@ class Evaluator:
             episodes,
             episodes,
             SEED,
-            stop=self._stop,
+            is_stopped=self._is_stopped,
         )
         if len(games) < episodes:
             return None

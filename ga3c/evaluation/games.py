@@ -2,7 +2,6 @@
 
 import math
 import statistics
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -30,19 +29,21 @@ def evaluate(
     seed: int,
     threads: int = 1,
     on_game: Callable[[Game], None] = lambda game: None,
-    stop: threading.Event | None = None,
+    is_stopped: Callable[[], bool] = lambda: False,
 ) -> list[Game]:
     """Play `episodes` whole games, `at_once` at the same time; fewer if stopped.
 
     Each lane plays one game in a round. To take the games that end first would favour short games.
     The seed and the number of a game decide how it goes, not how many are played at once.
+
+    Args: is_stopped: asked before each step.
     """
     games: list[Game] = []
     for first in range(0, episodes, at_once):
         lanes = min(at_once, episodes - first)
         environments = Environments(protocol.environment(environment), lanes, threads)
         try:
-            games += _round(policy, protocol, environments, seed, first, on_game, stop)
+            games += _round(policy, protocol, environments, seed, first, on_game, is_stopped)
         finally:
             environments.close()
     return games
@@ -55,7 +56,7 @@ def _round(
     seed: int,
     first: int,
     on_game: Callable[[Game], None],
-    stop: threading.Event | None,
+    is_stopped: Callable[[], bool],
 ) -> list[Game]:
     """Play games number `first` and on, one in each lane.
 
@@ -82,7 +83,7 @@ def _round(
                     )
                 games[lane] = Game(score, length, cut=not ended)
                 on_game(games[lane])
-        if len(games) == lanes or (stop and stop.is_set()):
+        if len(games) == lanes or is_stopped():
             break
         observations = stacks.push(step.frames, step.outcomes["first"] == 1)
         policies, _ = policy.judge(observations)

@@ -27,6 +27,7 @@ OWN = {"--game", "--seed", "--name", "--runs-dir", "--resume", "--steps", "--sec
 OWN |= {"--protocol", "--episodes", "--checkpoint"}
 STATES = {"train": "training", "evaluate": "evaluation"}  # by the command that runs
 POLL_S = 0.5
+MOST_LOSSES = 3  # of a job's nodes, before the job itself is to blame: for its memory, say
 SHOW_STATE_S = 60.0  # between two tables of the state of all runs
 
 
@@ -163,6 +164,7 @@ def complete(
         time.sleep(POLL_S)
     waiting = deque(job for job in jobs if job.next_command)
     running: dict[Job, tuple[Process, list[str]]] = {}
+    losses: dict[Job, list[str]] = {}
     shown_s = -SHOW_STATE_S
     try:
         while waiting or running:
@@ -174,9 +176,7 @@ def complete(
                 if process.poll() is not None:
                     del running[job]
                     if process.returncode == LOST:
-                        print(
-                            f"{job.path.name}: its node is lost; it goes on elsewhere", flush=True
-                        )
+                        _count_loss(job, losses)
                         waiting.append(job)
                         continue
                     _check(job, process)
@@ -204,6 +204,17 @@ def _started(job: Job, start: Callable[[list[str], Path], Process]) -> tuple[Pro
         job.note(train=job.arguments)
     print(f"{job.path.name}: ga3c {shlex.join(command)}", flush=True)
     return start(command, _error_file(job)), command
+
+
+def _count_loss(job: Job, losses: dict[Job, list[str]]) -> None:
+    """Note the newest checkpoint at a loss. Raises RuntimeError at the third with the same one."""
+    newest = max((each.name for each in checkpoints.kept(job.path / "checkpoints")), default="")
+    losses[job] = [*(name for name in losses.get(job, []) if name == newest), newest]
+    if len(losses[job]) == MOST_LOSSES:
+        words = _error_file(job).read_text(errors="replace")[-2000:]
+        lost = f"lost with its node {MOST_LOSSES} times without a newer checkpoint"
+        raise RuntimeError(f"{job.path.name}: {lost}: {words}")
+    print(f"{job.path.name}: its node is lost; it goes on elsewhere", flush=True)
 
 
 def _error_file(job: Job) -> Path:

@@ -77,14 +77,15 @@ class OnRay:
     def __call__(self, command: list[str], errors: Path) -> Process:
         """Start a command, whose standard error is written to `errors`."""
         task = self._command.remote(command, str(errors), os.getcwd(), self._cores)
-        return RayProcess(self._ray, task)
+        return RayProcess(self._ray, task, errors)
 
 
 class RayProcess:
     """A command on some node, with what a `subprocess.Popen` has of it."""
 
-    def __init__(self, ray: Any, task: Any) -> None:
-        self._ray, self._task = ray, task
+    def __init__(self, ray: Any, task: Any, errors: Path) -> None:
+        """Args: errors: the file that says why, if its node is lost."""
+        self._ray, self._task, self._errors = ray, task, errors
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
@@ -94,8 +95,9 @@ class RayProcess:
                 self.returncode = self._ray.get(self._task)
             except self._ray.exceptions.RayTaskError:
                 raise
-            except self._ray.exceptions.RayError:
+            except self._ray.exceptions.RayError as error:
                 self.returncode = LOST
+                self._errors.write_text(f"{type(error).__name__}: {error}")
         return self.returncode
 
     def terminate(self) -> None:

@@ -134,8 +134,15 @@ def set_aside(checkpoint: Checkpoint) -> None:
 def write_best(directory: Path, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
     """Write a checkpoint of `state["steps"]` steps, then remove all others. Raises as `write`."""
     path = directory / f"{int(state['steps']):012}"
+    _sweep(directory)
     write(path, arrays, state)
     remove([other for other in kept(directory) if other != path])
+
+
+def _sweep(directory: Path) -> None:
+    """Remove what earlier processes were writing or removing when they were killed."""
+    for partial in directory.glob(f"{PARTIAL}*"):
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def remove(paths: Sequence[Path]) -> None:
@@ -173,8 +180,7 @@ class Checkpoints:
     def begin(self, seconds: float, steps: float) -> None:
         """Count time and steps from here: the run starts or is resumed."""
         self._last_s, self._last_steps = seconds, steps
-        for partial in self._directory.glob(f"{PARTIAL}*"):
-            shutil.rmtree(partial, ignore_errors=True)
+        _sweep(self._directory)
 
     def due(self, seconds: float, steps: float) -> bool:
         """Whether it is time for the next checkpoint."""

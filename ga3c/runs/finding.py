@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -188,16 +189,20 @@ def whole_protocol(protocol: Mapping[str, Any]) -> dict[str, Any]:
 def is_running(path: Path) -> bool:
     """Whether a service is using the directory."""
     try:
-        with open(path / LOCK) as file:
-            return not locked(file)
+        with open(path / LOCK) as file:  # only read, and so locked as NFS allows it then
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
     except OSError:
         return False
+    return False
 
 
 def locked(file: IO[str]) -> bool:
     """Lock `file` until it is closed or the process ends. False if another process has the lock."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+    for _ in range(5):  # another may look for a moment whether the run is used
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        time.sleep(0.02)
+    return False

@@ -40,11 +40,16 @@ def seal(config: TrainConfig) -> str | None:
 
 
 def is_own(path: Path, config: TrainConfig) -> bool:
-    """Whether the run in `path` names no code, or this user named it on this machine."""
+    """Whether the run in `path` names no code, or this user named it on this machine.
+
+    The file with the seal must be this user's: others here can read what a seal is made of.
+    """
     if not own_code(config):
         return True
     try:
-        found = json.loads((path / META).read_text()).get(SEAL)
+        with open(path / META) as file:
+            is_users = os.fstat(file.fileno()).st_uid == os.getuid()
+            found = json.load(file).get(SEAL) if is_users else None
     except (OSError, ValueError, AttributeError):
         found = None
     wanted = seal(config)

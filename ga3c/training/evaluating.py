@@ -38,6 +38,7 @@ class Evaluations:
         self._directory = directory
         self._keeper = keeper
         self._say = say
+        self._told = False  # of an evaluation that is stuck
         if kept := checkpoints.newest(directory.path / BEST)[0]:  # of a run that goes on
             service.metrics.set(best_evaluation=kept.state["evaluation"]["mean"])
 
@@ -49,6 +50,10 @@ class Evaluations:
     def tend(self, steps: float) -> None:
         """Record evaluations that have finished, and start another if it is due."""
         self._note()
+        if self._evaluator.is_stuck and not self._told:
+            self._told = True
+            silent = f"no step for {self._evaluator.patience_s:g} s"
+            self._say(f"ga3c: an evaluation has made {silent}: there are no more", sys.stderr)
         due = self._evaluator.due(steps)
         if due and (found := self._service.read(READ_TIMEOUT_S, experience=False)):
             self._evaluator.begin(*found)
@@ -60,11 +65,12 @@ class Evaluations:
         """
         while not interrupts.first.is_set() and not failed:
             self.tend(self._service.pacing.steps)
-            if not self.is_busy:
+            if not self.is_busy or self._evaluator.is_stuck:
                 break
             self._say("ga3c: an evaluation goes on; Ctrl-C leaves it out", None)
-            while self.is_busy and not interrupts.first.wait(TICK_S):
-                pass
+            while self.is_busy and not self._evaluator.is_stuck:
+                if interrupts.first.wait(TICK_S):
+                    break
         ended = self._evaluator.stop(timeout_s)
         self._note()
         return ended

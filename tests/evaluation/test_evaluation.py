@@ -281,6 +281,20 @@ def test_the_evaluation_due_at_the_last_step_comes_after_one_that_still_runs(
     assert (first["games_cut"], first["lengths"]) == (1, [40])
 
 
+def test_an_evaluation_that_hangs_is_said_and_does_not_keep_the_run_from_its_end(
+    tmp_path: Path,
+) -> None:
+    given = ["train", "--game", "tests.unruly:Hanging-v0", "--algorithm", "a3c", *LIGHT]
+    given += ["--steps", "3000", "--agent-timeout-s", "3"]
+    given += ["--evaluate-every", "1000", "--evaluate-episodes", "1", "--name", "mine"]
+    done = ended(*given, "--runs-dir", str(tmp_path))
+    assert done.returncode == 1, done.stderr
+    assert "an evaluation has made no step for 3.5 s: there are no more" in done.stderr
+    assert "did not end in time: evaluator" in done.stderr
+    newest = checkpoints.kept(tmp_path / "mine" / "checkpoints")[-1]
+    assert checkpoints.read(newest).state["steps"] >= 3000
+
+
 def test_an_evaluation_leaves_the_replay_where_it_is(tmp_path: Path) -> None:
     given = [*CORRIDOR, "--algorithm", "dqn", "--replay-min-steps", "1000", "--update-size", "100"]
     given += ["--save-replay", "--evaluate-every", "1000", "--evaluate-episodes", "2"]

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from ga3c.reports import jobs
 from ga3c.reports.jobs import Evaluation, Job, complete
+from ga3c.reports.processes import LOST
 from ga3c.reports.scores import Config, _jobs
 from ga3c.runs import checkpoints, records
 from ga3c.settings.checks import WrongInput
@@ -131,6 +133,34 @@ def test_a_run_that_was_trained_otherwise_is_not_taken_for_the_one_that_is_asked
     assert second.next_command == []
     third = second._replace(evaluation=Evaluation(None, 30, "--seed 2"))
     assert third.next_command[0] == "evaluate"
+
+
+class Lost:
+    """A command whose node is lost at once; its last words are those of Ray."""
+
+    returncode = LOST
+
+    def __init__(self, job: Job, newest: str) -> None:
+        (job.path / "checkpoints" / newest).mkdir(parents=True, exist_ok=True)
+        (job.path.parent / f"{job.path.name}.err").write_text("OutOfMemoryError: it took all")
+
+    def poll(self) -> int:
+        return LOST
+
+
+def test_a_job_that_only_is_lost_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "POLL_S", 0.0)
+    job, starts = Job(tmp_path / "pong-0", "Pong", 0, steps=9, seconds=None), []
+
+    def start(command: list[str], errors: Path) -> Any:
+        starts.append(command)
+        return Lost(job, f"{min(len(starts), 4):012}")  # it has a new checkpoint four times
+
+    with pytest.raises(RuntimeError, match=r"lost with its node 3 times .*OutOfMemoryError"):
+        complete([job], start=start)
+    assert len(starts) == 6
 
 
 def test_what_is_no_game_is_said_before_anything_is_trained(tmp_path: Path) -> None:

@@ -151,9 +151,12 @@ def test_one_of_the_same_steps_is_there_at_every_moment(tmp_path: Path) -> None:
 
 
 def test_the_best_is_the_only_one_of_its_place(tmp_path: Path) -> None:
+    half = tmp_path / f"{checkpoints.PARTIAL}000000000005"  # of a process that was killed
+    half.mkdir()
     for steps in (30, 10, 20):
         checkpoints.write_best(tmp_path, ARRAYS, {"steps": steps})
         assert names(tmp_path) == [steps]
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_one_that_failed_is_tried_again_soon() -> None:

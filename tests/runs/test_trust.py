@@ -1,12 +1,14 @@
 """Code that a run's directory names is imported only if this user began the run, or says so."""
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import ga3c
 from ga3c.runs import trust
 from ga3c.runs.finding import newest_run
 from ga3c.runs.kept_config import load_config
@@ -29,13 +31,25 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "mine"
 
 
+GAME = (("environment", "game"), "stranger:Corridor-v0")
+NAMED = [GAME, (("network", "network"), "stranger:torso"), (("algorithm",), "stranger:Learner")]
+"""Where settings may name code, and what is named."""
+
+
 @pytest.fixture
-def gift(begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def gift(
+    request: pytest.FixtureRequest, begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
     """A run by somebody else, whose settings name a module that can be found here."""
+    (*sections, setting), named = getattr(request, "param", GAME)
     given = tmp_path / "runs" / "gift"
     shutil.copytree(begun, given)
     values = json.loads((given / "config.json").read_text())
-    values["environment"]["game"] = "stranger:Corridor-v0"
+    section = values
+    for name in sections:
+        section = section[name]
+    section[setting] = named
+    values["learns_from"] = "segments"
     (given / "config.json").write_text(json.dumps(values))
     (tmp_path / "stranger.py").write_text(GIFT)
     monkeypatch.syspath_prepend(tmp_path)
@@ -63,6 +77,23 @@ def test_code_of_a_strangers_run_is_not_imported(gift: Path, command: list[str])
     line = refused(*command, str(gift))
     assert "stranger:Corridor-v0" in line and "--trust" in line
     assert not imported(gift)
+
+
+@pytest.mark.parametrize("gift", NAMED, ids=lambda named: named[1], indirect=True)
+def test_no_code_of_it_is_imported_from_python(gift: Path) -> None:
+    for use in (lambda: ga3c.load(gift), lambda: ga3c.train(resume=gift, steps=900)):
+        with pytest.raises(ValueError, match=r"names code, .*stranger:.*trust"):
+            use()
+    assert not imported(gift)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
+def test_a_seal_in_somebody_elses_file_is_none(begun: Path, tmp_path: Path) -> None:
+    """What a seal is made of can be read by all users of a machine."""
+    shutil.copy(begun / "meta.json", tmp_path)
+    assert is_own(tmp_path, load_config(begun))
+    os.chown(tmp_path / "meta.json", 65534, 65534)
+    assert not is_own(tmp_path, load_config(begun))
 
 
 def test_it_is_imported_by_the_owners_word(gift: Path) -> None:
