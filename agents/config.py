@@ -97,11 +97,10 @@ class EnvironmentConfig:
     def needs_seeds(self) -> bool:
         """Whether the games are seeded in every run, which takes an Atari game longer to make.
 
-        Atari games seed themselves, by the clock's second. That is enough where they begin after
-        idle frames, but not where sticky actions are all that makes them differ.
+        Atari games seed themselves, by the clock's second. That is enough for idle frames at their
+        start, but sticky actions would be the same in all that were made in one second.
         """
-        is_atari = resolve(self.game).is_atari
-        return not is_atari or (self.stickiness > 0 and self.noop_max <= 1)
+        return not resolve(self.game).is_atari or self.stickiness > 0
 
     @property
     def frames_per_step(self) -> int:

@@ -25,7 +25,15 @@ def make_vector(
     if not game.is_atari:
         given = config.keywords | ({"render_mode": "rgb_array"} if rendered else {})
         if gymnasium.spec(game.name).entry_point is None:
-            return gymnasium.make_vec(game.name, num_envs, **given)  # exists only as a vector
+            made = gymnasium.make_vec(game.name, num_envs, **given)  # exists only as a vector
+            mode = made.metadata.get("autoreset_mode")
+            if mode != AutoresetMode.NEXT_STEP:
+                made.close()
+                raise ValueError(
+                    f"autoreset_mode {mode} in its metadata: must be AutoresetMode.NEXT_STEP, or "
+                    "the last frame of a game would be taken for the first one of the next"
+                )
+            return made
         options = {"autoreset_mode": AutoresetMode.NEXT_STEP}
         return gymnasium.make_vec(
             game.name,

@@ -165,5 +165,5 @@ def _wanted(
         return changed(known.config, given), known
     names = ("preset", "algorithm", "game", "learns_from")
     base = preset_of(*map(given.get, names), env_args=tuple(given.get("env_args", ())))
-    sized = for_lanes(base, given.get("agents"), given.get("envs_per_agent"))
+    sized = for_lanes(base, *map(given.get, ("agents", "envs_per_agent", "t_max")))
     return changed(sized, given), None

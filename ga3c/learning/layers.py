@@ -19,6 +19,7 @@ Tensor = Any
 FARTHEST = 10.0  # deviations of a normalised observation
 SMALLEST_VARIANCE = 1e-4
 SMALLEST_SCALE = 1e-3
+LARGEST = 1e9  # number that is measured
 
 
 class LogDeviations(keras.layers.Layer):
@@ -127,7 +128,7 @@ class Normalized(Measured):
 
     def measure(self, batch: Any) -> None:
         """Take the observations of a batch into the means."""
-        x = ops.reshape(ops.cast(batch.observations, "float32"), (-1, self._mean.shape[0]))
+        x = ops.reshape(_bounded(batch.observations), (-1, self._mean.shape[0]))
         share, before = self._share(x), self._mean.value
         moved = ops.mean(x, axis=0) - before
         variance = (1 - share) * self._variance + share * ops.var(x, axis=0)
@@ -157,9 +158,14 @@ class ValueScale(Measured):
 
     def measure(self, batch: Any) -> None:
         """Take the rewards of a batch into the mean."""
-        squares = ops.square(ops.reshape(ops.cast(batch.rewards, "float32"), (-1,)))
+        squares = ops.square(ops.reshape(_bounded(batch.rewards), (-1,)))
         share = self._share(squares)
         self._square.assign((1 - share) * self._square + share * ops.mean(squares))
+
+
+def _bounded(x: Tensor) -> Tensor:
+    """`x` in float32, with bounds within which no square is infinite, as it would be for ever."""
+    return ops.clip(ops.cast(x, "float32"), -LARGEST, LARGEST)
 
 
 def measured_by(network: keras.Model) -> list[Measured]:

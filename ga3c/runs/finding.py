@@ -10,7 +10,7 @@ import os
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Annotated, Any
@@ -28,6 +28,7 @@ RESULT, LOCK = "result.json", "lock"
 LATEST = "latest"  # a file beside the runs with the name of the newest; earlier it was a link
 EVALUATIONS = "evaluations.jsonl"
 PRETRAINED = Path(__file__).resolve().parents[1] / "pretrained"
+OF_REPLAY = ("pacing", "steps_per_update", "period_steps", "replay_min_steps", "n_step", "discount")
 NAME_BYTES = 200  # of a run's name: file systems take 255, and some files are named after it
 DEPTH = 3  # folders below runs/ in which runs are found, such as runs/scores/pong-0
 GivenRuns = Annotated[
@@ -150,12 +151,15 @@ def check_resumed(config: TrainConfig, before: TrainConfig) -> None:
     if config.run.name not in (None, before.run.name):
         raise ValueError(f"name {config.run.name}: a resumed run keeps its name; leave it out")
     if config.replay.save_replay and before.replay.save_replay:
-        for name in ("pacing", "steps_per_update", "period_steps"):
-            value, old_value = getattr(config.pacing, name), getattr(before.pacing, name)
+        new_replay, old_replay = (
+            {**asdict(c.pacing), **asdict(c.replay), **asdict(c.learning)} for c in (config, before)
+        )
+        for name in OF_REPLAY:
+            value, old_value = new_replay[name], old_replay[name]
             if value != old_value:
                 raise ValueError(
-                    f"{name} {value}: the replay was saved with {old_value}, and its counts "
-                    "are of that: leave it out, or give --no-save-replay to fill a new one"
+                    f"{name} {value}: the replay was saved with {old_value}, and what it holds "
+                    "is of that: leave it out, or give --no-save-replay to fill a new one"
                 )
     played = (new, replace(config.environment, game=game_before), config.run.seed)
     if config.service.lockstep and played != (old, before.environment, before.run.seed):

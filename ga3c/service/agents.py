@@ -168,7 +168,7 @@ class Agents:
     def _start(self, index: int, succeeds: bool = False) -> None:
         identity = new_identity(f"agent-{index}.{self.started}")
         seed = None
-        if self._seed is not None and not succeeds:
+        if self._seed is not None:
             seeds = np.random.SeedSequence([self._seed, index, self.started])
             seed = int(seeds.generate_state(1)[0])
         self.started += 1

@@ -170,7 +170,7 @@ def build_source(
             "value, or no first priority could be computed; choose --first-priority largest"
         )
     source = SlotReplay if config.replay.eviction == "priority" else RingReplay
-    seed, reward_clip = config.run.seed, config.learning.reward_clip
+    seed, reward_clip = (config.run.seed + 2**30) % 2**31, config.learning.reward_clip
     return source(experience, book, config.replay, seed=seed, reward_clip=reward_clip)
 
 

@@ -90,7 +90,8 @@ def _named(arguments: list[str], unless_named: str | None = None) -> TrainConfig
     try:
         env_args = given_values(arguments, "--env-args")
         found = preset_of(preset, algorithm, *rest, env_args=env_args)
-        given = (given_value(arguments, each) or "" for each in ("--agents", "--envs-per-agent"))
+        counts = ("--agents", "--envs-per-agent", "--t-max")
+        given = (given_value(arguments, each) or "" for each in counts)
         return for_lanes(found, *(int(each) if each.isdecimal() else None for each in given))
     except ValueError:
         if {"-h", "--help"} & set(arguments):

@@ -71,7 +71,9 @@ def ppo_pictures(cores: int) -> TrainConfig:
     )
 
 
-def for_lanes(settings: TrainConfig, agents: int | None, envs_per_agent: int | None) -> TrainConfig:
+def for_lanes(
+    settings: TrainConfig, agents: int | None, envs_per_agent: int | None, t_max: int | None
+) -> TrainConfig:
     """Our settings of ppo for so many environments, or those of another algorithm unchanged.
 
     A batch has the same number of steps for up to 512 environments on pictures, so that the policy
@@ -80,17 +82,18 @@ def for_lanes(settings: TrainConfig, agents: int | None, envs_per_agent: int | N
     more than eight batches old, and the learning rate with the root of their size (Krizhevsky
     2014). docs/learning.md has what was tried.
 
-    Args: agents, envs_per_agent: None stands for those of the settings.
+    Args: agents, envs_per_agent, t_max: None stands for those of the settings.
     """
     service, optimizer = settings.service, settings.optimizer
     if settings.algorithm != "ppo":
         return settings
     lanes = (agents or service.agents) * (envs_per_agent or service.envs_per_agent)
-    larger = max(lanes * service.t_max / MOST_IN_PROGRESS, 1.0)
+    larger = max(lanes * (t_max or service.t_max) / MOST_IN_PROGRESS, 1.0)
     sizes = {name: round(getattr(service, name) * larger) for name in SIZES}
-    rate = optimizer.learning_rate * larger**0.5
-    sized = replace(settings, service=replace(service, **sizes))
-    return replace(sized, optimizer=replace(optimizer, learning_rate=rate))
+    names = ("learning_rate", "learning_rate_end")
+    rates = {name: rate * larger**0.5 for name in names if (rate := getattr(optimizer, name))}
+    optimizer = replace(optimizer, **rates)
+    return replace(settings, service=replace(service, **sizes), optimizer=optimizer)
 
 
 # On vectors rewards are not clipped, so values are large. The value has its own torso, because its

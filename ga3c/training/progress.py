@@ -22,6 +22,8 @@ def figures(
     window: Window, metrics: Metrics, tally: Tally, counts: Counts, requests: int, samples: int
 ) -> dict[str, float | None]:
     """The figures of one progress line. Rates and means are over the window."""
+    newest = metrics.newest()
+    lag = round(window.mean("lag_updates", "trained_samples"), 2)
     return {
         "seconds": round(tally.seconds, 2),
         "steps": int(window.end["steps"]),
@@ -37,11 +39,11 @@ def figures(
         "steps_per_update": round(window.mean("steps", "updates"), 1),
         "prediction_queue": requests,
         "training_queue": samples,
-        "policy_lag": round(window.mean("lag_updates", "trained_samples"), 2),
+        "policy_lag": None if "replay_steps" in newest else lag,  # a replay's is its age
         "prediction_batch": round(window.mean("steps", "prediction_batches"), 1),
         **{f"{role}_waiting": round(window.share(role, "waiting"), 3) for role in ROLES},
         **counts._asdict(),
-        **{name: _finite(value, 5) for name, value in metrics.newest().items()},
+        **{name: _finite(value, 5) for name, value in newest.items()},
     }
 
 

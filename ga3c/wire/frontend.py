@@ -53,8 +53,7 @@ class Frontend:
         shown = spaces.shape, spaces.dtype, spaces.actions
         self._hello = Hello(token, *shown, groups, envs_per_group)
         self._dtype = np.dtype(spaces.dtype)
-        self._requests = requests
-        self._metrics = metrics
+        self._requests, self._metrics = requests, metrics
         self.peers = Peers(self._hello)
         """The agents whose messages are accepted, and when each was last heard."""
         self._unanswered: dict[int, Request] = {}  # by first lane

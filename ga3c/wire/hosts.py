@@ -68,8 +68,7 @@ class Hosts:
         self._local = LocalLauncher()
         self._asked = {"game": game, "versions": versions()}
         self._room_here = room_here
-        self._order = order
-        self._peers = peers
+        self._order, self._peers = order, peers
         self._refused, self._clock = refused, clock
         self._cluster, self._pack = cluster, pack
         self._lock = threading.Lock()  # guards all attributes below
@@ -78,9 +77,8 @@ class Hosts:
         self._waiting: dict[str, Task] = {}  # agents without a place
         self._exits: list[Exit] = []
         self._news: list[str] = []
-        self._told_of: set[str] = set()  # addresses that were refused
-        self._where = Settled(clock)
-        self._stops = Stops(clock)
+        self._told_of: set[str] = set()  # refused addresses
+        self._where, self._stops = Settled(clock), Stops(clock)
 
     def report(self, identity: str, user: str, parts: list[bytes]) -> None:
         """Take a host's report, and tell it what to do. Called by the frontend's thread.
@@ -95,9 +93,8 @@ class Hosts:
             if host is None:
                 host = _Host(user, report.name, report.agents, self._clock())
                 self._hosts[identity] = host
-                self._news.append(
-                    f"host {host.name} has come (key {user}): up to {host.room} agents"
-                )
+                words = f"host {host.name} has come (key {user}): up to {host.room} agents"
+                self._news.append(words)
             if host.user != user:
                 raise MessageError("host user")
             host.heard_s, host.playing = self._clock(), report.playing
@@ -126,8 +123,7 @@ class Hosts:
 
     def pid(self, identity: str) -> int | None:
         """The process id of a running agent; None if it is not on this machine."""
-        with self._lock:
-            return self._local.pid(identity) if identity in self._here else None
+        return self._local.pid(identity)
 
     def start(self, task: Task) -> None:
         """Start an agent where the most room is, or as soon as there is some."""

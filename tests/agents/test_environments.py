@@ -3,13 +3,16 @@
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import gymnasium
 import numpy as np
 import pytest
 from ale_py import roms
 from gymnasium.spaces import Box, Discrete
+from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import AtariPreprocessing
 
 from agents.checks import InvalidStep
@@ -289,6 +292,27 @@ def test_sticky_actions_of_the_name_reach_the_emulator():
     by_name, asked = last_frames("ALE/Pong-v5", None), last_frames("Pong", 0.25)
     np.testing.assert_array_equal(by_name, asked)
     assert (by_name != last_frames("ALE/Pong-v5", 0.0)).any()
+
+
+def test_fire_is_pressed_at_the_start_only_where_it_is_asked_for():
+    """In Breakout no ball is there before."""
+    begun = [
+        next(play(EnvironmentConfig("Breakout", noop_max=0, fire_on_reset=fires), 0)).frames
+        for fires in (True, False)
+    ]
+    assert (begun[0] != begun[1]).any()
+
+
+def test_with_sticky_actions_every_environment_has_chances_of_its_own():
+    """Without a seed ALE takes the clock's second, which would be the same for all of them."""
+    config = EnvironmentConfig("Breakout", sticky_actions=0.25)
+    assert config.needs_seeds
+    assert not EnvironmentConfig("Breakout", sticky_actions=0.0).needs_seeds
+    environments = Environments(replace(config, noop_max=0), 6)
+    environments.reset(0)
+    for number in range(60):
+        step = environments.step(np.full(6, 2 + number % 2, np.int32))
+    assert len({frame.tobytes() for frame in step.frames}) == 6
 
 
 @pytest.mark.parametrize("fault", ["missing", "damaged", "empty"])
@@ -676,17 +700,41 @@ def test_gymnasium_time_limit_truncates():
     assert not flags(steps, "terminated").any()
 
 
-@pytest.mark.parametrize("game", ["Pong", "Breakout"])
-def test_frames_equal_gymnasium_preprocessing_bit_for_bit(game):
+class Repeated(gymnasium.Wrapper):
+    """Takes each action so many times, and shows the last frame alone."""
+
+    def __init__(self, environment: gymnasium.Env, times: int) -> None:
+        super().__init__(environment)
+        self._times = times
+
+    def step(self, action):
+        gained = 0.0
+        for _ in range(self._times):
+            frame, reward, *ends, info = super().step(action)
+            gained += float(reward)
+            if any(ends):
+                break
+        return frame, gained, *ends, info
+
+
+@pytest.mark.parametrize(
+    ("game", "action_repeat", "max_pool"),
+    [("Pong", 4, True), ("Breakout", 4, True), ("Pong", 3, True), ("Breakout", 4, False)],
+)
+def test_frames_equal_gymnasium_preprocessing_bit_for_bit(game, action_repeat, max_pool):
+    skip = action_repeat if max_pool else 1
     twin = AtariPreprocessing(
-        gymnasium.make(f"{game}NoFrameskip-v4"), noop_max=0, frame_skip=4, screen_size=84
+        gymnasium.make(f"{game}NoFrameskip-v4"), noop_max=0, frame_skip=skip, screen_size=84
     )
+    if not max_pool:
+        twin = Repeated(twin, action_repeat)
     frame, _ = twin.reset(seed=0)
     assert isinstance(twin.action_space, Discrete)
     num_actions = int(twin.action_space.n)
     reward, over, ends = 0.0, False, 0
     config = EnvironmentConfig(game, noop_max=0, fire_on_reset=False, sticky_actions=0.0)
-    steps = play(config, 1100, actions_seed=1)
+    config = replace(config, action_repeat=action_repeat, max_pool=max_pool)
+    steps = play(config, 1100 * 4 // action_repeat, actions_seed=1)
     np.testing.assert_array_equal(next(steps).frames[0], frame)
     draw = np.random.default_rng(1)
     for step in steps:
@@ -696,7 +744,8 @@ def test_frames_equal_gymnasium_preprocessing_bit_for_bit(game):
         else:
             frame, gained, terminated, truncated, _ = twin.step(action)
             reward, over = float(gained), terminated or truncated
-        np.testing.assert_array_equal(step.frames[0], frame)
+        if max_pool or not over:  # the emulator stops at the end of a game; nothing follows from it
+            np.testing.assert_array_equal(step.frames[0], frame)
         outcome = step.outcomes[0]
         assert (outcome["reward"], outcome["finished"]) == (reward, over)
         ends += over
@@ -706,6 +755,8 @@ def test_frames_equal_gymnasium_preprocessing_bit_for_bit(game):
 
 class Vector(gymnasium.vector.VectorEnv):
     """A vector of its own, whose step is `answer`."""
+
+    metadata: ClassVar[dict[str, object]] = {"autoreset_mode": AutoresetMode.NEXT_STEP}
 
     def __init__(self, num_envs: int = 1, **answer: object) -> None:
         self.num_envs = num_envs
@@ -769,6 +820,14 @@ def test_arrays_of_a_wrong_shape_or_kind_are_refused(monkeypatch, answer, words)
     environments.reset(0)
     with pytest.raises(InvalidStep, match=words):
         environments.step(np.zeros(2, np.int32))
+
+
+@pytest.mark.filterwarnings("ignore:.*missing AutoresetMode")
+def test_a_vector_that_resets_in_another_way_is_refused(monkeypatch):
+    for metadata in ({"autoreset_mode": AutoresetMode.SAME_STEP}, {}):
+        monkeypatch.setattr(Vector, "metadata", metadata)
+        with pytest.raises(FailedEnvironment, match=r"autoreset_mode .* must be .*NEXT_STEP"):
+            Environments(EnvironmentConfig("TestVector-v0"), 2)
 
 
 def test_first_games_are_cut_at_different_steps_and_later_games_are_whole() -> None:

@@ -13,6 +13,14 @@ from ga3c.learning.distributions import Categorical, Normal, bounded, distributi
 from ga3c.settings.learning import A3CConfig, NetworkConfig
 
 RANDOM = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def each_test_draws_the_same_numbers() -> None:
+    """Whichever tests ran before it in this process."""
+    RANDOM.bit_generator.state = np.random.default_rng(0).bit_generator.state
+
+
 SIZE = 3
 
 

@@ -10,6 +10,7 @@ from keras.ops import convert_to_tensor
 from agents.actions import Actions
 from ga3c import backend
 from ga3c.learning.dpg import DPG
+from ga3c.learning.layers import measured_by
 from ga3c.settings.learning import DPGConfig, NetworkConfig
 from ga3c.settings.presets import PRESETS
 
@@ -18,12 +19,22 @@ SMALL = DPGConfig(actor_units=(5, 4), critic_units=(6, 5))
 RANDOM = np.random.default_rng(0)
 
 
-def made(config: DPGConfig = SMALL, **options: Any) -> tuple[DPG, Any, Any]:
+@pytest.fixture(autouse=True)
+def each_test_draws_the_same_numbers() -> None:
+    """Whichever tests ran before it in this process."""
+    RANDOM.bit_generator.state = np.random.default_rng(0).bit_generator.state
+
+
+def made(
+    config: DPGConfig = SMALL, network_config: NetworkConfig | None = None, **options: Any
+) -> tuple[DPG, Any, Any]:
     """The algorithm, a network and another one as its target."""
     dpg = DPG(config, Actions(0, SIZE), **options)
-    networks = [dpg.network(NetworkConfig(), (SEEN,), "float32", False) for _ in range(2)]
+    networks = [
+        dpg.network(network_config or NetworkConfig(), (SEEN,), "float32", False) for _ in range(2)
+    ]
     for network in networks:
-        for weight in network.weights:
+        for weight in network.trainable_weights:
             scale = 0.2 if weight.path.startswith("actor_action") else 1.0  # not all at a bound
             weight.assign(np.asarray(scale * RANDOM.normal(size=weight.shape), np.float32))
     return dpg, *networks
@@ -108,10 +119,16 @@ def difference_of(weight: Any, where: tuple[int, ...], loss: Any, step: float = 
     return (found[0] - found[1]) / (2 * step)
 
 
-@pytest.mark.parametrize("clip", [0.0, 0.01])
-def test_the_actor_climbs_the_critic_no_faster_than_the_clip(clip: float) -> None:
-    dpg, network, target = made(DPGConfig(0.3, clip, SMALL.actor_units, SMALL.critic_units))
+@pytest.mark.parametrize(("clip", "unit"), [(0.0, 1.0), (0.01, 1.0), (0.01, 50.0)])
+def test_the_actor_climbs_the_critic_no_faster_than_the_clip(clip: float, unit: float) -> None:
+    """Where values follow the rewards, the clip is in the rewards' unit."""
+    follows = NetworkConfig(follow_rewards=unit != 1.0)
+    config = DPGConfig(0.3, clip, SMALL.actor_units, SMALL.critic_units)
+    dpg, network, target = made(config, follows)
     batch = batch_of()
+    for each in (network, target):
+        for layer in measured_by(each):
+            layer.measure(SimpleNamespace(rewards=convert_to_tensor(np.full(9, unit, np.float32))))
     _, _, found = gradients(dpg, network, target, batch)
     seen, best = batch.observations, actions_of(network, batch.observations)
     slopes = np.zeros_like(best)
@@ -121,6 +138,7 @@ def test_the_actor_climbs_the_critic_no_faster_than_the_clip(clip: float) -> Non
         slopes[:, d] = (
             values(network, seen, best + step) - values(network, seen, best - step)
         ) / 2e-3
+    slopes /= unit
     if clip:
         assert (np.abs(slopes) > clip).any(), "the clip matters"
         slopes = np.clip(slopes, -clip, clip)
@@ -178,6 +196,7 @@ def test_acting_adds_noise_within_the_bounds_and_keeps_both_values(keeps_values:
     action = np.asarray(decision["action"])
     assert np.abs(action).max() <= 1
     inner = np.abs(best) < 0.5  # five deviations from the bounds
+    assert inner.sum() > 300
     assert (action - best)[inner].std() == pytest.approx(0.1, rel=0.1)
     if keeps_values:
         np.testing.assert_allclose(

@@ -23,7 +23,7 @@ from ga3c.experience.segments import SegmentBook
 from ga3c.learning.a3c import A3C
 from ga3c.learning.algorithm import Algorithm
 from ga3c.learning.dqn import DQN
-from ga3c.learning.layers import measured_by
+from ga3c.learning.layers import Normalized, ValueScale, measured_by
 from ga3c.learning.model import Learned, Model
 from ga3c.learning.networks import chosen
 from ga3c.settings.learning import (
@@ -53,8 +53,9 @@ def make_model(
     lanes: int = LANES,
     on_device: bool = True,
     seed: int = 0,
+    reward_clip: float = 1.0,
 ) -> Model:
-    learned = A3C(algorithm, spaces.actions)
+    learned = A3C(algorithm, spaces.actions, reward_clip)
     return Model(
         algorithm=learned,
         network=NetworkConfig(),
@@ -89,8 +90,11 @@ def in_order(
 class Rollout:
     """One segment of every lane of a model, and what was seen and done in it."""
 
-    def __init__(self, model: Model, spaces: Spaces = VECTORS, void: bool = False) -> None:
-        self._model = model
+    def __init__(
+        self, model: Model, spaces: Spaces = VECTORS, void: bool = False, gain: float = 3.0
+    ) -> None:
+        """Args: gain: the size of the rewards."""
+        self._model, self._gain = model, gain
         ring = model.experience.ring
         self._lanes = np.arange(ring.lanes, dtype=np.int32)
         self._book = SegmentBook(ring.lanes, T_MAX, 2, spaces.stack)
@@ -105,7 +109,7 @@ class Rollout:
         count = len(firsts)
         slots, ages = self._book.advance(self._lanes, firsts, version=0)
         discounts = rng.choice([0.0, 0.9], size=count, p=[0.2, 0.8])
-        outcomes = np.stack([3 * rng.normal(size=count), discounts, firsts], axis=1)
+        outcomes = np.stack([self._gain * rng.normal(size=count), discounts, firsts], axis=1)
         outcomes = outcomes.astype(np.float32)
         frames = (255 * rng.random((count, *spaces.shape))).astype(spaces.dtype)
         for lane in range(count):
@@ -278,6 +282,21 @@ def test_segments_of_void_steps_change_no_weight() -> None:
     assert set(learned.means.values()) == {0.0}
     for path, weight in weights_of(model).items():
         np.testing.assert_array_equal(weight, before[path])
+
+
+@pytest.mark.parametrize("on_device", [True, False], ids=["device", "host"])
+def test_an_update_that_is_not_finite_changes_nothing(on_device: bool) -> None:
+    model = make_model(on_device=on_device, reward_clip=0.0)
+    before = model.read()
+    learned = Rollout(model, gain=1e30).learn()  # whose squares are no float32
+    assert not learned.is_finite
+    assert (model.updates, model.refused_in_a_row) == (0, 1)
+    after = model.read()
+    assert before.keys() == after.keys()
+    for path in before.keys() - {"counters"}:
+        np.testing.assert_array_equal(after[path], before[path], err_msg=path)
+    assert Rollout(model).learn().is_finite
+    assert (model.updates, model.refused_in_a_row) == (1, 0)
 
 
 @pytest.mark.parametrize("on_device", [True, False], ids=["device", "host"])
@@ -714,6 +733,42 @@ def test_bytes_of_a_vector_are_normalised_as_the_same_numbers_are() -> None:
     np.testing.assert_allclose(answers[0][0], answers[1][0], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(answers[0][1], answers[1][1], rtol=1e-5, atol=1e-6)
     assert answers[0][1].std() > 0.1, "as of numbers that are not nearly one"
+
+
+def measured(layer: Any, batches: list[Array], of: str) -> Any:
+    for batch in batches:
+        layer.measure(SimpleNamespace(**{of: ops.convert_to_tensor(batch.astype(np.float32))}))
+    return layer
+
+
+def test_what_is_measured_is_of_all_batches_together() -> None:
+    """Of three that differ in mean, deviation and size."""
+    rng = np.random.default_rng(0)
+    batches = [rng.normal(n, n + 1, (10**n, 2)) for n in (1, 2, 3)]
+    every = np.concatenate(batches)
+    layer = Normalized()
+    layer.build((None, 2))
+    measured(layer, batches, "observations")
+    expected = (every - every.mean(axis=0)) / every.std(axis=0)
+    given = ops.convert_to_tensor(every.astype(np.float32))
+    np.testing.assert_allclose(np.asarray(layer(given)), expected, rtol=1e-3, atol=1e-4)
+    scale = ValueScale()
+    scale.build((None,))
+    measured(scale, [batch[:, 0] for batch in batches], "rewards")
+    root = np.sqrt(np.square(every[:, 0]).mean())
+    assert float(np.asarray(scale.scale)) == pytest.approx(root, rel=1e-4)
+
+
+def test_one_number_beyond_all_others_spoils_no_measure_for_ever() -> None:
+    beyond, usual = np.array([[1e30]]), np.random.default_rng(0).normal(size=(64, 1))
+    layer = Normalized()
+    layer.build((None, 1))
+    measured(layer, [beyond, usual], "observations")
+    scale = ValueScale()
+    scale.build((None,))
+    measured(scale, [beyond, usual], "rewards")
+    for weight in [*layer.weights, *scale.weights]:
+        assert np.isfinite(np.asarray(weight)).all(), weight.path
 
 
 def test_vectors_are_not_rescaled_as_pixels_are() -> None:

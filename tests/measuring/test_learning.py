@@ -148,7 +148,7 @@ def test_what_we_learn_is_a_run_of_as_many_minutes(tmp_path: Path) -> None:
     given = "--agents 1 --max-agents 1 --envs-per-agent 4 --algorithm a3c --progress-every-s 0.5"
     learned = peers._ours(config, "Pong", given)
     assert learned.steps > 0
-    assert learned.steps_per_s == pytest.approx(learned.steps / 2.0, rel=0.3)
+    assert 0 < learned.steps_per_s <= learned.steps / 2.0
     assert all(len(point) == 3 for point in learned.curve)
     assert peers._ours(config, "Pong", given) == learned, "it is kept"
 

@@ -112,4 +112,4 @@ def test_the_doctor_measures_the_way_to_a_real_host(command: Start, tmp_path: Pa
     assert f"waits for agents at tcp://127.0.0.1:{port}" in doctor.out
     assert "bandwidth of the way" in doctor.out
     before = json.loads(doctor.out.splitlines()[-1])["before"]
-    assert trip_ms <= before["round_trip_ms"] < 5 * trip_ms
+    assert before["round_trip_ms"] >= trip_ms

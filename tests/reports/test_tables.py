@@ -451,7 +451,10 @@ def in_terminal(width: int, *arguments: str) -> str:
     command = [sys.executable, *arguments]
     process = subprocess.Popen(command, cwd=ROOT, stdout=child, env=environment)
     os.close(child)
-    assert process.wait(30.0) == 0
+    try:
+        assert process.wait(30.0) == 0
+    finally:
+        process.kill()
     said = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", os.read(terminal, 65536).decode())
     os.close(terminal)
     return said

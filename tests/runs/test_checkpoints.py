@@ -6,7 +6,6 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -133,21 +132,41 @@ def test_a_later_one_of_the_same_steps_replaces_it(
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_one_of_the_same_steps_is_there_at_every_moment(tmp_path: Path) -> None:
-    path, stop = write(tmp_path, 5), threading.Event()
-    seen: list[bool] = []
+def test_one_of_the_same_steps_is_there_at_every_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two names are exchanged at once; a rename first would leave none."""
+    path, seen = write(tmp_path, 5), []
+    rename = Path.rename
 
-    def look() -> None:
-        while not stop.is_set():
-            seen.append(path.exists())
+    def noted(self: Path, target: Path) -> Path:
+        found = rename(self, target)
+        seen.append(path.exists())
+        return found
 
-    looking = threading.Thread(target=look)
-    looking.start()
-    for _ in range(20):
-        write(tmp_path, 5)
-    stop.set()
-    looking.join(10.0)
-    assert set(seen) == {True}
+    monkeypatch.setattr(Path, "rename", noted)
+    checkpoints.write(path, {"other": np.zeros(2)}, {"steps": 5})
+    assert set(checkpoints.read(path).arrays) == {"other"}
+    assert all(seen)
+
+
+def test_all_of_it_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a power cut the newest one must not be empty where an older one has been removed."""
+    path, synced = tmp_path / "000000000005", []
+    sync = os.fsync
+
+    def noted(number: int) -> None:
+        synced.append((Path(os.readlink(f"/proc/self/fd/{number}")).name, path.exists()))
+        sync(number)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    checkpoints.write(path, ARRAYS, {"steps": 5})
+    partial = f"{checkpoints.PARTIAL}{path.name}"
+    names = {"arrays.npz", "state.json", "manifest.json", partial}
+    assert {name for name, is_named in synced if not is_named} >= names
+    assert synced[-1] == (tmp_path.name, True)
 
 
 def test_the_best_is_the_only_one_of_its_place(tmp_path: Path) -> None:

@@ -3,6 +3,9 @@
 import json
 import math
 import threading
+import time
+from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -157,7 +160,23 @@ def test_only_the_newest_value_of_a_loss_is_kept(metrics: Metrics) -> None:
     assert metrics.newest()["loss"] == 0.25
 
 
+class Slow(Counter[str]):
+    """Between looking a count up and changing it, another thread has its turn."""
+
+    def get(self, name: str, default: Any = None) -> Any:
+        found = super().get(name, default)
+        time.sleep(0.0)
+        return found
+
+    def __getitem__(self, name: str) -> Any:
+        found = super().__getitem__(name)
+        time.sleep(0.0)
+        return found
+
+
 def test_many_threads_lose_no_count_and_no_episode(metrics: Metrics, tally: Tally) -> None:
+    metrics._counts = Slow()
+
     def count() -> None:
         for _ in range(500):
             metrics.add(steps=1, busy_s=0.5)

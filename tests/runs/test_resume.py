@@ -348,6 +348,9 @@ def test_a_saved_replay_keeps_the_pacing_that_its_counts_are_of() -> None:
     check_resumed(of("--save-replay", "--steps-per-update", "8"), of())
     with pytest.raises(ValueError, match=r"steps_per_update 8.0: the replay was saved with 4.0"):
         check_resumed(of("--save-replay", "--steps-per-update", "8"), saved)
+    for other in ("--replay-min-steps=9000", "--n-step=2", "--discount=0.9"):
+        with pytest.raises(ValueError, match="the replay was saved with"):
+            check_resumed(of("--save-replay", other), saved)
 
 
 def test_settings_are_on_the_disk_before_they_take_the_old_ones_place(

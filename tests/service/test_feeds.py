@@ -1,12 +1,15 @@
 """How a batch of segments is divided into updates."""
 
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from ga3c.experience.book import Segment
 from ga3c.experience.in_order import single_steps
-from ga3c.service.feeds import Passes
+from ga3c.learning.model import Learned
+from ga3c.service.feeds import Passes, SegmentFeed
 
 LANES = np.arange(10, dtype=np.int32)
 SLOTS = (100 * LANES[:, None] + np.arange(21)).astype(np.int32)  # of ten segments of 20 steps
@@ -57,3 +60,37 @@ def test_single_steps_are_each_observation_with_the_next() -> None:
     assert sorted(len(lanes) for lanes, _ in parts) == [6] * 3 + [7] * 26  # 200 steps
     shuffled = np.concatenate([slots for _, slots in parts])
     assert sorted(shuffled.tolist()) == slots.tolist() != shuffled.tolist()
+
+
+@pytest.mark.parametrize("whole_batches", [True, False])
+def test_a_batch_is_prepared_first_and_released_with_its_last_update(whole_batches: bool) -> None:
+    """Until then predictors must not write over the steps of later passes."""
+    done: list[str] = []
+    batch = [Segment(int(lane), 0, 20) for lane in LANES]
+
+    def learn(lanes: np.ndarray, slots: np.ndarray, progress: float) -> Learned:
+        done.append("learn")
+        return Learned(len(done), {}, True)
+
+    feed = SegmentFeed(
+        segments=SimpleNamespace(get=lambda _: batch, closed=False),  # type: ignore[arg-type]
+        book=SimpleNamespace(  # type: ignore[arg-type]
+            slots=lambda _: SLOTS,
+            versions=lambda lanes, slots: np.zeros(slots.shape, np.int64),
+            release=lambda released: done.append("release") if released else None,
+        ),
+        model=SimpleNamespace(  # type: ignore[arg-type]
+            prepare=lambda lanes, slots: done.append("prepare"), learn=learn, updates=0
+        ),
+        progress=lambda: 0.0,
+        batch_min=1,
+        passes=Passes(2, 70),
+        whole_batches=whole_batches,
+    )
+    released: list[Segment] = []
+    for work in feed.next(0.0):
+        released += work().segments
+    updates = 2 * 3  # of 200 single steps, at most 70 in each
+    assert done.count("learn") == updates
+    assert done == ["prepare"] * done.count("prepare") + ["learn"] * updates + ["release"]
+    assert released == batch

@@ -1,5 +1,6 @@
 """The whole service in this process, with real agents, real sockets and real games."""
 
+import math
 import os
 import random
 import re
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,20 +22,25 @@ import pytest
 
 from agents.actions import Actions
 from agents.environments import EnvironmentConfig, Spaces, spaces
+from agents.messages import OUTCOME, Step
 from agents.worker import Task
 from ga3c import backend
 from ga3c.experience.book import Segment
 from ga3c.learning.model import Model
+from ga3c.runs.tally import Tally
 from ga3c.service import assembly
+from ga3c.service.predictor import Predictor
 from ga3c.service.service import Service
 from ga3c.service.threads import RunFailed
 from ga3c.service.wiring import build_service
 from ga3c.settings.learning import LearningConfig
+from ga3c.settings.presets import PRESETS
 from ga3c.settings.run import RunConfig
 from ga3c.settings.scheduler import Counts, SchedulerConfig
 from ga3c.settings.service import ServiceConfig
 from ga3c.settings.train import TrainConfig
 from ga3c.wire import deaths
+from ga3c.wire.requests import Request
 from tests import leaks
 from tests.commands import ROOT, children
 from tests.tiny import ledger_end, ledger_reward
@@ -468,6 +475,24 @@ def test_only_an_agent_that_takes_a_dead_ones_place_has_no_seed(
     assert tasks[0].seed != tasks[1].seed
 
 
+def test_an_episode_has_the_epsilon_of_its_own_lane() -> None:
+    """A ladder's score is that of its greediest lanes."""
+    ladder = np.array([0.4, 0.3, 0.2, 0.1], np.float32)
+    batch = []
+    for group, finished in enumerate(([1, 0], [0, 1])):
+        outcomes = np.zeros(2, OUTCOME)
+        outcomes["finished"], outcomes["episode_return"] = finished, [group, group]
+        lanes = np.arange(2, dtype=np.int32)
+        batch.append(Request("agent", group, 1, lanes, Step(np.zeros((2, 4)), outcomes), 0.0))
+    tally = Tally(most_scored=0.15)
+    predictor: Any = SimpleNamespace(tally=tally, pacing=SimpleNamespace(steps=7))
+    Predictor._note_episodes(predictor, batch, ladder)
+    found = [(each.score, each.epsilon, each.scored) for each in tally.take_episodes()]
+    assert found == [(0.0, pytest.approx(0.4), False), (1.0, pytest.approx(0.1), True)]
+    assert 0 < assembly.most_scored(PRESETS["apex"]) < 0.4
+    assert assembly.most_scored(PRESETS["dqn-pictures"]) == math.inf
+
+
 @pytest.mark.parametrize("when", ["as it starts", "as it plays"])
 def test_a_frozen_agent_is_replaced(when: str) -> None:
     with running(made(configured(agent_timeout_s=3.0))) as service:
@@ -483,6 +508,7 @@ def test_no_agent_is_killed_for_its_silence_while_the_service_itself_stood_still
     """As after Ctrl-Z and `fg`, which stop and wake both."""
     with running(made(configured(agent_timeout_s=3.0))) as service:
         tend_until(service, all_play(service))
+        deaths = service.metrics.snapshot()["agent_deaths"]  # of a busy machine
         pid = service.agents.pids()[0]
         os.kill(pid, signal.SIGSTOP)
         time.sleep(4.0)
@@ -490,7 +516,7 @@ def test_no_agent_is_killed_for_its_silence_while_the_service_itself_stood_still
         for _ in range(10):
             service.tend()
             time.sleep(0.05)
-        assert not service.metrics.snapshot()["agent_deaths"]
+        assert service.metrics.snapshot()["agent_deaths"] == deaths
 
 
 def test_agents_that_fail_at_once_fail_the_run_with_their_traceback() -> None:

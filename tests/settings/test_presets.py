@@ -170,6 +170,7 @@ def test_ppo_on_pictures_follows_the_machine(cores: int) -> None:
         (["--agents", "64", "--minibatch", "256"], 4096, 16_384, 256, 5e-4 * 8**0.5),
         (["--game", "CartPole-v1", "--agents=8"], 128, 2048, 128, 1e-3),
         (["--game", "CartPole-v1", "--agents=32"], 512, 8192, 512, 2e-3),
+        (["--agents", "16", "--t-max", "8"], 1024, 2048, 256, 5e-4),
         (["--algorithm", "a3c", "--agents", "64"], 4096, 80, 80, 7e-4),
     ],
 )
@@ -183,6 +184,13 @@ def test_batches_grow_where_many_environments_are_asked_for(
     assert service.training_queue >= 2 * batch
     assert service.update_max == update
     assert config.optimizer.learning_rate == pytest.approx(rate)
+
+
+def test_a_rate_that_is_constant_is_constant_for_any_number_of_environments() -> None:
+    for arguments in ([], ["--envs-per-agent", "512"]):
+        given = ["--game", "CartPole-v1", *arguments]
+        optimizer = parse(given, TrainConfig, "ga3c train").scheduled_optimizer
+        assert optimizer.learning_rate_end == optimizer.learning_rate
 
 
 def test_segments_may_be_longer_than_an_update_of_ppo() -> None:

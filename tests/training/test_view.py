@@ -1,11 +1,13 @@
 """How a run is shown: live view in a terminal, else plain lines; events for TensorBoard."""
 
+import contextlib
 import csv
 import json
 import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -21,6 +23,15 @@ from ga3c.settings.presets import PRESETS
 from ga3c.training.progress import figures, line, rows
 from ga3c.training.view import curve, scale
 from tests.commands import CORRIDOR, ROOT
+
+
+def _waited(process: subprocess.Popen[bytes], timeout_s: float) -> int:
+    """Its exit code; in the end its session is gone, agents and all."""
+    try:
+        return process.wait(timeout_s)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def in_a_terminal(*arguments: str) -> str:
@@ -47,7 +58,7 @@ def in_a_terminal(*arguments: str) -> str:
             if not part:
                 break
     os.close(terminal)
-    assert process.wait(10.0) == 0, said
+    assert _waited(process, 10.0) == 0, said
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said.decode())
 
 
@@ -97,7 +108,7 @@ def test_a_terminal_that_is_closed_does_not_end_a_run(tmp_path: Path) -> None:
     os.close(child)
     assert os.read(terminal, 1), "the live view has begun"
     os.close(terminal)
-    assert process.wait(60.0) == 0
+    assert _waited(process, 60.0) == 0
     assert "6000 steps done" in (tmp_path / "mine" / "log.txt").read_text()
     assert (tmp_path / "mine" / "result.json").exists()
 
