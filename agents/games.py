@@ -5,6 +5,7 @@ import importlib
 import importlib.util
 import os
 import re
+import sysconfig
 import traceback
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +21,9 @@ _ATARI_BARE = re.compile(r"([\w-]+)")
 JAX_IDS = ("phys2d/", "tabular/")  # Gymnasium's environments that need these packages
 NEEDED_BY_JAX_IDS = ("jax", "flax")
 EXTRAS = {"Box2D": "box2d", "MuJoCo": "control"}  # of ga3c, by the package that Gymnasium misses
-NOT_THEIRS = (Path(gymnasium.__file__).parent, Path(__file__).parent)  # no author's code
+OURS = (Path(__file__).parent, Path(__file__).parents[1] / "ga3c")
+GYMNASIUM = Path(gymnasium.__file__).parent
+LIBRARIES = (Path(sysconfig.get_path("stdlib")), Path(sysconfig.get_path("purelib")))
 _TWO_PLAYERS = {"combat", "joust", "maze_craze", "warlords"}  # excluded: there is no second player
 _V5_STICKY_ACTIONS = 0.25
 
@@ -90,14 +93,29 @@ def fault(error: BaseException) -> str:
         for package, extra in EXTRAS.items():
             if text.lower().startswith(f"{package.lower()} is not installed"):
                 return f"{package} is missing: pip install 'ga3c[{extra}]'"
-    if isinstance(error, (gymnasium.error.Error, ImportError)):
+    if isinstance(error, gymnasium.error.Error):
         return text  # the message names what is missing
     if isinstance(error, SyntaxError):
         return f"SyntaxError: {text}"  # the text holds file and line
-    frames = traceback.extract_tb(error.__traceback__)
-    theirs = [each for each in frames if not set(NOT_THEIRS) & set(Path(each.filename).parents)]
-    where = f" ({theirs[-1].filename}, line {theirs[-1].lineno})" if theirs else ""
+    where = _theirs(error)
+    if isinstance(error, ImportError):
+        return f"{text}{where}"
     return f"{type(error).__name__}: {text}{where}"
+
+
+def _theirs(error: BaseException) -> str:
+    """The last file and line of the author's own code that led to the error; empty if none did."""
+    frames = traceback.extract_tb(error.__traceback__)
+    for others in ((*OURS, *LIBRARIES), (*OURS, GYMNASIUM)):  # the author's may be installed, too
+        theirs = [
+            each
+            for each in frames
+            if Path(each.filename).is_absolute()
+            and not set(others) & set(Path(each.filename).parents)
+        ]
+        if theirs:
+            return f" ({theirs[-1].filename}, line {theirs[-1].lineno})"
+    return ""
 
 
 def _unknown(name: str) -> str:

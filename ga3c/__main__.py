@@ -110,13 +110,13 @@ def _train(arguments: list[str]) -> int:
 
     file = given_value(arguments, "--config")
     try:
-        of_file = settings_in(Path(file)) if file else {}
+        of_file = {} if file is None else settings_in(Path(file))
         given, arguments = arguments, [*as_arguments(of_file), *arguments]
         resumed = given_value(arguments, "--resume")
-        runs_dir = given_value(arguments, "--runs-dir") or "runs"
+        place = Path(given_value(arguments, "--runs-dir") or "runs")
         new_steps = given_value(arguments, "--steps") is not None
         trust = "--trust" in arguments
-        known = known_run(Path(resumed), Path(runs_dir), new_steps, trust) if resumed else None
+        known = None if resumed is None else known_run(Path(resumed), place, new_steps, trust)
     except ValueError as error:
         raise WrongUse(str(error)) from error
     base = known.config if known else None

@@ -116,14 +116,20 @@ def _random_state_kept() -> Iterator[None]:
 
 
 def load(
-    run: str | int | Path | Run, checkpoint: str | int = "newest", trust: bool = False
+    run: str | int | Path | Run | None = None,
+    checkpoint: str | int = "newest",
+    trust: bool = False,
+    *,
+    pretrained: str | None = None,
 ) -> "LearnedPolicy":
     """The policy that a run has learned.
 
     Args:
         run: a run's directory, its name or number in runs/, or the `Run` that `train` returned.
+            None: the newest run of Pong in runs/, unless `pretrained` is given.
         checkpoint: "newest", "best" (by --evaluate-every) or a checkpoint's number of steps.
         trust: import the modules that the run names, though somebody else began it.
+        pretrained: instead of a run, the policy that comes with ga3c for this game.
 
     Raises:
         ValueError: if there is no such run or checkpoint, or its code is not trusted.
@@ -132,10 +138,11 @@ def load(
     frameworks.choose()
     import ga3c.backend  # noqa: F401  imported first: it silences the framework's startup messages
     from ga3c.evaluation.learned import load_policy
+    from ga3c.evaluation.options import LearnedConfig
 
-    if isinstance(run, Run):
-        return load_policy(run.path, str(checkpoint), True)
-    return load_policy(Path(str(run)), str(checkpoint), trust)
+    path = None if run is None else Path(str(run.path if isinstance(run, Run) else run))
+    trust = trust or isinstance(run, Run)
+    return load_policy(LearnedConfig(path, Path("runs"), None, pretrained, str(checkpoint), trust))
 
 
 def _wanted(

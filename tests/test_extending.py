@@ -73,6 +73,7 @@ def test_what_an_algorithm_of_ones_own_learned_is_gone_on_with_and_evaluated(own
 
 
 MORE = '''
+from keras import ops
 from ga3c.learning.dqn import DQN
 from ga3c.learning.ppo import PPO
 from ga3c.settings.learning import A3CConfig, DQNConfig, PPOConfig
@@ -105,6 +106,21 @@ class Targeted(Reinforce):
 class Faulty(Reinforce):
     def loss(self, network, target, batch, rates):
         raise ArithmeticError("the sums are wrong")
+
+
+class Misshapen(Reinforce):
+    def loss(self, network, target, batch, rates):
+        loss, (figures, errors) = super().loss(network, target, batch, rates)
+        return loss, ({**figures, "rewards": batch.rewards}, errors)
+
+
+class Ungrateful(Reinforce):
+    """Its loss does not depend on the values."""
+
+    def loss(self, network, target, batch, rates):
+        parameters, values = self.unrolled(network, batch)
+        loss = -ops.sum(self.log_probs(parameters, batch))
+        return loss, ({"mean": loss}, 0.0 * batch.rewards)
 '''
 
 
@@ -134,7 +150,11 @@ def test_updates_of_an_algorithm_of_ones_own_may_be_smaller_than_a_segment(
 @pytest.mark.skipif(backend.FRAMEWORK == "jax", reason="it compiles a loss when it is first used")
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("Targeted", "nobody would copy weights to it"), ("Faulty", "the sums are wrong")],
+    [
+        ("Targeted", "nobody would copy weights to it"),
+        ("Faulty", "algorithm more:Faulty failed: ArithmeticError: the sums are wrong"),
+        ("Misshapen", "algorithm more:Misshapen failed: "),
+    ],
 )
 def test_an_algorithm_that_cannot_learn_so_is_one_line(name: str, words: str, own: Path) -> None:
     (own / "more.py").write_text(MORE)
@@ -142,6 +162,12 @@ def test_an_algorithm_that_cannot_learn_so_is_one_line(name: str, words: str, ow
     said = ga3c(own, "train", "--game", "my_games:Maze-v0", *given, code=2)
     assert words in said.splitlines()[-1]
     assert "Traceback" not in said
+
+
+def test_a_loss_need_not_depend_on_all_weights(own: Path) -> None:
+    (own / "more.py").write_text(MORE)
+    given = ["--algorithm", "more:Ungrateful", "--learns-from", "segments"]
+    assert "1500 steps done" in ga3c(own, "train", "--game", "my_games:Maze-v0", *given, *FEW)
 
 
 @pytest.mark.parametrize(

@@ -192,7 +192,8 @@ def value_and_gradients(
     """The scalar and the auxiliary value of `function`, and the gradients of the scalar."""
     with tf.GradientTape() as tape:
         value, auxiliary = function()
-    gradients = tape.gradient(value, [v.value for v in variables])
+    zero = tf.UnconnectedGradients.ZERO  # as in JAX, of what the value does not depend on
+    gradients = tape.gradient(value, [v.value for v in variables], unconnected_gradients=zero)
     return value, auxiliary, gradients
 
 

@@ -11,6 +11,8 @@ import tyro
 HELP_ALL = "--help-all"
 HELP = frozenset(("-h", "--help", HELP_ALL))
 NEAR = 3  # most commands and options that are suggested
+ELSEWHERE = {"env": "game", "env_id": "game", "total_timesteps": "steps", "gamma": "discount"}
+"""What other libraries call our settings."""
 _POWER = re.compile(r"\d+(\.\d+)?[eE]\+?\d+")  # 1e6, a whole number as people write it
 
 
@@ -58,6 +60,10 @@ def near(name: str, known: Iterable[str], most: int = 2, longer: bool = False) -
     Args: most: how many at most; longer: those that contain `name` come first.
     """
     known = [each for each in known if each != name]  # else it would have been understood
+    dashes = "--" if name.startswith("--") else ""
+    ours = dashes + ELSEWHERE.get(name.removeprefix("--").replace("-", "_"), "")
+    if ours in known:
+        return f"did you mean {ours}? "
     containing = [each for each in known if name in each] if longer else []
     similar = difflib.get_close_matches(name, known, n=most)
     found = list(dict.fromkeys([*containing, *similar]))[:most]

@@ -27,7 +27,7 @@ def read(file: Path) -> dict[str, Any]:
         kinds = " or ".join(_READERS)
         raise ValueError(f"config {file}: its name must end in {kinds}, or no setting can be read")
     try:
-        values = reader(file.read_text())
+        values = reader(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ValueError(f"config {file} cannot be read: {error.strerror}") from error
     except ValueError as error:  # the file is not valid UTF-8, TOML or JSON

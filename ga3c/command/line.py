@@ -47,11 +47,13 @@ def parsed(arguments: list[str], kind: type[Any], command: str, base: Any = None
     said = io.StringIO()
     try:
         if HELP & set(arguments):
-            levels.show(arguments, kind, command, base)
+            with _environment(**({"TERM": "dumb"} if os.environ.get("NO_COLOR") else {})):
+                levels.show(arguments, kind, command, base)
         lists_all = levels.all_options(kind, command)
         levels.check_effect(arguments, levels.ignored(kind), command, lists_all)
         arguments = with_whole_numbers(arguments, kind)
-        with contextlib.redirect_stderr(said), _wide():
+        # In the lines of a wide terminal tyro breaks no word of what it has to say.
+        with contextlib.redirect_stderr(said), _environment(COLUMNS="10000"):
             config = parse(arguments, kind, command, base)
         check_finite(config)
         return config
@@ -64,16 +66,18 @@ def parsed(arguments: list[str], kind: type[Any], command: str, base: Any = None
 
 
 @contextlib.contextmanager
-def _wide() -> Iterator[None]:
-    """A terminal in whose lines tyro breaks no word of what it has to say."""
-    before = os.environ.get("COLUMNS")
-    os.environ["COLUMNS"] = "10000"
+def _environment(**values: str) -> Iterator[None]:
+    """Environment variables that have other values within the context."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
     try:
         yield
     finally:
-        del os.environ["COLUMNS"]
-        if before is not None:
-            os.environ["COLUMNS"] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _plain(text: str, kind: type[Any], command: str) -> str:
@@ -95,10 +99,10 @@ def _plain(text: str, kind: type[Any], command: str) -> str:
                 f"no such {LISTED[chosen[2]]}; ga3c list {LISTED[chosen[2]]}s says which there are"
             )
         return f"{chosen[2]} {chosen[1]}: {near(chosen[1], names)}{known}"
-    required = re.match(r"Missing from (.*?): (--\S+|\{.*?\})", text)
+    required = re.match(r"Missing from (.*?): ([A-Z]+|--\S+|\{.*?\})", text)
     if required:
         what = required[2].strip("{}").replace(",", ", ")
-        return f"{required[1]}: {what if required[2][0] == '-' else f'one of {what}'} is missing"
+        return f"{required[1]}: {f'one of {what}' if required[2][0] == '{' else what} is missing"
     missing = re.match(r"Missing value for argument '(.*?)'", text)
     if missing:
         return f"{missing[1]}: its value is missing"
@@ -110,7 +114,8 @@ def _plain(text: str, kind: type[Any], command: str) -> str:
 
 
 def _one_line(box: str) -> str:
-    """The text of an error box that tyro prints, as one line without the box's title."""
+    """The text of an error box that tyro prints, as one line without title and colours."""
+    box = re.sub(r"\x1b\[[0-9;]*m", "", box)  # it has them where standard output is a terminal
     _, *said = [line for line in box.splitlines() if line.strip()] or [""]  # the title comes first
     lines = (re.sub(r"[╰╯│─━]+|-{3,}", " ", line).strip() for line in said)
     text = " ".join(line for line in lines if line)

@@ -160,10 +160,12 @@ class LearnedPolicy:
             raise ValueError(
                 f"observations of type {found.dtype}: must be {dtype}, as the run was trained"
             )
+        if not np.isfinite(found).all():
+            raise ValueError("observations that are not finite: no action would mean anything")
         return found.astype(dtype, copy=False)
 
 
-def load_policy(run: Path, checkpoint: str, trust: bool) -> LearnedPolicy:
-    """The policy of a run's checkpoint. Raises ValueError or RuntimeError as `chosen.load`."""
-    config, path, found = load(LearnedConfig(run, checkpoint=checkpoint, trust=trust))
+def load_policy(wanted: LearnedConfig) -> LearnedPolicy:
+    """The policy that is wanted. Raises ValueError or RuntimeError as `chosen.load`."""
+    config, path, found = load(wanted)
     return LearnedPolicy(config, policy_of(config, found), path, int(found.state["steps"]))

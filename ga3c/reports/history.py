@@ -21,8 +21,8 @@ from ga3c.settings.checks import WrongInput
 from ga3c.settings.train import TrainConfig
 
 CURVE = "curve.csv"  # in a kept result: the score curve, instead of all episodes
-POINTS = 400
-GRID = 200  # points of a mean curve
+POINTS, GRID = 400, 200  # of a curve, and of a mean curve
+DAMAGED = (ValueError, TypeError, KeyError)  # raised by a line that a kill cut short, say
 BANDS = 6  # of environments that explore alike
 LEFT_OUT = ("preset", "run", "hosts", "checkpoints", "evaluation")  # do not affect learning
 FIRST_TOLD = ("algorithm", "network", "pacing")  # settings that tell most, in this order
@@ -214,7 +214,7 @@ def episodes_in(file: Path) -> list[Episode]:
     if file.exists():
         with open(file, errors="replace") as rows:
             for row in csv.DictReader(rows):
-                with contextlib.suppress(ValueError, TypeError):  # a line that a kill cut short
+                with contextlib.suppress(*DAMAGED):
                     counts = int(row["steps"]), float(row["score"]), int(row["length"])
                     epsilon, scored = row.get("epsilon") or 0.0, row.get("scored") != "0"
                     episodes.append(Episode(float(row["seconds"]), *counts, float(epsilon), scored))
@@ -236,7 +236,7 @@ def _kept(file: Path) -> Curve:
     points = []
     with open(file, errors="replace") as rows:
         for row in csv.DictReader(rows):
-            with contextlib.suppress(ValueError, TypeError):  # a damaged line
+            with contextlib.suppress(*DAMAGED):
                 point = float(row["seconds"]), int(row["steps"]), float(row["score_mean_100"])
                 points.append(point)
     return _curve(points)

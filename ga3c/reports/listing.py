@@ -79,7 +79,7 @@ def run(config: Config) -> None:
     if config.json:
         print(json.dumps(lines))
     elif not lines:
-        print(f"{config.runs_dir} has no runs: make train GAME=Pong starts one")
+        print(f"{config.runs_dir} has no runs: ga3c train --game Pong starts one")
     else:
         _print(lines)
 

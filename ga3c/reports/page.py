@@ -58,7 +58,7 @@ class Config:
 def run(config: Config) -> None:
     """Write the page. Raises WrongInput."""
     runs = history.load(config.runs, config.runs_dir)
-    config.out.write_text(page(config.title, runs))
+    config.out.write_text(page(config.title, runs), encoding="utf-8")
     print(f"wrote {config.out}, {config.out.stat().st_size / 2**20:.1f} MiB, of {len(runs)} runs")
 
 

@@ -143,5 +143,5 @@ def _conclude(config: Config, jobs: Sequence[Job]) -> None:
     for name in ("scores.md", "scores.csv"):
         tables.write(scores, config.out_dir / name)
     title = f"ga3c: {len({job.game for job in jobs})} games, {config.seeds} seeds"
-    (config.out_dir / "report.html").write_text(page.page(title, runs))
+    (config.out_dir / "report.html").write_text(page.page(title, runs), encoding="utf-8")
     print(f"wrote scores.md, scores.csv and report.html in {config.out_dir}")

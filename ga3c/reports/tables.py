@@ -193,11 +193,11 @@ def _number(value: float | None) -> str:
 def write(score_tables: Sequence[ScoreTable], out: Path) -> None:
     """Write tables as Markdown or CSV, or a picture of them. Raises WrongInput."""
     if out.suffix == ".md":
-        out.write_text("\n".join(map(markdown, score_tables)))
+        out.write_text("\n".join(map(markdown, score_tables)), encoding="utf-8")
     elif out.suffix == ".csv":
         lines = [line for table in score_tables for line in numbers(table)]
         headings = dict.fromkeys(name for line in lines for name in line)
-        with open(out, "w", newline="") as file:
+        with open(out, "w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, headings, restval="")
             writer.writeheader()
             writer.writerows(lines)

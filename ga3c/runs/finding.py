@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import re
+import shlex
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -42,14 +43,18 @@ GivenRuns = Annotated[
 def new_run_path(config: TrainConfig) -> Path:
     """The directory of a new run. Raises ValueError if it exists or cannot be created."""
     run = config.run
-    game = re.sub(r"[/:]", "-", config.environment.game)  # of ALE/Pong-v5 and module:Id-v0
+    names = (config.environment.game, config.algorithm)
+    game, algorithm = (re.sub(r"[/:]", "-", name) for name in names)  # of ALE/Pong-v5, module:name
     now = datetime.now().strftime("%Y%m%d-%H%M%S.%f")[:-3]  # two may start in one second
-    path = run.runs_dir / (run.name or f"{game}__{config.algorithm}__{run.seed}__{now}")
+    path = run.runs_dir / (run.name or f"{game}__{algorithm}__{run.seed}__{now}")
+    if path.name.isdecimal() or path.name == LATEST:
+        raise ValueError(f"name {run.name}: numbers and {LATEST} stand for runs by their age")
     if len(os.fsencode(path.name)) > NAME_BYTES:
         raise ValueError(f"name {run.name}: must be of at most {NAME_BYTES} bytes, to be a file's")
     if path.exists():
         raise ValueError(
-            f"run {path} exists already: choose another --name, or continue it with --resume {path}"
+            f"run {path} exists already: choose another --name, or continue it with --resume "
+            f"{shlex.quote(str(path))}"
         )
     parent = next(p for p in path.parents if p.exists())
     if not (parent.is_dir() and os.access(parent, os.W_OK)):
@@ -115,7 +120,9 @@ def newest_run(game: str, runs_dir: Path = Path("runs")) -> Path:
             name = config.environment.game
             if name == game or (is_own(path, config) and resolve(name) == wanted):
                 return _from_here(path)
-    raise ValueError(f"{runs_dir} has no run of {game}: make train GAME={game} starts one")
+    raise ValueError(
+        f"{runs_dir} has no run of {game}: ga3c train --game {shlex.quote(game)} starts one"
+    )
 
 
 def pretrained() -> list[str]:

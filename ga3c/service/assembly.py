@@ -207,8 +207,6 @@ def build_model(
             seed=config.run.seed,
             acts_on_target=acts_on_target,
         )
-    except ValueError:
-        raise
     except Exception as error:
         if not is_own(config.algorithm):
             raise

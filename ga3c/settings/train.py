@@ -82,7 +82,7 @@ class TrainConfig:
                 "of your own"
             )
         known = LEARNS_FROM.get(self.algorithm)
-        if known is None and self.learns_from is None:
+        if known is None and self.learns_from not in FAMILIES:
             raise ValueError(
                 f"algorithm {self.algorithm} of your own: --learns-from {' or '.join(FAMILIES)} "
                 "must say what it learns from"

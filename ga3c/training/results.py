@@ -1,5 +1,6 @@
 """When a run is finished, and the figures of its result."""
 
+import shlex
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,7 +43,9 @@ def ending(reason: str, path: Path, kept: bool, updates: int) -> str:
         reason += ", before the first update: nothing was learned"
     if not kept:
         return f"{reason}; {path} has no checkpoint of this moment, only those before it"
-    more = f"; ga3c train --resume {path} goes on with it" if was_interrupted else ""
+    more = (
+        f"; ga3c train --resume {shlex.quote(str(path))} goes on with it" if was_interrupted else ""
+    )
     return f"{reason}; kept in {path}{more}"
 
 

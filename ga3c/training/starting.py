@@ -11,7 +11,7 @@ from agents.launchers import LocalLauncher
 from agents.registrations import handed_over
 from agents.worker import Task
 from ga3c.command import files, frameworks, streams
-from ga3c.runs.finding import check_resumed, find_run, new_run_path
+from ga3c.runs.finding import check_resumed, find_run, is_running, new_run_path
 from ga3c.runs.kept_config import CONFIG, read_config
 from ga3c.runs.tracking import check_tracker
 from ga3c.runs.trust import check_trust
@@ -59,6 +59,8 @@ def prepared(config: TrainConfig, known: Known | None) -> Start:
     """Check the settings and the environment before a run. Raises ValueError if it cannot begin."""
     if known:
         check_resumed(config, known.config)
+        if is_running(known.path):
+            raise ValueError(f"another process uses {known.path}")
     check_tracker(config.run.track)
     listening(config.hosts)  # checks that the keys can be read
     if config.hosts.launcher == "ray":

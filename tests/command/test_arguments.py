@@ -1,5 +1,7 @@
 """The command line as people type it: near names, numbers as they are written, names listed."""
 
+import os
+import sys
 from importlib import metadata
 from typing import get_args
 
@@ -7,10 +9,11 @@ import pytest
 
 import ga3c
 from ga3c.command.arguments import options, with_whole_numbers
+from ga3c.command.line import WrongUse, parsed
 from ga3c.evaluation.protocols import PROTOCOLS
 from ga3c.reports import names
 from ga3c.settings.learning import NetworkName
-from ga3c.settings.parse import parse
+from ga3c.settings.parse import TrainArguments, parse
 from ga3c.settings.train import LEARNS_FROM, TrainConfig
 from tests.commands import ended, refused
 
@@ -40,6 +43,15 @@ from tests.commands import ended, refused
         (["play", "--protocol", "x"], "--protocol x: must be one of apex, control, machado, "),
         (["list"], "ga3c list: one of games, presets, networks, algorithms, protocols, "),
         (["scores"], "ga3c scores: --out-dir is missing"),
+        (["keys"], "ga3c keys: PATH is missing"),
+        (["train", "--total-timesteps", "9"], "--total-timesteps: did you mean --steps? "),
+        (["train", "--resume", ""], "run .: no directory with a config.json"),
+        (["train", "--config", ""], "config .: its name must end in .toml or .json"),
+        (["train", "--name", "7"], "name 7: numbers and latest stand for runs by their age"),
+        (
+            ["train", "--algorithm", "my:Own", "--learns-from", "segment"],
+            "--learns-from segments or replay must say what it learns from",
+        ),
         (
             ["plot", "--runs", "1"],
             "unknown option --runs: did you mean --runs-dir? ga3c plot --help ",
@@ -54,6 +66,34 @@ def test_wrong_arguments_are_said_in_a_line_with_what_may_be_meant(
     assert line in said
     assert "Error parsing" not in said and "helptext" not in said
     assert len(said.strip().splitlines()) == 1
+
+
+def test_what_is_said_of_wrong_arguments_in_a_terminal_has_no_colours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """tyro colours its words if standard output is one."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    for arguments, words in (
+        (["--stepz", "5"], "unknown option --stepz: did you mean --steps or "),
+        (["--agents", "x"], "--agents x: must be a whole number"),
+    ):
+        with pytest.raises(WrongUse) as error:
+            parsed(arguments, TrainArguments, "ga3c train")
+        assert str(error.value).startswith(words)
+
+
+def test_help_has_no_colours_where_the_user_wants_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    for name, has_colours in (("OTHER", True), ("NO_COLOR", False)):
+        monkeypatch.setenv(name, "1")
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+        with pytest.raises(SystemExit):
+            parsed(["--help"], TrainArguments, "ga3c train")
+        assert ("\x1b[" in capsys.readouterr().out) == has_colours
+    assert os.environ["TERM"] == "xterm-256color"
 
 
 def test_whole_numbers_may_be_written_with_a_power_of_ten() -> None:

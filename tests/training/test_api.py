@@ -315,6 +315,7 @@ def test_equal_seeds_make_equal_environments_and_a_reset_others(tmp_path: Path) 
         (np.zeros(7, np.float32), r"shape \(7,\)"),
         (np.zeros((0, 7), np.float32), "at least 1"),
         (np.zeros((1, 7), np.complex64), "type complex64: must be float32"),
+        (np.full((1, 7), np.nan, np.float32), "not finite"),
     ],
 )
 def test_other_observations_are_refused(
@@ -342,6 +343,15 @@ def test_a_checkpoint_is_chosen_by_its_steps(trained: ga3c.Run) -> None:
         trained.load(3)
     with pytest.raises(ValueError, match="run nowhere"):
         ga3c.load("nowhere")
+
+
+def test_a_policy_that_comes_with_it_is_loaded_by_its_game() -> None:
+    policy = ga3c.load(pretrained="Pong")
+    assert policy.config.environment.game.lower() == "pong"
+    with pytest.raises(ValueError, match="pretrained Pnog: must be one of"):
+        ga3c.load(pretrained="Pnog")
+    with pytest.raises(ValueError, match="give one"):
+        ga3c.load("mine", pretrained="Pong")
 
 
 # Environments that the program has registered
