@@ -37,11 +37,12 @@ class Tally:
         self._last_score = float("nan")
         self._before_s = 0.0  # seconds of the run before this process
         self._began_s: float | None = None  # when this process made its first step
+        self._ended_s: float | None = None
 
     @property
     def seconds(self) -> float:
         """Since the run's first step, without the time between its end and its resume."""
-        now_s = self._clock()
+        now_s = self._clock() if self._ended_s is None else self._ended_s
         return self._before_s + now_s - (now_s if self._began_s is None else self._began_s)
 
     @property
@@ -53,6 +54,10 @@ class Tally:
         """A step is made. Time is counted from the first one on."""
         if self._began_s is None:
             self._began_s = self._clock()
+
+    def end(self) -> None:
+        """The run ends: the time that it takes to stop is not counted."""
+        self._ended_s = self._clock()
 
     def episode(self, steps: int, score: float, length: int, epsilon: float = 0.0) -> None:
         """An episode has finished, when the run had made so many steps."""

@@ -170,6 +170,7 @@ class Run:
             short = min(1.0, config.run.progress_every_s / 2)  # rates over less mean little
             if self._begun and (rest.seconds >= short or self._last is self._first):
                 self._show(rest, counts)
+            service.tally.end()
             stuck = service.stop(STOP_TIMEOUT_S, interrupts.second.is_set)
             result = {"ended": reason, **figures(config, service, counts)}
             kept = self._keeper.keep()

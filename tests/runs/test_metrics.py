@@ -130,6 +130,9 @@ def test_time_counts_from_the_first_step_and_goes_on_after_a_resume(clock: Clock
     resumed.begin()
     clock.now_s += 3.0
     assert resumed.seconds == 5.0
+    resumed.end()
+    clock.now_s += 8.0
+    assert resumed.seconds == 5.0, "agents that are slow to stop make no run slower"
 
 
 def test_before_the_first_episode_scores_are_nan(tally: Tally) -> None:

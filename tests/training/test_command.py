@@ -93,6 +93,11 @@ def test_a_run_that_cannot_print_ends_as_any_other(tmp_path: Path, fault: str) -
     assert "3000 steps done" in (tmp_path / "mine" / "log.txt").read_text()
 
 
+def test_four_frames_of_an_atari_game_are_a_step(pong_run: Path) -> None:
+    result = json.loads((pong_run / "result.json").read_text())
+    assert result["frames"] == 4 * result["steps"] > 0
+
+
 def test_scores_are_kept_where_nobody_reads_them(pong_run: Path, tmp_path: Path) -> None:
     run = shutil.copytree(pong_run, tmp_path / "mine")
     given = ["evaluate", str(run), "--episodes", "2", "--step-cap", "50", "--json"]
@@ -229,7 +234,7 @@ def test_steps_end_a_run_with_its_figures_as_json(command: Callable[..., Command
     assert result["steps"] >= 2000
     assert result["frames"] == result["steps"], "the action repeat is of Atari games"
     assert result["trained_samples_per_s"] > 0
-    assert result["pps"] > 0
+    assert result["pps"] == pytest.approx(result["steps"] / result["seconds"], rel=0.01)
     assert result["tps"] == result["trained_samples_per_s"]
     assert result["policy_lag_mean"] >= 0
     assert -1 <= result["score_mean_100"] <= 1
