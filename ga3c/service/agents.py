@@ -115,7 +115,7 @@ class Agents:
         events = [self._bury(ended) for ended in self._launcher.reap()]
         for index in [i for i, due_s in self._due_s.items() if due_s <= time.monotonic()]:
             del self._due_s[index]
-            self._start(index, succeeds=True)
+            self._start(index)
         return [*self._launcher.news(), *filter(None, events)]
 
     def _kill(self, identity: str, why: str) -> None:
@@ -162,10 +162,10 @@ class Agents:
         if delay_s:
             self._due_s[index] = time.monotonic() + delay_s
             return f"agent {name} {how} ({reason}): to be replaced in {delay_s:g} s"
-        self._start(index, succeeds=True)
+        self._start(index)
         return f"agent {name} {how} ({reason}): replaced by {name_of(self._identities[index])}"
 
-    def _start(self, index: int, succeeds: bool = False) -> None:
+    def _start(self, index: int) -> None:
         identity = new_identity(f"agent-{index}.{self.started}")
         seed = None
         if self._seed is not None:
