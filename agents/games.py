@@ -8,6 +8,7 @@ import re
 import sysconfig
 import traceback
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import gymnasium
@@ -68,10 +69,9 @@ def resolve(name: str) -> Game:
         return atari
     try:
         if module:
-            importlib.import_module(module)
-    except (Exception, SystemExit) as error:  # a user's module may raise anything
-        words = f"module {module} cannot be imported: {fault(error)}"
-        raise UnknownGame(f"unknown game {name!r}: {words}") from error
+            imported(module)
+    except ValueError as error:
+        raise UnknownGame(f"unknown game {name!r}: {error}") from error
     try:
         if gymnasium_id.startswith(control.NAMESPACE):
             gymnasium_id = control.register(gymnasium_id) or gymnasium_id
@@ -82,6 +82,15 @@ def resolve(name: str) -> Game:
     except gymnasium.error.Error as error:
         raise UnknownGame(_unknown(name)) from error
     return Game(gymnasium_id, False, 0.0)
+
+
+def imported(module: str) -> ModuleType:
+    """A module that the user wrote. Raises ValueError with one line if it cannot be imported."""
+    try:
+        return importlib.import_module(module)
+    except (Exception, SystemExit) as error:  # it may raise anything
+        hint = " (a module is named without .py)" if module.endswith(".py") else ""
+        raise ValueError(f"module {module} cannot be imported{hint}: {fault(error)}") from error
 
 
 def fault(error: BaseException) -> str:
@@ -133,7 +142,9 @@ def _unknown(name: str) -> str:
     if not all(map(importlib.util.find_spec, NEEDED_BY_JAX_IDS)):
         names = [name for name in names if not name.startswith(JAX_IDS)]
     by_lower = {n.lower(): n for n in names}
-    core = re.sub(r"^ale/|(noframeskip|deterministic)?(-v\d+)?$", "", rest.lower())
+    core = rest.lower()
+    if not module:
+        core = re.sub(r"^ale/|(noframeskip|deterministic)?(-v\d+)?$", "", core)
     near = [f"{module}{colon}{by_lower[n]}" for n in difflib.get_close_matches(core, by_lower)]
     meant = f"did you mean {', '.join(near)}? " if near else ""
     return f"unknown game {name!r}: {meant}{choices}"

@@ -113,6 +113,8 @@ def checked(values: Mapping[str, Any]) -> dict[str, Any]:
     """
     found = {}
     for name, value in values.items():
+        if name == "env_args" and isinstance(value, Mapping):
+            value = [f"{key}={argument!r}" for key, argument in value.items()]
         if name not in SETTINGS:
             hint = near(name, SETTINGS)
             raise ValueError(

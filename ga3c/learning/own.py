@@ -1,14 +1,14 @@
 """Parts that the user wrote, given as `module:name`: a network's torso, or an algorithm."""
 
-import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import Any
 
 import keras
 
 from agents.actions import Actions
-from agents.games import fault
+from agents.games import fault, imported
 from ga3c.learning.algorithm import Algorithm
 from ga3c.settings.learning import LearningConfig
 
@@ -72,15 +72,14 @@ def own_part(setting: str, given: str) -> Any:
     """
     module, _, name = given.partition(":")
     try:
-        imported = importlib.import_module(module)
-    except (Exception, SystemExit) as error:  # the user's code may raise anything
-        raise ValueError(
-            f"{setting} {given}: module {module} cannot be imported: {fault(error)}"
-        ) from error
-    part = getattr(imported, name, None)
+        found = imported(module)
+    except ValueError as error:
+        raise ValueError(f"{setting} {given}: {error}") from error
+    part = getattr(found, name, None)
     if part is None:
-        place = getattr(imported, "__file__", None) or f"module {module}"
-        raise ValueError(f"{setting} {given}: {place} has no {name}")
+        place = getattr(found, "__file__", None) or f"module {module}"
+        near = "".join(f": did you mean {n}?" for n in get_close_matches(name, dir(found), n=1))
+        raise ValueError(f"{setting} {given}: {place} has no {name}{near}")
     return part
 
 

@@ -132,6 +132,7 @@ def test_module_prefix_is_imported_and_dropped(tmp_path, monkeypatch):
         ("PongDeterministic-v4", "Pong"),
         ("cartpole", "CartPole-v1"),
         ("CartPole-v9", "CartPole-v1"),
+        ("tests.tiny:Corridr-v0", "tests.tiny:Corridor-v0"),
     ],
 )
 def test_unknown_name_suggests_the_nearest(name, near):
@@ -140,6 +141,11 @@ def test_unknown_name_suggests_the_nearest(name, near):
     ) as error:
         check(name)
     assert "\n" not in str(error.value)
+
+
+def test_a_module_is_named_without_its_ending():
+    with pytest.raises(UnknownGame, match=r"\(a module is named without \.py\)"):
+        resolve("tests.tiny.py:Corridor-v0")
 
 
 @pytest.mark.parametrize("name", ["", "ALE/", "a/b/c-v0", "zzzzzz", ":x", "combat"])

@@ -86,7 +86,8 @@ def test_its_layers_have_the_configured_precision() -> None:
 
 WRONG = {
     "nowhere:torso": ["module nowhere cannot be imported", "No module named"],
-    "tests.own_nets:torzo": ["own_nets.py has no torzo"],
+    "tests.own_nets:torzo": ["own_nets.py has no torzo: did you mean torso?"],
+    "tests.own_nets.py:torso": ["(a module is named without .py)"],
     "tests.own_nets:UNITS": ["UNITS is no function but int"],
     "tests.own_nets:raising": ["RuntimeError: the network has a hole", "own_nets.py, line"],
     "tests.own_nets:of_rank_3": ["shape (None, 1, 7)", "must be [n, k]"],

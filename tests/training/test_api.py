@@ -109,6 +109,12 @@ def test_what_cannot_be_is_one_sentence_and_starts_nothing(fault: str, tmp_path:
     assert children() == set()
 
 
+def test_arguments_of_an_environment_may_be_a_dict() -> None:
+    given = {"map_name": "8x8", "is_slippery": False, "desc": None}
+    wanted, _ = _wanted(None, {"game": "FrozenLake-v1", "env_args": given})
+    assert wanted.environment.keywords == given
+
+
 def test_a_config_must_be_one() -> None:
     with pytest.raises(ValueError, match="must be a TrainConfig"):
         ga3c.train("Pong")  # type: ignore[arg-type]
