@@ -30,7 +30,7 @@ class EnvironmentConfig:
     sticky_actions: float | None = None
     """Probability a frame of repeating the last action; None: 0.25 for ALE/*-v5, else 0."""
     noop_max: int = 30
-    """A game begins after fewer than this many idle emulator frames, drawn evenly."""
+    """A game begins after fewer than this many no-op emulator frames, drawn uniformly."""
     fire_on_reset: bool = True
     """Press FIRE once where a game begins (not after a lost life), if the game has it."""
     max_pool: bool = True

@@ -51,7 +51,7 @@ class A3CConfig:
     correction: Literal["none", "vtrace"] = "vtrace"
     """Correction of policy lag: none (the paper) or V-trace (Espeholt et al. 2018)."""
     normalize_advantages: bool = False
-    """Give each batch's advantages mean 0 and deviation 1, as PPO does (Schulman et al. 2017). The
+    """Give each update's advantages mean 0 and variance 1, as PPO does (Schulman et al. 2017). The
     noise of a small batch without rewards then weighs as much as the signal of other batches."""
     log_epsilon: float = 1e-6
     """Added to probabilities inside logarithms (GA3C, section 5.4)."""
@@ -158,7 +158,7 @@ class NetworkConfig:
     initializer: Literal["orthogonal", "fan-in"] = "orthogonal"
     """Distribution of the first weights: fan-in is the uniform one of the published code."""
     separate_value: bool = False
-    """Give the value its own torso (a3c), so that large errors of the value do not disturb the
+    """Give the value its own torso (a3c, ppo), so that large value errors do not disturb the
     policy's features."""
     normalize_observations: bool = False
     """Subtract from observations that are vectors their mean, and divide by their deviation, over
@@ -216,7 +216,7 @@ class OptimizerConfig:
     optimizer_epsilon: float = 1e-5
     """Added to the mean square (rmsprop) or to its root (adam)."""
     clip_norm: float = 40.0
-    """Largest global norm of a batch's summed gradient; 0: no clipping."""
+    """Largest global norm of an update's gradient (a3c: of the summed loss, ppo: its mean); 0: off."""
 
     def __post_init__(self) -> None:
         if self.learning_rate <= 0:

@@ -69,7 +69,7 @@ class RunConfig:
     """Stop when the mean score of the last 100 training episodes reaches this value."""
     seed: int = 0
     """Seed of the first weights, the actions and the environments. Atari games seed themselves
-    unless --lockstep or --synchronized is given: a seed would make each load its ROM twice."""
+    unless actions are sticky or --lockstep or --synchronized is given: a seed loads ROMs twice."""
     json: bool = False
     """Print the run's results as one JSON object in the last line."""
     plain: bool = False

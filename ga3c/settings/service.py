@@ -54,7 +54,7 @@ class ServiceConfig:
     """Longest wait for the smallest prediction batch, in seconds."""
     t_max: int = 20
     """Steps in a segment: the longest n-step return of an algorithm that learns from segments
-    (a3c)."""
+    (a3c, ppo)."""
     training_batch_min: int = 80
     """Samples for which a trainer waits, for at most training_wait_s."""
     training_batch_max: int = 80
