@@ -174,8 +174,8 @@ def _check_replay(config: TrainConfig) -> None:
     service, replay, pacing = config.service, config.replay, config.pacing
     if service.lockstep:
         raise ValueError(
-            f"lockstep with algorithm {config.algorithm}: is of a3c and ppo; --synchronized --pacing "
-            "target-period gives the same weights each time"
+            f"lockstep with algorithm {config.algorithm}: is of a3c and ppo; --synchronized "
+            "--pacing target-period gives the same weights each time"
         )
     if config.run.steps is not None and config.run.steps <= replay.replay_min_steps:
         raise ValueError(
