@@ -38,15 +38,18 @@ class Config(PointsConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.samplers or min(self.samplers) < 1:
-            raise ValueError(f"samplers {self.samplers}: must be numbers of at least 1")
+        if min(self.samplers, default=0) != 1:
+            raise ValueError(
+                f"samplers {self.samplers}: must be at least 1, and one must be 1: all times are "
+                "in percent of those of standard with one"
+            )
 
 
 def run(config: Config) -> None:
     """Measure missing points, then print, draw and keep all. Raises RuntimeError on a failure."""
     points = list(_points(config))
     measured = measure(points, config.game, config.window_s, config.out_dir)
-    first = measured[0][1]["pps"]
+    first = next(figures["pps"] for point, figures in measured if _key(point) == ("standard", 1))
     times = {_key(point): 100 * first / figures["pps"] for point, figures in measured}
     _print(times, measured, _published())
     _draw(times, _published(), config)

@@ -26,7 +26,7 @@ from ga3c.reports.history import Curve
 from ga3c.reports.jobs import Job, check_arguments, complete, result
 
 PUBLISHED = "ten_million_steps.csv"
-PUBLISHED_NAMES = {"ppo_sticky": "PPO, sticky actions", "ppo": "PPO", "a2c_nstep": "A2C"}
+PUBLISHED_NAMES = {"ppo_sticky": "PPO, sticky actions", "ppo": "PPO", "a2c_nstep": "A2C, n-step"}
 MARKS = (0.25, 0.5, 1.0)  # shares of a run at which the table gives the score
 RECIPES = {
     "a3c": "--algorithm a3c",

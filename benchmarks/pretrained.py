@@ -6,6 +6,7 @@ A kept policy has its settings, its machine, its figures, and a checkpoint with 
 """
 
 import argparse
+import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +26,8 @@ def keep(runs: Sequence[Path]) -> None:
         target = PRETRAINED / resolve(load_config(run).environment.game).name
         newest, _ = checkpoints.newest(run / "checkpoints")
         assert newest is not None, f"{run} has no whole checkpoint"
+        ended = json.loads((run / RESULT).read_text())
+        assert ended["steps"] == newest.state["steps"], f"{run} did not end with that checkpoint"
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir(parents=True)
         for name in KEPT:

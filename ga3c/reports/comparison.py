@@ -21,7 +21,7 @@ class Source(NamedTuple):
 
 TEN_MILLION = "ten_million_steps.csv"
 PPO_STICKY = Source("PPO, 10M steps (sticky)", TEN_MILLION, "ppo_sticky")
-A2C = Source("A2C, 10M steps (not sticky)", TEN_MILLION, "a2c_gae")
+A2C = Source("A2C with GAE, 10M steps (not sticky)", TEN_MILLION, "a2c_gae")
 APEX = Source("Ape-X, 22.8G frames (no-op starts)", "apex_scores.csv", "apex_dqn_noop_starts")
 REFERENCES = {  # the file with random and human scores, and the published scores
     "paper": (

@@ -18,7 +18,7 @@ from ga3c.reports import history
 from ga3c.reports.console import show
 from ga3c.reports.processes import LOST, Process, end, here
 from ga3c.runs import checkpoints
-from ga3c.runs.finding import RESULT, is_running, newest_figures
+from ga3c.runs.finding import is_running, newest_figures
 from ga3c.runs.kept_config import CONFIG
 from ga3c.settings.checks import WrongInput
 
@@ -140,8 +140,7 @@ def check_arguments(setting: str, arguments: str, command: str) -> None:
 
 def result(path: Path) -> dict[str, Any]:
     """The figures of the finished run in `path`: steps, seconds, and others."""
-    figures: dict[str, Any] = json.loads((path / RESULT).read_text())
-    return figures
+    return newest_figures(path)  # a kill after its last checkpoint leaves no result
 
 
 def complete(

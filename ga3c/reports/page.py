@@ -91,7 +91,8 @@ def _overview(runs: Sequence[History]) -> Iterator[str]:
     rows, names = [], _names(runs)
     for run in runs:
         reached = newest_figures(run.path)
-        score, rate = reached.get("score_mean_100"), reached.get("pps")
+        score, seconds = reached.get("score_mean_100"), reached.get("seconds")
+        rate = reached.get("steps", 0) / seconds if seconds else None
         rows.append(
             [
                 names[run.path],
@@ -99,13 +100,13 @@ def _overview(runs: Sequence[History]) -> Iterator[str]:
                 run.config.algorithm,
                 str(run.config.run.seed),
                 f"{reached.get('steps', 0):,}",
-                f"{reached.get('seconds', 0.0) / 60:,.1f}",
+                f"{(seconds or 0.0) / 60:,.1f}",
                 "" if score is None else f"{score:,.1f}",
                 "" if rate is None else f"{rate:,.0f}",
             ]
         )
     headings = ["run", "game", "algorithm", "seed", "steps", "minutes"]
-    headings += ["score, mean of the last 100", "PPS, predictions a second"]
+    headings += ["score, mean of the last 100", "PPS, predictions a second of the whole run"]
     yield _table(headings, rows)
 
 

@@ -113,10 +113,10 @@ def _jobs(config: Config) -> list[Job]:
             played = Played(config.protocol)
         for game in [row["game"] for row in published_rows(file)] if file else [name]:
             try:
-                _, known = games.setdefault(check(game).name, (game, played))
+                known_game, known = games.setdefault(check(game).name, (game, played))
             except ValueError as error:
                 raise WrongInput(f"{error}; lists: {', '.join(LISTS)}") from error
-            if known != played:
+            if known != played or check(known_game) != check(game):
                 raise WrongInput(
                     f"games {' '.join(config.games)}: {game} is in two lists that train or "
                     "evaluate it in two ways; name one of them, or make two tables"

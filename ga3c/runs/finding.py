@@ -87,7 +87,7 @@ def find_run(run: Path, runs_dir: Path = Path("runs")) -> Path:
 def _from_here(path: Path) -> Path:
     """The real directory, as a path from the working directory if it is in it."""
     real, here = path.resolve(), Path.cwd()
-    return real.relative_to(here) if real.is_relative_to(here) else real
+    return real.relative_to(here) if here in real.parents else real
 
 
 def _followed(path: Path) -> Path:

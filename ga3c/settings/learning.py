@@ -216,7 +216,7 @@ class OptimizerConfig:
     optimizer_epsilon: float = 1e-5
     """Added to the mean square (rmsprop) or to its root (adam)."""
     clip_norm: float = 40.0
-    """Largest global norm of an update's gradient (a3c: of summed losses; ppo: of their mean); 0: off."""
+    """Largest norm of an update's gradient (a3c: of summed losses; ppo: of their mean); 0: off."""
 
     def __post_init__(self) -> None:
         if self.learning_rate <= 0:

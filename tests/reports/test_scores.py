@@ -111,7 +111,9 @@ def test_a_game_that_two_lists_play_in_two_ways_is_refused(tmp_path: Path) -> No
         with pytest.raises(WrongInput, match="is in two lists that train or evaluate it"):
             jobs(*games)
     assert jobs("fast-dqn", "atari57", protocol="nature") == 57
-    assert jobs("Pong", "atari57", "ALE/Pong-v5") == 57
+    assert jobs("Pong", "atari57", "pong") == 57
+    with pytest.raises(WrongInput, match="ALE/Pong-v5 is in two"):  # it has sticky actions
+        jobs("Pong", "ALE/Pong-v5")
 
 
 def test_a_run_that_was_trained_otherwise_is_not_taken_for_the_one_that_is_asked_for(
