@@ -26,6 +26,7 @@ from agents.headers import MAX_REASON, Kind, MessageError, decode_header
 from agents.launchers import LocalLauncher
 from agents.link import Curve
 from agents.machine import available_cores
+from agents.signals import ending
 from agents.versions import differences
 from agents.worker import Task
 
@@ -238,9 +239,8 @@ def run(config: Config) -> int:
     print(
         f"ga3c: {config.name} plays with {cores} for {config.connect}; Ctrl-C ends it", flush=True
     )
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup
-            signal.signal(number, host.stop)
+    for number in ending():
+        signal.signal(number, host.stop)
     try:
         host.obey()
     finally:

@@ -23,7 +23,8 @@ from ga3c.reports import history, plots
 from ga3c.reports.console import show
 from ga3c.reports.figures import published_rows
 from ga3c.reports.history import Curve
-from ga3c.reports.jobs import Job, check_arguments, complete, result
+from ga3c.reports.jobs import Job, check_arguments, complete
+from ga3c.runs.finding import newest_figures
 
 PUBLISHED = "ten_million_steps.csv"
 PUBLISHED_NAMES = {"ppo_sticky": "PPO, sticky actions", "ppo": "PPO", "a2c_nstep": "A2C, n-step"}
@@ -130,7 +131,7 @@ def _result(game: str, recipe: str, jobs: Sequence[Job], steps: int) -> Result:
         np.interp([mark * steps for mark in MARKS], curve.steps, curve.score).round(2).tolist()
         for curve in curves
     ]
-    minutes = float(np.mean([result(job.path)["seconds"] for job in jobs])) / 60
+    minutes = float(np.mean([newest_figures(job.path)["seconds"] for job in jobs])) / 60
     return Result(game, recipe, scores, round(minutes, 1), curves)
 
 

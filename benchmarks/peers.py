@@ -27,10 +27,11 @@ from agents.games import check
 from benchmarks.points import keep_in
 from ga3c.reports import history
 from ga3c.reports.console import show
-from ga3c.reports.jobs import Job, complete, result
+from ga3c.reports.jobs import Job, complete
 from ga3c.reports.plots import legend_below
 from ga3c.reports.processes import end
 from ga3c.runs import records
+from ga3c.runs.finding import newest_figures
 from ga3c.runs.scratch import ScratchDirectory
 from ga3c.runs.tally import ROLLING_EPISODES
 from ga3c.settings.checks import WrongInput
@@ -111,7 +112,7 @@ def _ours(config: Config, game: str, given: str) -> Learned:
     path = config.out_dir / "runs" / run.replace(" ", "-")
     arguments = f"--progress-every-s {PROGRESS_EVERY_S:g} {given}"
     complete([Job(path, game, config.seed, None, config.minutes * 60, arguments)])
-    figures = result(path)
+    figures = newest_figures(path)
     curve = np.stack(history.read(path).curve, axis=1)
     steps = figures["steps"]
     return Learned(name, game, steps, steps / figures["seconds"], curve.tolist())

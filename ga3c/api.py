@@ -16,8 +16,9 @@ from agents.registrations import SCRIPT
 from ga3c.command import frameworks
 from ga3c.command.effects import without_effect
 from ga3c.command.names import changed, checked
+from ga3c.settings.checks import no_effect
 from ga3c.settings.parse import preset_of
-from ga3c.settings.presets import DEFAULT, for_lanes
+from ga3c.settings.presets import DEFAULT, OF_LANES, for_lanes
 from ga3c.settings.train import TrainConfig
 from ga3c.training.interrupts import Interrupts
 from ga3c.training.starting import Known, begin, known_run, prepared
@@ -71,7 +72,7 @@ def train(config: TrainConfig | None = None, /, **settings: Any) -> Run:
     of_command = {"ga3c.train, which returns the result": frozenset({"json"})}
     for what, unread in (without_effect(wanted) | of_command).items():
         if idle := sorted(unread & settings.keys()):
-            raise ValueError(f"{idle[0]} has no effect on {what}: leave it out")
+            raise ValueError(no_effect(idle[0], what))
     start = prepared(wanted, known)
     interrupts = Interrupts()
     gc.collect()  # frees an earlier run's model and ring before this one's memory is planned
@@ -172,5 +173,5 @@ def _wanted(
         return changed(known.config, given), known
     names = ("preset", "algorithm", "game", "learns_from")
     base = preset_of(*map(given.get, names), env_args=tuple(given.get("env_args", ())))
-    sized = for_lanes(base, *map(given.get, ("agents", "envs_per_agent", "t_max")))
+    sized = for_lanes(base, *map(given.get, OF_LANES))
     return changed(sized, given), None

@@ -15,6 +15,7 @@ from tyro.constructors import (
 )
 
 from ga3c.command.arguments import HELP, HELP_ALL, options
+from ga3c.settings.checks import no_effect
 from ga3c.settings.parse import parse
 from ga3c.settings.train import TrainConfig
 
@@ -79,9 +80,7 @@ def check_effect(
     for argument in arguments:
         option = argument.partition("=")[0]
         if option.startswith("--") and setting(option.replace("_", "-")) in without_effect:
-            raise ValueError(
-                f"{option} has no effect on {what}: leave it out; {command} lists all options"
-            )
+            raise ValueError(f"{no_effect(option, what)}; {command} lists all options")
 
 
 def without(hidden: Collection[str]) -> ConstructorRegistry:

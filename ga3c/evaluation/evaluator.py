@@ -13,10 +13,10 @@ from agents.environments import Spaces
 from ga3c.evaluation.games import evaluate, record
 from ga3c.evaluation.policy import Policy
 from ga3c.evaluation.protocols import PROTOCOLS
+from ga3c.service.agents import SLOWEST_MAKE_S
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.train import TrainConfig
 
-SLOWEST_MAKE_S = 0.5  # of an environment
 SEED = 2**31  # not a seed of `ga3c evaluate`, so it plays other games than those that chose `best`
 
 

@@ -14,7 +14,7 @@ import tyro
 from agents.environments import Spaces
 from agents.games import resolve
 from ga3c.evaluation.protocols import OF_GAMES, PROTOCOLS, Protocol
-from ga3c.settings.checks import WrongInput, check_count, check_file, check_seed
+from ga3c.settings.checks import WrongInput, check_count, check_file, check_seed, no_effect
 from ga3c.settings.parse import given_value
 from ga3c.settings.run import ProtocolName
 from ga3c.settings.train import TrainConfig
@@ -78,8 +78,7 @@ class PlayedConfig(LearnedConfig):
             idle["games but Atari's"] = OF_GAMES
         for what, names in idle.items():
             for name in set(names) & set(self.given):
-                option = name.replace("_", "-")
-                raise WrongInput(f"--{option} has no effect on {what}: leave it out")
+                raise WrongInput(no_effect(f"--{name.replace('_', '-')}", what))
 
     def played_by(self, trained: TrainConfig, spaces: Spaces) -> tuple[str, Protocol]:
         """The protocol's name and settings. Raises WrongInput if it does not fit the actions."""

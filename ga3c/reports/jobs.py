@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ga3c.reports import history
 from ga3c.reports.console import show
@@ -136,11 +136,6 @@ def check_arguments(setting: str, arguments: str, command: str) -> None:
             f"{setting} {arguments!r}: {', '.join(sorted(own))} is set by ga3c {command} itself, "
             "or it could not tell which runs are finished"
         )
-
-
-def result(path: Path) -> dict[str, Any]:
-    """The figures of the finished run in `path`: steps, seconds, and others."""
-    return newest_figures(path)  # a kill after its last checkpoint leaves no result
 
 
 def complete(

@@ -22,6 +22,11 @@ def is_own(name: str) -> bool:
     return _OWN.fullmatch(name) is not None
 
 
+def no_effect(setting: str, what: str) -> str:
+    """What is said of a setting that changes nothing about `what`."""
+    return f"{setting} has no effect on {what}: leave it out"
+
+
 def not_negative(config: object, *names: str) -> None:
     """Raises ValueError if one of these settings is below 0."""
     for name in names:

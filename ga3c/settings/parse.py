@@ -10,7 +10,7 @@ from tyro.constructors import ConstructorRegistry
 
 from agents.environments import EnvironmentConfig, spaces
 from agents.games import resolve
-from ga3c.settings.presets import DEFAULT, OURS, PRESETS, for_lanes
+from ga3c.settings.presets import DEFAULT, OF_LANES, OURS, PRESETS, for_lanes
 from ga3c.settings.train import LEARNS_FROM, TrainConfig
 
 C = TypeVar("C")
@@ -90,8 +90,7 @@ def _named(arguments: list[str], unless_named: str | None = None) -> TrainConfig
     try:
         env_args = given_values(arguments, "--env-args")
         found = preset_of(preset, algorithm, *rest, env_args=env_args)
-        counts = ("--agents", "--envs-per-agent", "--t-max")
-        given = (given_value(arguments, each) or "" for each in counts)
+        given = (given_value(arguments, f"--{each.replace('_', '-')}") or "" for each in OF_LANES)
         return for_lanes(found, *(int(each) if each.isdecimal() else None for each in given))
     except ValueError:
         if {"-h", "--help"} & set(arguments):

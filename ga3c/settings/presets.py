@@ -28,6 +28,7 @@ MOST_AGENTS_VECTORS = 4
 # For ppo on pictures.
 LANES, MOST_LANES = 64, 512  # for each two cores, and in all
 MOST_IN_PROGRESS = 16_384  # steps of one segment of each environment, with batches of 2,048
+OF_LANES = ("agents", "envs_per_agent", "t_max")  # what `for_lanes` takes, in this order
 SIZES = ("training_batch_min", "training_batch_max", "training_queue", "minibatch")
 
 WHOLE_S = 30.0

@@ -47,6 +47,11 @@ class Evaluations:
         """Whether an evaluation is in progress."""
         return self._evaluator.is_busy
 
+    @property
+    def _goes_on(self) -> bool:
+        """Whether it will also end."""
+        return self.is_busy and not self._evaluator.is_stuck
+
     def tend(self, steps: float) -> None:
         """Record evaluations that have finished, and start another if it is due."""
         self._note()
@@ -65,12 +70,11 @@ class Evaluations:
         """
         while not interrupts.first.is_set() and not failed:
             self.tend(self._service.pacing.steps)
-            if not self.is_busy or self._evaluator.is_stuck:
+            if not self._goes_on:
                 break
             self._say("ga3c: an evaluation goes on; Ctrl-C leaves it out", None)
-            while self.is_busy and not self._evaluator.is_stuck:
-                if interrupts.first.wait(TICK_S):
-                    break
+            while self._goes_on and not interrupts.first.wait(TICK_S):
+                pass
         ended = self._evaluator.stop(timeout_s)
         self._note()
         return ended

@@ -6,6 +6,8 @@ import time
 from types import FrameType
 from typing import Any
 
+from agents.signals import ending
+
 SAME_REQUEST_S = 0.5
 SLICE_S = 0.05
 
@@ -54,9 +56,8 @@ class Interrupts:
         """Handle the signals from now on, if this is the main thread: no other thread can."""
         if threading.current_thread() is not threading.main_thread():
             return
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup
-                self._before[number] = signal.signal(number, self._handle)
+        for number in ending():
+            self._before[number] = signal.signal(number, self._handle)
 
     def restore(self) -> None:
         """Restore the handlers that the signals had before `listen`."""

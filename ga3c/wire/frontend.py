@@ -50,8 +50,8 @@ class Frontend:
     ) -> None:
         """Args: on_step: called for each step with the agent's name, the header and the time."""
         self._on_step = on_step
-        shown = spaces.shape, spaces.dtype, spaces.actions
-        self._hello = Hello(token, *shown, groups, envs_per_group)
+        seen = spaces.shape, spaces.dtype, spaces.actions
+        self._hello = Hello(token, *seen, groups, envs_per_group)
         self._dtype = np.dtype(spaces.dtype)
         self._requests, self._metrics = requests, metrics
         self.peers = Peers(self._hello)
