@@ -35,7 +35,7 @@ from ga3c.runs.finding import newest_figures
 from ga3c.runs.scratch import ScratchDirectory
 from ga3c.runs.tally import ROLLING_EPISODES
 from ga3c.settings.checks import WrongInput
-from ga3c.settings.machine import origin
+from ga3c.settings.machine import machine, origin
 
 SCRIPTS = Path(__file__).parent / "peer_scripts"
 START_TIMEOUT_S = 120.0
@@ -106,10 +106,11 @@ def run(config: Config) -> None:
 
 
 def _ours(config: Config, game: str, given: str) -> Learned:
-    """What we learn with the arguments `given`; a finished run is read, not made again."""
+    """What we learn with the arguments `given`; a finished run of this revision is read."""
     name = "ga3c" + "".join(f" {word}" for word in given.split())
     run = f"{game} {name} {config.seed} {config.minutes:g}min"
-    path = config.out_dir / "runs" / run.replace(" ", "-")
+    revision = machine()["git"] or "not a checkout"
+    path = config.out_dir / "runs" / f"{run} {revision}".replace(" ", "-")
     arguments = f"--progress-every-s {PROGRESS_EVERY_S:g} {given}"
     complete([Job(path, game, config.seed, None, config.minutes * 60, arguments)])
     figures = newest_figures(path)

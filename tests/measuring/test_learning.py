@@ -143,7 +143,9 @@ def test_a_peer_is_read_while_it_plays_and_ended_after_its_minutes(
     peers._draw([learned, Learned("none", "Pong", 0, 0.0, [])], tmp_path / "peers.png")
 
 
-def test_what_we_learn_is_a_run_of_as_many_minutes(tmp_path: Path) -> None:
+def test_what_we_learn_is_a_run_of_as_many_minutes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = peers.Config(tmp_path, minutes=2.0 / 60)
     given = "--agents 1 --max-agents 1 --envs-per-agent 4 --algorithm a3c --progress-every-s 0.5"
     learned = peers._ours(config, "Pong", given)
@@ -151,6 +153,8 @@ def test_what_we_learn_is_a_run_of_as_many_minutes(tmp_path: Path) -> None:
     assert 0 < learned.steps_per_s <= learned.steps / 2.0
     assert all(len(point) == 3 for point in learned.curve)
     assert peers._ours(config, "Pong", given) == learned, "it is kept"
+    monkeypatch.setattr(peers, "machine", lambda: {"git": "a later revision"})
+    assert peers._ours(config, "Pong", given) != learned, "another revision may learn otherwise"
 
 
 def test_a_peer_that_fails_is_said_with_its_last_words(
