@@ -95,7 +95,6 @@ def _ablation_rows(points: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
     by_envs = {point["options"]["envs-per-agent"]: point for point in points[:-1]}
     one, four = (by_envs[count]["figures"]["pps"] for count in ("1", "4"))
     ga3c_way = points[0]["figures"]["pps"]
-    on_device = points[-1]["figures"]["pps"] / points[-2]["figures"]["pps"]
     waiting = by_envs["4"]["figures"]["agents_waiting_share"]
     return [
         ("share of time that agents wait, 4 environments each", f"{waiting:.0%}", AGENTS_WAIT),
@@ -105,7 +104,6 @@ def _ablation_rows(points: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
             OVER_GA3C,
         ),
         ("speed-up by 4 environments per agent, over 1", f"{four / one:.2f}", OVER_ONE),
-        ("speed-up by experience on the device, over RAM", f"{on_device:.2f}", ""),
     ]
 
 

@@ -6,6 +6,7 @@ python -m benchmarks.reliability DIRECTORY...     each with a faults.json
 import argparse
 import json
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -70,13 +71,16 @@ def page(directories: Sequence[Path]) -> str:
     """The tables of all kept results; of two results of one case the later directory's counts."""
     results = [json.loads((each / "faults.json").read_text()) for each in directories]
     cases = {name: seen for result in results for name, seen in result["cases"].items()}
-    origin = described([result["machine"] for result in results[-1:]])
+    origins = {name: described([each["machine"]]) for each in results for name in each["cases"]}
     passed = sum(bool(seen["passed"]) for seen in cases.values())
     peak = max(seen["peak_mb"] for seen in cases.values() if seen.get("peak_mb"))
-    heading = (
-        f"Measured {origin}: {passed} of {len(cases)} cases passed. No service took more than "
-    )
-    return f"{heading}{peak:,.0f} MiB.\n\n{markdown(cases)}"
+    lines = [
+        f"{passed} of {len(cases)} cases passed. No service took more than {peak:,.0f} MiB. "
+        "Measured:",
+        "",
+        *(f"- {count} of them {origin}" for origin, count in Counter(origins.values()).items()),
+    ]
+    return "\n".join([*lines, "", markdown(cases)])
 
 
 def main() -> None:

@@ -7,10 +7,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.faults.processes import Belongings
 from benchmarks.faults.watched import Watched
 
 RECOVERED = 0.95  # of the speed before the fault
 RECOVERY_WINDOW_S = 2.0  # over which the speed is measured that has recovered
+LASTING = 0.8  # of the speed before, over the whole time after: machines wander by a tenth or more
 
 
 @dataclass
@@ -41,6 +43,13 @@ class Seen:
         """Record a problem, in the words of `otherwise`, unless it holds."""
         if not holds:
             self.problems.append(otherwise)
+
+    def grown(self, before: Belongings, after: Belongings) -> None:
+        """Descriptors and threads of the service, which must not be more than before."""
+        self.descriptors = after.descriptors - before.descriptors
+        self.threads = after.threads - before.threads
+        self.expect(self.descriptors <= 0, f"{self.descriptors} more descriptors")
+        self.expect(self.threads <= 0, f"{self.threads} more threads")
 
     @property
     def passed(self) -> bool:
@@ -105,9 +114,11 @@ class Bench:
             seen.recovery_s is not None,
             f"not at {RECOVERED:.0%} of {seen.pps_before:,.0f} PPS within {recover_within_s:g} s",
         )
-        after = run.held[-1]
-        seen.descriptors = after.descriptors - before.descriptors
-        seen.threads = after.threads - before.threads
+        seen.expect(
+            self.quick or seen.pps_after >= LASTING * seen.pps_before,  # seconds say too little
+            f"{seen.pps_after:,.0f} PPS afterwards, not {LASTING:.0%} of {seen.pps_before:,.0f}",
+        )
+        seen.grown(before, run.held[-1])
 
     def finish(self, run: Watched, seen: Seen, code: int = 130) -> None:
         """Interrupt the run; it must end with `code` and leave nothing."""

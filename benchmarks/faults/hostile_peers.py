@@ -104,8 +104,7 @@ def _attacked(bench: Bench, kinds: tuple[str, ...], key: str) -> Seen:
             seen.note += f"; {words}"
         more_mb = max(each.memory_mb for each in broken.run.held) - before.memory_mb
         seen.expect(more_mb <= MOST_MORE_MB, f"{more_mb:.0f} MiB more at its worst")
-        seen.descriptors = broken.run.held[-1].descriptors - before.descriptors
-        seen.threads = broken.run.held[-1].threads - before.threads
+        seen.grown(before, broken.run.held[-1])
         broken.finish(seen)
     return seen
 

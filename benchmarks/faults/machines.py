@@ -104,6 +104,7 @@ def cut_shortly(bench: Bench) -> Seen:
 
     def none_died(broken: Far, seen: Seen) -> None:
         seen.expect("is lost" not in broken.run.log, "a host was given up")
+        seen.expect("replaced" not in broken.run.log, "an agent died")
 
     return _broken(bench, partial(_cut, bench.scaled(10.0, 3.0)), COME_BACK_S, none_died)
 

@@ -1,8 +1,10 @@
 """Faults of the service: signals, kills, threads that raise, counts, clock, port, directory."""
 
 import json
+import os
 import signal
 import subprocess
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -153,18 +155,25 @@ def thread_raises(bench: Bench, name: str) -> Seen:
 
 
 def clock_moved(bench: Bench) -> Seen:
-    """The wall clock of the service and its agents jumps an hour forth, and two hours back."""
+    """The wall clock of the service and its agents jumps an hour forth, two back, and two forth."""
     seen, file, library = Seen(), bench.directory / "clock", bench.directory / "clock.so"
     build = ["cc", "-shared", "-fPIC", "-o", str(library), str(Path(__file__).with_name("clock.c"))]
     subprocess.run(build, check=True, capture_output=True)
     file.write_text("0\n")
     moved = {"LD_PRELOAD": str(library), "GA3C_CLOCK": str(file)}
+    clock = [sys.executable, "-c", "import time; print(time.time())"]
 
     def move() -> int:
-        for seconds in (3600, -3600, 0):
+        """Returns how often the clock of a program beside the run was seen to have moved."""
+        seen_moved = 0
+        for seconds in (3600, -3600, 3600):  # where it stays until the run has ended
             file.write_text(f"{seconds}\n")
             time.sleep(2.0)
-        return 3
+            shown = subprocess.run(
+                clock, env={**os.environ, **moved}, capture_output=True, check=True
+            )
+            seen_moved += abs(float(shown.stdout) - time.time() - seconds) < 60.0
+        return seen_moved
 
     with bench.watched() as run:
         run.train(*game(bench), environment=moved)

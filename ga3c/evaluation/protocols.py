@@ -81,7 +81,8 @@ PROTOCOLS = {
     "nature": Protocol("epsilon", epsilon=0.05, noop_max=31, sticky_actions=0.0, frame_cap=18_000),
     # Machado et al. 2018: sticky actions are the only randomness of the game.
     "machado": Protocol("sample", noop_max=0, sticky_actions=0.25, frame_cap=18_000),
-    # Horgan et al. 2018: up to 30 no-ops, 50,000 frames, and an epsilon of the ladder, 0.4^7.
+    # Horgan et al. 2018: up to 30 no-ops; 50,000 frames, the cap of its training games. Which
+    # policy it evaluates is not stated: here by an epsilon of its ladder, 0.4^7 (unverified).
     "apex": Protocol("epsilon", epsilon=0.00164, noop_max=31, sticky_actions=0.0, frame_cap=50_000),
     # Continuous actions without noise (Lillicrap et al. 2016; Horgan et al. 2018).
     "control": Protocol("greedy"),

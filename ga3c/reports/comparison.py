@@ -45,7 +45,7 @@ REFERENCES = {  # the file with random and human scores, and the published score
         "atari57_random_human.csv",
         [
             Source("DQN, 200M frames", "fast_dqn_scores.csv", "dqn_mean"),
-            Source("fast-dqn, 200M frames", "fast_dqn_scores.csv", "fast_dqn_mean"),
+            Source("fast-dqn, 200M frames (best)", "fast_dqn_scores.csv", "fast_dqn_mean"),
             APEX,
         ],
     ),

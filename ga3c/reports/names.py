@@ -37,7 +37,7 @@ PROTOCOLS = {
     "paper": "GA3C: sticky actions 0.25, 100,000 steps a game",
     "nature": "Mnih et al. 2015: up to 30 no-ops, epsilon 0.05, 5 minutes a game",
     "machado": "Machado et al. 2018: sticky actions 0.25, 5 minutes a game",
-    "apex": "Horgan et al. 2018: up to 30 no-ops, epsilon 0.00164, 50,000 frames a game",
+    "apex": "Horgan et al. 2018: up to 30 no-ops, 50,000 frames; epsilon 0.00164 is unverified",
     "control": "continuous actions, without noise",
 }
 

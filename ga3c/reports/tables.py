@@ -24,6 +24,8 @@ from ga3c.reports.statistics import AGGREGATES, interval
 from ga3c.runs.finding import GivenRuns
 from ga3c.settings.checks import WrongInput, check_file
 
+FEWEST_SEEDS = 3  # of a game, for an interval: in a simulation of 9 games, 3 covered 86%, 2 80%
+
 
 @dataclass(frozen=True)
 class Config:
@@ -106,15 +108,17 @@ def summary(table: ScoreTable) -> str:
     games = [row.alone for row in table.rows]
     if several := sorted({game for game in games if games.count(game) > 1}):
         return f"No mean over games: {', '.join(several)} is here with several settings."
-    several_seeds = min(map(len, scores)) > 1
+    fewest = min(map(len, scores))
     aggregates = []
     for name, aggregate in AGGREGATES.items():
         text = f"{name} {aggregate(scores):.0%}"
-        if several_seeds:
+        if fewest >= FEWEST_SEEDS:
             low, high = interval(aggregate, scores)
             text += f" (95% interval {low:.0%} to {high:.0%})"
         aggregates.append(text)
-    note = "" if several_seeds else "; no interval, as a game has only one seed"
+    seeds = "1 seed" if fewest == 1 else f"{fewest} seeds"
+    few = f"; no interval, as a game has only {seeds}, and fewer than {FEWEST_SEEDS} say too little"
+    note = few if fewest < FEWEST_SEEDS else ""
     over = f"over {len(scores)} of {len(games)} games"
     return f"Human-normalised, {over}: {'; '.join(aggregates)}{note}."
 

@@ -201,7 +201,7 @@ def test_the_table_command_writes_markdown_csv_and_a_picture(
     assert len({line.count("|") for line in lines[:3]}) == 1
     assert "| pong | 2 | 30 | 0.00M | -18 | 16 | 18 | 6 | 16.9 | 19.3 | 15.0 ± 1.4 | 97% |" in lines
     assert "Human-normalised, over 1 of 1 games: median 97%" in text
-    assert "no interval, as a game has only one seed" in text, "of nature"
+    assert "no interval, as a game has only 1 seed" in text, "of nature"
     paper, nature = text.split("Protocol nature")
     assert "± is the standard deviation over seeds" in paper
     assert "±" not in nature
