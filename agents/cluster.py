@@ -50,7 +50,7 @@ class Cluster:
         """Lines about nodes that have come or gone since the last call."""
         if self._process is None:
             if time.monotonic() >= self._due_s:
-                self._start()
+                return self._start()
             return []
         has_ended = self._process.poll() is not None
         assert self._process.stdout is not None
@@ -67,19 +67,25 @@ class Cluster:
             self.stop()
         return news
 
-    def _start(self) -> None:
+    def _start(self) -> list[str]:
+        """Returns lines about why it could not."""
         self._output = b""
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "agents.nodes"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(search_path())},
-        )
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "agents.nodes"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(search_path())},
+            )
+        except OSError as error:  # the machine is short of processes or memory
+            self._due_s = time.monotonic() + RETRY_S
+            return [f"Ray at {self._orders.address}: {error}; tried again in {RETRY_S:g} s"]
         assert self._process.stdout is not None
         os.set_blocking(self._process.stdout.fileno(), False)
         self._tell(json.dumps(self._orders._asdict()))
+        return []
 
     def _tell(self, line: str) -> None:
         assert self._process is not None and self._process.stdin is not None

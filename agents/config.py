@@ -76,7 +76,7 @@ class EnvironmentConfig:
             _check(bool(has_value) and name.isidentifier(), f"env_args {pair}: {rule}")
             try:
                 found[name] = ast.literal_eval(text)
-            except (ValueError, SyntaxError):
+            except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
                 found[name] = text
         return found
 

@@ -4,6 +4,7 @@ It takes actions and returns a `Step`. This module hides the differences between
 (names, spaces, lives, autoreset's extra step); all others see only newest frames and outcomes.
 """
 
+import contextlib
 import warnings
 from typing import Any
 
@@ -41,10 +42,9 @@ def spaces(config: EnvironmentConfig, tried: bool = True) -> Spaces:
     """
     with warnings.catch_warnings(record=True) as caught:
         try:
-            environments = Environments(config, 1)
-            if tried:
-                environments.try_out()
-            environments.close()
+            with contextlib.closing(Environments(config, 1)) as environments:
+                if tried:
+                    environments.try_out()
         except (FailedEnvironment, InvalidStep) as error:
             raise UnfitSpaces(str(error)) from error
     for each in caught:  # warnings are shown only if no error was raised
@@ -225,10 +225,16 @@ class Environments:
         return frames
 
     def close(self) -> None:
-        """Free the environments and the emulator's threads. A second call does nothing."""
-        if self._vector is not None:
-            self._vector.close()
-        self._vector = None
+        """Free the environments and the emulator's threads. A second call does nothing.
+
+        Raises FailedEnvironment.
+        """
+        vector, self._vector = self._vector, None
+        try:
+            if vector is not None:
+                vector.close()
+        except (Exception, SystemExit) as error:
+            raise self._failure(error) from error
 
     def _check_open(self) -> None:
         if self._vector is None:

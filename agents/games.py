@@ -1,6 +1,7 @@
 """Finds the game with a given name, and checks that it can be played on this machine."""
 
 import difflib
+import functools
 import importlib
 import importlib.util
 import os
@@ -45,6 +46,7 @@ class Game(NamedTuple):
     sticky_actions: float  # the probability that the name implies
 
 
+@functools.cache
 def atari_roms() -> dict[str, str]:
     """The ids of all Atari games that one player can play, by their plain name."""
     return {control.plain(rom): rom for rom in roms.get_all_rom_ids() if rom not in _TWO_PLAYERS}

@@ -7,7 +7,9 @@ from typing import NamedTuple
 PROTOCOL = 4
 MAGIC = b"GA3C"
 LONGEST_S = 1e7  # four months; times are summed, and a number without bound would hide all others
-MAX_REASON = 1000  # signs of why a host plays nothing; the service refuses more
+# Of a host, of which the service refuses more: agents, and signs of its name and of why it plays
+# nothing.
+MOST_AGENTS, MAX_NAME, MAX_REASON = 4096, 253, 1000
 _HEADER = struct.Struct("<4sHHHHIff")
 
 

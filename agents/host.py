@@ -8,6 +8,7 @@ run and are not ordered. Agents connect to the service themselves.
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import sys
@@ -22,7 +23,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 from agents import keys, link, messages
 from agents.games import check
-from agents.headers import MAX_REASON, Kind, MessageError, decode_header
+from agents.headers import MAX_NAME, MAX_REASON, MOST_AGENTS, Kind, MessageError, decode_header
 from agents.launchers import LocalLauncher
 from agents.link import Curve
 from agents.machine import available_cores
@@ -61,12 +62,12 @@ class Config:
     """Modules of your own environments (module:Id-v0) that the service may ask for."""
 
     def __post_init__(self) -> None:
-        if not self.connect.startswith("tcp://"):
+        if not re.fullmatch(r"tcp://[^/\s*]+:\d{1,5}", self.connect):
             raise ValueError(f"connect {self.connect}: must be tcp://HOST:PORT")
-        if self.agents < 1:
-            raise ValueError(
-                f"agents {self.agents}: must be at least 1, or nothing would be played"
-            )
+        if not 1 <= self.agents <= MOST_AGENTS:
+            raise ValueError(f"agents {self.agents}: must be 1 to {MOST_AGENTS}")
+        if len(self.name) > MAX_NAME or not self.name.isprintable():
+            raise ValueError(f"name {self.name!r}: must be at most {MAX_NAME} printable signs")
         self.curve  # noqa: B018  raises ValueError if a key cannot be read
 
     @property

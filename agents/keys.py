@@ -8,6 +8,7 @@ the public key and the name, which is copied to the other side. The keys are tho
 import os
 import socket
 import stat
+import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,9 @@ from typing import NamedTuple
 
 import tyro
 import zmq
+from zmq.utils import z85
 
-SIZE = 40  # characters of a key
+SIZE, KEY_BYTES = 40, 32  # characters of a key in Z85, and its bytes
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -81,6 +83,13 @@ def own(file: Path) -> Pair:
     return pair
 
 
+def _is_key(text: str) -> bool:
+    try:
+        return len(text) == SIZE and len(z85.decode(text.encode())) == KEY_BYTES
+    except (KeyError, ValueError, struct.error):  # a sign that Z85 has not; or too large a number
+        return False
+
+
 def public(files: Iterable[Path]) -> dict[str, str]:
     """The names by public key, of files with a line `KEY NAME` for each, as NAME.pub has.
 
@@ -94,12 +103,12 @@ def public(files: Iterable[Path]) -> dict[str, str]:
             raise ValueError(f"keys {file}: cannot be read: {error}") from None
         for line in lines:
             key, _, name = line.strip().partition(" ")
-            if key in ("", "#"):  # a comment; keys may begin with this sign
+            if not key or key.startswith("#"):  # a comment; no key begins with this sign, in Z85
                 continue
-            if len(key) != SIZE:
+            if not _is_key(key):
                 raise ValueError(
                     f"keys {file}: {key[:SIZE]!r} has {len(key)} characters and is no public key, "
-                    f"which has {SIZE}; NAME.pub of ga3c keys has one"
+                    f"which has {SIZE} of Z85; NAME.pub of ga3c keys has one"
                 )
             names[key] = name.strip() or key
     if not names:

@@ -7,7 +7,6 @@ open; when the input ends, the parent has ended, and so does the agent.
 """
 
 import contextlib
-import ctypes
 import json
 import os
 import queue
@@ -27,8 +26,7 @@ from agents.environments import EnvironmentConfig, Environments, Spaces
 from agents.link import LINGER_MS, Curve, Link
 from agents.messages import Header, Hello, Kind
 from agents.registrations import take_over
-
-PR_SET_PDEATHSIG = 1  # of prctl
+from agents.signals import end_with_parent
 
 
 @dataclass(frozen=True)
@@ -151,20 +149,11 @@ def _listen(lines: "queue.SimpleQueue[bytes]") -> None:
         os._exit(1)
 
 
-def _end_with_parent() -> None:
-    """Let the kernel kill this process when the thread that started it ends, as that of a killed
-    service does.
-
-    The end of the input says the same. But it is not heard while an environment holds the
-    interpreter's lock, as ALE does for seconds while many games are made.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 def main() -> int:
     """Play one task after another. If one fails, send the traceback to the service and return 1."""
-    _end_with_parent()
+    # The end of the input says the same. But it is not heard while an environment holds the
+    # interpreter's lock, as ALE does for seconds while many games are made.
+    end_with_parent(signal.SIGKILL)
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(lines,), daemon=True).start()
     context = zmq.Context()

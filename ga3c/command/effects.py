@@ -9,12 +9,18 @@ from ga3c.settings.train import LEARNS_FROM, OWN_SECTIONS, UNREAD, TrainConfig
 
 BY_CHOICE = {
     ("run", "resume", None): {"trust"},
-    ("evaluation", "evaluate_every", None): {"evaluate_episodes"},
+    ("evaluation", "evaluate_every", None): {"evaluate_episodes", "evaluate_step_cap"},
     ("scheduler", "scheduler", "off"): {e.name for e in fields(SchedulerConfig)} - {"scheduler"},
     ("optimizer", "optimizer", "adam"): {"rms_decay", "rms_centered", "rms_start", "momentum"},
     ("dqn", "exploration", "schedule"): {"ladder_base", "ladder_exponent", "ladder_rungs"},
     ("dqn", "exploration", "ladder"): {"epsilon_start", "epsilon_end", "epsilon_steps"},
+    ("dqn", "dueling", False): {"dueling_gradient_scale"},
     ("replay", "eviction", "fifo"): {"eviction_exponent"},
+    ("replay", "replay_draws", "uniform"): {
+        *("priority_exponent", "importance_exponent", "importance_exponent_end"),
+    },
+    ("service", "synchronized", True): {"prediction_batch_min", "prediction_wait_s"},
+    ("hosts", "launcher", "local"): {"ray_address"},
     ("pacing", "pacing", "ratio"): {"period_steps"},
     ("pacing", "pacing", "free"): {"steps_per_update", "slack_steps", "period_steps"},
     ("pacing", "pacing", "target-period"): {"slack_steps", "target_period"},
@@ -40,6 +46,8 @@ def without_effect(config: TrainConfig) -> dict[str, frozenset[str]]:
         for (section, name, value), idle in BY_CHOICE.items()
         if getattr(getattr(config, section), name) == value
     }
+    if not config.hosts.others_may_play:
+        chosen["a run that no other machine may join"] = frozenset({"agents_here", "compress"})
     return {f"algorithm {config.algorithm}": frozenset(unread), f"game {game}": of_atari, **chosen}
 
 

@@ -103,7 +103,10 @@ def _taken(option: Any, value: Any) -> tuple[bool, Any]:
         whole = whole or (isinstance(value, float) and value.is_integer())  # 1e6
         return whole, int(value) if whole else None
     real = whole or (isinstance(value, numbers.Real) and not isinstance(value, bool))
-    return real, float(value) if real else None
+    try:
+        return real, float(value) if real else None
+    except OverflowError:  # a whole number of more than 308 digits
+        return False, None
 
 
 def checked(values: Mapping[str, Any]) -> dict[str, Any]:

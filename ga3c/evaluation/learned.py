@@ -19,6 +19,8 @@ from ga3c.settings.checks import check_seed
 from ga3c.settings.machine import CORES
 from ga3c.settings.train import TrainConfig
 
+GREEDY, SAMPLE = Protocol("greedy"), Protocol("sample")
+
 
 class Transition(NamedTuple):
     """What a step of n environments has led to."""
@@ -37,7 +39,7 @@ class StackedEnvironments:
     """
 
     def __init__(self, config: EnvironmentConfig, n: int, seed: int) -> None:
-        """Raises ValueError if n or the seed is none, or the game cannot be made."""
+        """Raises ValueError if n or the seed is none, and FailedEnvironment if the game fails."""
         check_seed(seed)
         config = replace(config, life_loss_terminates=False)
         self._environments = Environments(config, n, CORES)
@@ -130,8 +132,7 @@ class LearnedPolicy:
         policies, _ = self._policy.judge(self._taken(observations))
         random = self._random if seed is None else np.random.default_rng(seed)
         draws = random.random((len(policies), 2))
-        protocol = Protocol("greedy" if greedy else "sample")
-        return chosen_actions(protocol, policies, draws, self._policy.spaces)
+        return chosen_actions(GREEDY if greedy else SAMPLE, policies, draws, self._policy.spaces)
 
     def probabilities(self, observations: ArrayLike) -> np.ndarray:
         """Of each action, float32 [n, actions]. Raises ValueError if actions are continuous."""

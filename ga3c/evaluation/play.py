@@ -1,7 +1,8 @@
 """`ga3c play`: a video of one game, with score, value and action probabilities beside it."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing
 from pathlib import Path
 
 from agents.environments import EnvironmentConfig, Environments
@@ -27,14 +28,13 @@ def moments(
     environment: EnvironmentConfig,
     protocol: Protocol,
     seed: int,
-) -> Iterator[Moment]:
+) -> Generator[Moment]:
     """All steps of a game, reset included: game number 0 of an evaluation with `seed`."""
-    environments = Environments(environment, 1)
-    draws = ActionDraws(seed, 0, 1)
-    stacks = Stacks(environments.spaces, 1)
-    step, picture = environments.reset(seed), pictures.reset(seed)
-    score, length = 0.0, -1  # the reset does not count as a step
-    try:
+    with closing(Environments(environment, 1)) as environments:
+        draws = ActionDraws(seed, 0, 1)
+        stacks = Stacks(environments.spaces, 1)
+        step, picture = environments.reset(seed), pictures.reset(seed)
+        score, length = 0.0, -1  # the reset does not count as a step
         while True:
             outcome = step.outcomes[0]
             score, length = score + float(outcome["reward"]), length + 1
@@ -44,7 +44,11 @@ def moments(
             finite = not policy.spaces.actions.is_continuous
             action_values = policy.action_values(observations)
             yield Moment(
-                *(picture, score, length, float(values[0]), policies[0]),
+                picture=picture,
+                score=score,
+                length=length,
+                value=float(values[0]),
+                policy=policies[0],
                 action=int(actions[0]) if finite else None,
                 finished=bool(outcome["finished"]),
                 action_values=None if action_values is None else action_values[0],
@@ -52,8 +56,6 @@ def moments(
             if outcome["finished"] or length == protocol.step_cap:
                 return
             step, picture = environments.step(actions), pictures.step(actions)
-    finally:
-        environments.close()
 
 
 def run(config: Config) -> None:
@@ -70,32 +72,29 @@ def _show(config: Config) -> None:
     policy = policy_of(trained, checkpoint)
     name, protocol = config.played_by(trained, policy.spaces)
     environment = protocol.environment(trained.environment)
-    pictures = Pictures(environment)
-    played = moments(policy, pictures, environment, protocol, config.seed)
-    first = next(played)
     steps = int(checkpoint.state["steps"])
     title = f"{trained.environment.game} after {steps:,} steps"
     out = config.out or path / "video" / f"{steps}-{name}-{config.seed}.mp4"
     if config.pretrained and config.out is None:
         out = Path(f"{path.name}-{name}-{config.seed}.mp4")
-    canvas = Canvas(title, pictures.actions)
-    max_pictures = int(config.max_seconds * pictures.per_second)
-    rate = pictures.per_second
-    with Window(title, rate) if config.window else video(out, rate) as writer:
-        last = first
-        frame = canvas.draw(first)
-        writer.append_data(frame)
-        said_s = time.monotonic()
-        for last, _ in zip(played, range(max_pictures - 1), strict=False):
+    with (
+        closing(Pictures(environment)) as pictures,
+        closing(moments(policy, pictures, environment, protocol, config.seed)) as played,
+    ):
+        last = next(played)
+        canvas, rate = Canvas(title, pictures.actions), pictures.per_second
+        with Window(title, rate) if config.window else video(out, rate) as writer:
             frame = canvas.draw(last)
             writer.append_data(frame)
-            if time.monotonic() - said_s > PROGRESS_S:
-                said_s = time.monotonic()
-                print(f"step {last.length:,}: score {last.score:,.0f}", flush=True)
-        for _ in range(int(END_S * pictures.per_second)):
-            writer.append_data(frame)
-    played.close()  # type: ignore[attr-defined]  # a generator
-    pictures.close()
+            said_s = time.monotonic()
+            for last, _ in zip(played, range(int(config.max_seconds * rate) - 1), strict=False):
+                frame = canvas.draw(last)
+                writer.append_data(frame)
+                if time.monotonic() - said_s > PROGRESS_S:
+                    said_s = time.monotonic()
+                    print(f"step {last.length:,}: score {last.score:,.0f}", flush=True)
+            for _ in range(int(END_S * rate)):
+                writer.append_data(frame)
     cap = "--step-cap" if last.length == protocol.step_cap else "--max-seconds"
     cut = "" if last.finished else f", cut there by {cap}"
     file = "" if config.window else f"; video in {out}"

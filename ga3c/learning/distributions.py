@@ -56,13 +56,15 @@ class Categorical:
 
     def log_probs(self, logits: Tensor, actions: Tensor, epsilon: float = 0.0) -> Tensor:
         """log(pi(a) + epsilon) of actions int32 [n], [n] (the epsilon: GA3C, section 5.4)."""
-        logs = ops.log(ops.softmax(logits) + epsilon) if epsilon else ops.log_softmax(logits)
-        return ops.take_along_axis(logs, actions[:, None], axis=1)[:, 0]
+        return ops.take_along_axis(self._logs(logits, epsilon), actions[:, None], axis=1)[:, 0]
 
     def entropies(self, logits: Tensor, epsilon: float = 0.0) -> Tensor:
         """-sum_a pi(a) log(pi(a) + epsilon), [n]."""
-        probs = ops.softmax(logits)
-        return -ops.sum(probs * ops.log(probs + epsilon), axis=-1)
+        return -ops.sum(ops.softmax(logits) * self._logs(logits, epsilon), axis=-1)
+
+    def _logs(self, logits: Tensor, epsilon: float) -> Tensor:
+        """log(pi + epsilon), finite also where a probability is rounded to 0."""
+        return ops.log(ops.softmax(logits) + epsilon) if epsilon else ops.log_softmax(logits)
 
     def policy(self, logits: Tensor) -> Tensor:
         """The probabilities [n, count]."""

@@ -1,4 +1,4 @@
-"""How much each lane explores: one share for all that falls with time, or a ladder of shares."""
+"""A ladder of exploration: a share for each lane, and which lanes are the greediest."""
 
 import numpy as np
 

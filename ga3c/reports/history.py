@@ -52,7 +52,7 @@ class History(NamedTuple):
 
     @property
     def game(self) -> str:
-        """The ALE rom id or Gymnasium id, whatever name the run used; imports no environment."""
+        """The ALE rom id or Gymnasium id, whatever name the run used; imports no module of it."""
         name = self.config.environment.game
         with contextlib.suppress(ValueError):
             return name.rpartition(":")[2] if ":" in name else resolve(name).name

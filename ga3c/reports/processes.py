@@ -4,22 +4,22 @@ Commands on Ray need directories that all nodes of the cluster share.
 """
 
 import contextlib
-import ctypes
 import logging
 import os
 import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from agents.launchers import search_path
 from agents.machine import COUNTED
+from agents.signals import end_with_parent
 
 END_S = 12.0  # longer than a clean stop takes
 LOST = -1000  # the exit code of a command whose node was lost
-PR_SET_PDEATHSIG = 1
 
 
 class Process(Protocol):
@@ -128,13 +128,9 @@ def _command(command: list[str], errors: str, directory: str, cores: int) -> int
             stdout=subprocess.DEVNULL,
             stderr=file,
             start_new_session=True,
-            preexec_fn=_end_with_parent,
+            preexec_fn=partial(end_with_parent, signal.SIGTERM),
         )
         try:
             return process.wait()
         finally:
             end(process)
-
-
-def _end_with_parent() -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -77,6 +77,8 @@ NEWER: dict[int, set[str]] = {
     9: {"run.trust"},
 }
 BEFORE = {"network.layer_norm": False}
+UNREADABLE = (OSError, ValueError, TypeError, AttributeError, RecursionError)
+"""What reading a damaged or foreign file raises."""
 
 
 class KeptConfig(NamedTuple):
@@ -115,7 +117,7 @@ def read_config(path: Path) -> KeptConfig:
             _move(values, TO_FORMAT_3)
         _fill(values, _newer(number))
         config = msgspec.convert(values, TrainConfig, dec_hook=lambda kind, value: kind(value))
-    except (OSError, ValueError) as error:  # msgspec's errors are ValueErrors
+    except UNREADABLE as error:  # msgspec's errors are ValueErrors
         raise ValueError(f"run {path}: its {CONFIG} cannot be read: {error}") from error
     return KeptConfig(config, list(_notes(path, values, config, number)))
 

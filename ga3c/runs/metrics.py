@@ -61,7 +61,7 @@ class Window:
 
 
 class Metrics:
-    """Counters and newest figures, safe from every thread. Telemetry: nothing is decided by it.
+    """Counters and newest figures, safe from every thread. Only the scheduler decides by them.
 
     The counters are `steps` (one environment step is one prediction; the frame of a reset counts),
     `rewards` (summed, not clipped), `prediction_batches`, `updates`, `trained_samples`,
@@ -127,7 +127,7 @@ def cores_time(root: Path = Path("/"), allowed: int = CORES) -> CoresTime:
     Where a control group allows less time than our cores have, the busy time is the group's.
 
     Args:
-        root: where `proc` and `sys` are mounted.
+        root: where the control groups' `proc` and `sys` are mounted.
         allowed: cores that we may use.
     """
     cores = _of_ours(psutil.cpu_times(percpu=True))

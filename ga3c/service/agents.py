@@ -74,7 +74,7 @@ class Agents:
         """In lockstep: the agent first replays `steps` steps from the file `actions`."""
         self._played = actions, steps
 
-    def play(self) -> bool:
+    def plays(self) -> bool:
         """Whether every agent has made a step."""
         return not self._due_s and self.begun == len(self)
 

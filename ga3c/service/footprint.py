@@ -132,13 +132,15 @@ def _ring(config: TrainConfig, spaces: Spaces) -> RingShape:
 
 
 def _processes(config: TrainConfig) -> float:
-    """The bytes that agent processes take. Raises ValueError if they do not fit."""
-    service = config.service
-    envs, is_atari = service.envs_per_agent, resolve(config.environment.game).is_atari
-    wanted = service.most.agents * (AGENT_BYTES + envs * ENVIRONMENT_BYTES * is_atari)
+    """The bytes that agent processes on this machine take. Raises ValueError if they do not fit."""
+    envs, agents = config.service.envs_per_agent, config.service.most.agents
+    if config.hosts.others_may_play:
+        agents = min(agents, config.hosts.agents_here)
+    is_atari = resolve(config.environment.game).is_atari
+    wanted = agents * (AGENT_BYTES + envs * ENVIRONMENT_BYTES * is_atari)
     _check(
         wanted,
-        f"agents {service.most.agents:,} of {envs:,} environments each",
+        f"agents {agents:,} of {envs:,} environments each",
         "give fewer --agents, --max-agents or --envs-per-agent",
     )
     return wanted

@@ -116,7 +116,7 @@ class Predictor:
     def _act(
         self, batch: list[Request], lanes: np.ndarray
     ) -> tuple[np.ndarray, list[Segment], float]:
-        """Actions int32 [n], the segments that they complete, and the model's CPU seconds."""
+        """Actions [n, *shape], the segments that they complete, and the model's CPU seconds."""
         exploration = self.model.exploration(lanes, self.pacing.steps)
         arrivals, cpu_s = self._arrivals(batch, lanes, exploration), time.thread_time()
         actions = self.model.act(arrivals)

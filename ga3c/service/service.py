@@ -99,7 +99,7 @@ class Service:
 
     def plays(self) -> bool:
         """Whether every agent has made a step."""
-        return self.agents.play()
+        return self.agents.plays()
 
     def memory_mb(self) -> list[float]:
         """Resident memory of this process and of each agent's, in MiB."""
@@ -132,7 +132,8 @@ class Service:
             experience: False leaves out all experience; weights and counters remain.
 
         Returns:
-            What `restore` takes; None if a prediction or an update does not end within `timeout_s`.
+            The content of a checkpoint; None if a prediction or an update does not end within
+            `timeout_s`.
         """
         return self._parts.kept.read(timeout_s, experience)
 

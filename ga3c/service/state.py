@@ -45,7 +45,8 @@ class Kept:
         """Arrays and counters of one moment, at which no prediction or update is under way.
 
         Returns:
-            What `restore` takes; None if a prediction or an update does not end within `timeout_s`.
+            The content of a checkpoint; None if a prediction or an update does not end within
+            `timeout_s`.
         """
         with self.gate.held(timeout_s) as still:
             arrays = self.model.read(timeout_s) if still else {}

@@ -77,7 +77,7 @@ def build_service(
         memory = DEVICE if service.experience == "device" else HOST
         source = build_source(config, spaces, algorithm, book, memory)
         model = build_model(config, spaces, algorithm, source, pacing.acts_on_target)
-    common = _Common(config, spaces, launcher or LocalLauncher())
+    common = _Common(config, spaces, LocalLauncher() if launcher is None else launcher)
     parts = _parts(config, spaces, model, book, pacing, common)
     if listens := parts.frontend.listening:
         address = listens.endpoint

@@ -157,11 +157,13 @@ def kind_of(game: str, env_args: tuple[str, ...] = ()) -> Kind:
 
 def given_values(arguments: list[str], name: str) -> tuple[str, ...]:
     """The values, up to the next option, that the command line gives for the last option `name`."""
-    options = [each.replace("_", "-") for each in arguments]
-    if name not in options:
+    split = [argument.partition("=") for argument in arguments]
+    at = [i for i, (option, *_) in enumerate(split) if option.replace("_", "-") == name]
+    if not at:
         return ()
-    after = arguments[len(arguments) - options[::-1].index(name) :]
-    return tuple(takewhile(lambda argument: not argument.startswith("--"), after))
+    _, equals, first = split[at[-1]]
+    after = takewhile(lambda argument: not argument.startswith("--"), arguments[at[-1] + 1 :])
+    return (*([first] if equals else []), *after)
 
 
 def given_value(arguments: list[str], name: str) -> str | None:

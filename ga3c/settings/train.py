@@ -218,6 +218,11 @@ def _check_lockstep(config: TrainConfig) -> None:
             f"lockstep with {', '.join(wrong) or 'scheduler ' + config.scheduler.scheduler}: needs "
             f"one of each of {', '.join(given)}, and scheduler off, or its order would change"
         )
+    if config.hosts.others_may_play:
+        raise ValueError(
+            "lockstep with --listen or --launcher ray: its agent must play on this machine, which "
+            "keeps the actions that a resumed run plays again"
+        )
     smallest, largest = service.training_batch_min, service.training_batch_max
     t_max = service.t_max
     if smallest != largest or largest % t_max:

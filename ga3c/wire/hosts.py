@@ -47,6 +47,7 @@ class Hosts:
     def __init__(
         self,
         *,
+        local: LocalLauncher,
         game: str,
         room_here: int,
         order: Callable[[str, dict[str, Any]], None],
@@ -57,17 +58,16 @@ class Hosts:
         pack: bool = False,
     ) -> None:
         """Args:
+        local: starts the agents that play on this machine, at most `room_here`.
         game: what is played; a host says whether it can.
-        room_here: agents that may play on this machine.
         order: sends a host, by its identity, all that it is to do.
         peers: told whose key an agent must have; and those that wait for a place owe no step.
         refused: how often each address was refused for its key.
         cluster: what starts hosts, if they do not come by themselves.
         pack: whether other machines send frames compressed.
         """
-        self._local = LocalLauncher()
+        self._local, self._room_here = local, room_here
         self._asked = {"game": game, "versions": versions()}
-        self._room_here = room_here
         self._order, self._peers = order, peers
         self._refused, self._clock = refused, clock
         self._cluster, self._pack = cluster, pack

@@ -32,6 +32,7 @@ def build_launcher(
         )
         cluster = Cluster(orders, frontend.authenticator.allow)
     hosts = Hosts(
+        local=local,
         game=game,
         room_here=config.agents_here,
         order=order,

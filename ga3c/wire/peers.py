@@ -101,9 +101,6 @@ class Peers:
         self._failures: dict[str, str] = {}
         self._faults: dict[str, str] = {}
 
-    def __len__(self) -> int:
-        return len(self._welcomed)
-
     def expect(
         self, identity: str, lanes: np.ndarray, played: int = 0, patience_s: float = 0.0
     ) -> None:
@@ -163,7 +160,7 @@ class Peers:
     def has_played(self, identity: str) -> bool:
         """Whether the agent has sent a step after its first reset."""
         peer = self.welcomed(identity)
-        return peer is not None and max(peer.sequences) > 1
+        return peer is not None and max(peer.sequences) > peer.played + 1
 
     def is_here(self, identity: str) -> bool:
         """Whether it is an agent that is expected, on this machine."""

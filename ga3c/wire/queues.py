@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import Generic, NamedTuple, TypeVar
 
+from ga3c.settings.checks import check_queue
+
 T = TypeVar("T")
 
 
@@ -31,16 +33,7 @@ class BatchQueue(Generic[T]):
     """
 
     def __init__(self, capacity: int, min_batch: int, max_batch: int, max_wait_s: float) -> None:
-        if not 0 <= min_batch <= max_batch or max_batch < 1:
-            raise ValueError(
-                f"batch of at least {min_batch} and at most {max_batch}: "
-                "must be 0 <= min <= max and max >= 1, or no batch would ever be complete"
-            )
-        if capacity < max_batch:
-            raise ValueError(
-                f"queue capacity {capacity} < largest batch {max_batch}: "
-                "such a batch would never be complete"
-            )
+        check_queue("batch", capacity, min_batch, max_batch)
         self._capacity = capacity
         self._min_batch = min_batch
         self.max_batch = max_batch

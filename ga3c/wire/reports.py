@@ -5,10 +5,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from agents.headers import MAX_REASON
+from agents.headers import MAX_NAME, MAX_REASON, MOST_AGENTS
 from agents.messages import MessageError
 
-MOST_AGENTS = 4096
 MOST_BYTES = 1 << 18  # of a report: a larger one would take other agents' time
 SHOWN = r"^[^\x00-\x1f\x7f-\x9f]*\Z"  # no control signs: it goes to a terminal
 
@@ -16,7 +15,7 @@ SHOWN = r"^[^\x00-\x1f\x7f-\x9f]*\Z"  # no control signs: it goes to a terminal
 class Report(msgspec.Struct):
     """What a host has and does."""
 
-    name: Annotated[str, Meta(max_length=253, pattern=SHOWN)]
+    name: Annotated[str, Meta(max_length=MAX_NAME, pattern=SHOWN)]
     agents: Annotated[int, Meta(ge=1, le=MOST_AGENTS)]  # for which it has room
     playing: Annotated[int, Meta(ge=0, le=MOST_AGENTS)]
     refuses: Annotated[str, Meta(max_length=MAX_REASON, pattern=SHOWN)]  # why it plays nothing

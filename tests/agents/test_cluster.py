@@ -7,6 +7,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from agents.cluster import Cluster as RayCluster
 from agents.nodes import PATIENCE_S, Cluster, Orders, Word
 from ga3c.runs.finding import newest_figures
 from ga3c.runs.kept_config import load_config
@@ -82,6 +83,20 @@ def test_a_node_whose_cores_are_taken_is_said_once() -> None:
     cluster.allowed("its key")
     cluster.tend()
     assert len(words) == 2, "it plays, which takes as long as the run"
+
+
+def test_a_machine_that_is_short_of_processes_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def short(*_: object, **__: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("agents.cluster.subprocess.Popen", short)
+    ray = RayCluster(Orders("x:1", "tcp://0.0.0.0:2", "key", []), lambda key, name: None)
+    (line,) = ray.news()
+    assert line.startswith("Ray at x:1: [Errno 11] Resource temporarily unavailable; tried again")
+    assert ray.news() == [], "not before it is due"
+    ray.stop()
 
 
 @pytest.mark.slow

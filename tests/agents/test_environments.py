@@ -399,6 +399,8 @@ def test_arguments_reach_the_constructor():
         ("map=['SF','FG']", {"map": ["SF", "FG"]}),
         ("text=a=b", {"text": "a=b"}),
         ("nothing=None", {"nothing": None}),
+        ("odd={[]: 1}", {"odd": "{[]: 1}"}),
+        ("deep=" + 5000 * "(", {"deep": 5000 * "("}),
     ],
 )
 def test_arguments_of_a_constructor_are_read_as_python_has_them(pair, keywords):
@@ -496,6 +498,32 @@ def test_an_environment_that_cannot_be_made_is_told_in_one_line(game, reason, re
         spaces(EnvironmentConfig(game))
     assert "\n" not in str(error.value)
     assert not recwarn.list, "what is said beside it"
+
+
+class Unclosed(gymnasium.Env):
+    """Its author closes a window that was never opened."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    window = None
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(2, np.float32), 0.0, False, False, {}
+
+    def close(self):
+        self.window.quit()
+
+
+gymnasium.register("TestUnclosed-v0", Unclosed)
+
+
+def test_an_environment_that_cannot_be_closed_is_told_with_its_place():
+    words = r"^TestUnclosed-v0: AttributeError: .*quit.*test_environments.py, line \d+\)$"
+    with pytest.raises(UnfitSpaces, match=words):
+        spaces(EnvironmentConfig("TestUnclosed-v0"))
 
 
 def test_an_environment_that_fails_while_it_is_played_is_told_with_its_place():

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -21,6 +21,7 @@ from agents.environments import EnvironmentConfig, spaces
 from agents.headers import Header, Kind
 from agents.host import MOST_EXITS, MOST_WORDS, Host
 from agents.host import Config as HostConfig
+from agents.launchers import LocalLauncher
 from agents.link import Curve, connect
 from agents.messages import Hello, MessageError, encode_note
 from agents.versions import versions
@@ -184,6 +185,7 @@ class Rig:
             self.orders.append(Ordered(host, sorted(tasks)))
 
         self.hosts = Hosts(
+            local=LocalLauncher(),
             game="CartPole-v1",
             room_here=room_here,
             order=order,
@@ -322,6 +324,26 @@ def test_where_agents_are_is_said_once_that_has_come_to_rest() -> None:
     assert said == ["agents: 1 on atlas, 1 that wait"]
     rig.now_s += SETTLED_S
     assert rig.hosts.news() == []
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"connect": "tcp://atlas"}, "connect tcp://atlas: must be tcp://HOST:PORT"),
+        ({"connect": "tcp://*:5"}, "must be tcp://HOST:PORT"),
+        ({"agents": 5000}, "agents 5000: must be 1 to 4096"),
+        ({"name": "a\tb"}, "must be at most 253 printable signs"),
+        ({"name": 300 * "a"}, "must be at most 253 printable signs"),
+    ],
+)
+def test_what_the_service_would_refuse_is_said_here(
+    given: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    mine, service = key(tmp_path, "host"), key(tmp_path, "service").with_name("service.pub")
+    right: dict[str, Any] = {"connect": "tcp://127.0.0.1:1", "key": mine, "service": service}
+    HostConfig(**right)
+    with pytest.raises(ValueError, match=re.escape(words)):
+        HostConfig(**{**right, **given})
 
 
 def test_a_host_plays_only_what_it_was_told_that_it_may(

@@ -31,10 +31,10 @@ def test_a_pair_is_read_back_and_its_secret_is_its_owners_alone(tmp_path: Path) 
     assert all(pair.secret not in text for pair in pairs for text in texts)
 
 
-def test_a_key_may_begin_with_any_of_its_signs(tmp_path: Path) -> None:
-    for first in "#-0":
-        (tmp_path / "it").write_text(f"{first}{'a' * 39} {first} name\n")
-        assert keys.public([tmp_path / "it"]) == {f"{first}{'a' * 39}": f"{first} name"}
+def test_a_line_is_a_comment_or_begins_with_a_key(tmp_path: Path) -> None:
+    for first in "%-0":  # 85^4 times the place of # is beyond 32 bits, so no key begins with it
+        (tmp_path / "it").write_text(f"#{first} them\n{first}{'0' * 39} {first} name\n")
+        assert keys.public([tmp_path / "it"]) == {f"{first}{'0' * 39}": f"{first} name"}
 
 
 def test_the_command_never_overwrites_a_key(tmp_path: Path) -> None:
@@ -61,8 +61,12 @@ def test_what_is_no_key_is_said_with_what_makes_one(tmp_path: Path) -> None:
     for file, words in (("open", "chmod 600"), ("gone", "ga3c keys makes"), ("short", "ga3c keys")):
         with pytest.raises(ValueError, match=words):
             keys.own(tmp_path / file)
+    (tmp_path / "other signs").write_text(40 * "_" + "\n")
+    (tmp_path / "too large").write_text("%" + 39 * "#" + "\n")
     for file, words in (
         ("short", "3 characters"),
+        ("other signs", "is no public key, which has 40 of Z85"),
+        ("too large", "is no public key, which has 40 of Z85"),
         ("gone", "cannot be read"),
         ("empty", "no publ"),
     ):

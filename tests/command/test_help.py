@@ -146,6 +146,14 @@ def test_the_settings_of_the_first_level_exist() -> None:
         (["train", "--evaluate-episodes=3"], "--evaluate-episodes", "a run without evaluate_every"),
         (["train", "--game", "CartPole-v1", "--stagger-steps=9"], "--stagger-steps", "game CartP"),
         (["train", "--momentum", "0.9"], "--momentum", "optimizer adam"),
+        (["train", "--evaluate-step-cap=9"], "--evaluate-step-cap", "a run without evaluate_every"),
+        (["train", "--agents-here", "1"], "--agents-here", "a run that no other machine may join"),
+        (["train", "--ray-address=a:1"], "--ray-address", "launcher local"),
+        (
+            ["train", "--algorithm", "dqn", "--priority-exponent=0.5"],
+            "--priority-exponent",
+            "replay_draws uniform",
+        ),
         (["train", "--algorithm=dqn", "--ladder-base=.5"], "--ladder-base", "exploration schedule"),
         (["train", "--preset=apex-small", "--slack-steps=9"], "--slack-steps", "pacing free"),
         (

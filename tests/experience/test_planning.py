@@ -59,6 +59,13 @@ def test_processes_and_networks_that_do_not_fit_are_refused(given: list[str], wo
         planned(config)
 
 
+def test_agents_that_play_elsewhere_take_no_memory_here() -> None:
+    given = ["--agents", "2000", "--envs-per-agent", "2", "--launcher", "ray", "--agents-here"]
+    planned(parse([*given, "4"], TrainConfig, "test"))
+    with pytest.raises(ValueError, match="agents 2,000 of 2 environments each take about"):
+        planned(parse([*given, "5000"], TrainConfig, "test"))
+
+
 def test_a_network_for_large_frames_is_refused_before_it_is_made() -> None:
     large = Spaces((3000, 3000), "uint8", Actions(6), 4)
     config = TrainConfig(service=ServiceConfig(agents=1, max_agents=1, envs_per_agent=2))

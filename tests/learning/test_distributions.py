@@ -59,6 +59,13 @@ def test_what_is_played_without_noise_is_the_mean_within_the_bounds() -> None:
     np.testing.assert_array_equal(np.asarray(Normal(SIZE).policy(found)), [[0.5, -1.0, 1.0]])
 
 
+@pytest.mark.parametrize("epsilon", [0.0, 1e-6])
+def test_entropy_is_finite_where_a_probability_is_rounded_to_0(epsilon: float) -> None:
+    logits = np.array([[120.0, 0.0, 1.0], [0.0, 0.0, 0.0]], np.float32)
+    entropies = np.asarray(Categorical(3).entropies(logits, epsilon))
+    np.testing.assert_allclose(entropies, [0.0, math.log(3)], atol=1e-4)
+
+
 def test_the_actions_decide_the_distribution() -> None:
     assert isinstance(distribution(Actions(5)), Categorical)
     found = distribution(Actions(0, 4))

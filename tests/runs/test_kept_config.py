@@ -96,6 +96,22 @@ def test_runs_before_format_5_had_networks_without_layer_norm(tmp_path: Path) ->
     assert not read_config(write(tmp_path, values)).config.network.layer_norm, "nor format 1"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"format": 3, "network": 5}',
+        '{"format": 2, "a3c": 5}',
+        '{"format": {}}',
+        "5",
+        pytest.param(100_000 * "[", id="deep"),
+    ],
+)
+def test_a_damaged_file_is_said(text: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(ValueError, match=r"its config\.json cannot be read"):
+        read_config(tmp_path)
+
+
 @pytest.mark.parametrize("number", [0, FORMAT + 1, "2", None, [1]])
 def test_a_format_of_another_version_is_refused(number: Any, tmp_path: Path) -> None:
     write(tmp_path, {**to_json(TrainConfig()), "format": number})

@@ -153,7 +153,8 @@ def test_a_replays_run_goes_on_with_it_or_fills_a_new_one(
 
 
 @pytest.mark.parametrize(
-    "change", [["--agents", "2"], ["--groups", "2"], ["--scheduler", "anneal"]]
+    "change",
+    [["--agents", "2"], ["--groups", "2"], ["--scheduler", "anneal"], ["--launcher", "ray"]],
 )
 def test_lockstep_refuses_what_would_change_its_order(change: list[str]) -> None:
     done = ended("train", *CORRIDOR[1:3], *IN_TURN, *change)

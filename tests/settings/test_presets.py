@@ -15,7 +15,7 @@ import pytest
 from ga3c.__main__ import USAGE
 from ga3c.runs.kept_config import load_config
 from ga3c.settings import preset_names
-from ga3c.settings.parse import parse
+from ga3c.settings.parse import given_values, parse
 from ga3c.settings.presets import OURS, PRESETS, ppo_pictures
 from ga3c.settings.published import PUBLISHED
 from ga3c.settings.train import PresetName, TrainConfig
@@ -278,3 +278,18 @@ def test_a_game_that_cannot_be_played_is_one_line(game: str) -> None:
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith("ga3c: ") and game in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "values"),
+    [
+        (["--env-args", "size=3", "wet=no", "--seed", "1"], ("size=3", "wet=no")),
+        (["--env_args=size=3", "wet=no"], ("size=3", "wet=no")),
+        (["--env-args", "a=1", "--env-args=size=3"], ("size=3",)),
+        (["--seed", "1"], ()),
+    ],
+)
+def test_arguments_of_an_environment_are_seen_however_they_are_given(
+    arguments: list[str], values: tuple[str, ...]
+) -> None:
+    assert given_values(arguments, "--env-args") == values

@@ -147,7 +147,7 @@ def test_the_authenticator_answers_many_at_once(rig: Rig) -> None:
         rig.frontend.peers.expect(f"agent-{index}", lanes_of(index % 4))
         agent.socket.connect(rig.frontend.endpoint)
         agent.hello()
-    wait_until(lambda: len(rig.frontend.peers) == 50)
+    wait_until(lambda: len(rig.frontend.peers._welcomed) == 50)
     rig.agents += agents
 
 

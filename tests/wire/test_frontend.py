@@ -627,6 +627,18 @@ def test_silent_names_only_agents_that_owe_a_step(rig: Rig) -> None:
     assert rig.frontend.silent(0.0) == []
 
 
+def test_an_agent_that_plays_recorded_steps_again_has_played_none_yet(rig: Rig) -> None:
+    rig.frontend.peers.expect("good", lanes_of(0), played=1000)
+    agent = rig.agent("good")
+    agent.hello()
+    wait_until(lambda: rig.frontend.peers.welcomed("good") is not None)
+    assert not rig.frontend.peers.has_played("good")
+    for sequence in (1000, 1001):
+        agent.step(0, sequence)
+        rig.answer(rig.take())
+    assert rig.frontend.peers.has_played("good")
+
+
 def test_silent_names_an_agent_that_said_hello_and_no_more(rig: Rig) -> None:
     rig.welcome("agent")
     wait_until(lambda: rig.frontend.silent(0.0) == ["agent"])
