@@ -181,6 +181,7 @@ class Environments:
         named = {"reward": rewards, "terminated": terminated, "truncated": truncated}
         for name, values in named.items():
             check_shape(self._game.name, name, values, (self.num_envs,))
+        terminated, truncated = (np.asarray(each, np.bool_) for each in (terminated, truncated))
         first, finished = self._finished, terminated | truncated
         self._lengths_steps += 1
         self._lengths_steps[first] = 0

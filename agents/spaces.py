@@ -10,6 +10,7 @@ from agents.config import EnvironmentConfig
 from agents.games import Game
 
 SMALLEST_FLOAT_PICTURE = 20  # height and width; a smaller [h, w] of floats is a table
+BYTES = 255  # the largest one
 SMALLEST_CHANNELS = 5  # height and width of the smallest picture of several channels
 
 
@@ -44,8 +45,18 @@ def fit(config: EnvironmentConfig, game: Game, observation: Space, action: Space
         rule = "are not a Box of 1 to 4 dimensions: no network takes them"
         raise UnfitSpaces(f"{config.game}: observations {kind} {rule}")
     shape = observation.shape[1:] if game.is_atari else observation.shape
-    dtype = "uint8" if observation.dtype == np.uint8 else "float32"
+    if len(shape) == 3 and shape[0] < SMALLEST_CHANNELS <= SMALLEST_FLOAT_PICTURE <= min(shape[1:]):
+        rule = (
+            "have their channels or stacked frames first, as it seems: give [height, width, "
+            "channels], or the newest frame alone, [height, width], and --stack"
+        )
+        raise UnfitSpaces(f"{config.game}: observations {shape} {rule}")
+    is_bytes = observation.dtype == np.uint8 and observation.high.max() > 1  # no truth values
+    dtype = "uint8" if is_bytes else "float32"
     found = Spaces(shape, config.pixels if game.is_atari else dtype, _actions(config, action), 1)
+    if found.is_picture and dtype == "float32" and observation.high.max() == BYTES:
+        rule = "are floats up to 255: give bytes (uint8), or floats from 0 to 1"
+        raise UnfitSpaces(f"{config.game}: observations {shape} {rule}")
     stack = config.stack or (4 if found.is_picture and len(shape) == 2 else 1)
     return replace(found, stack=stack)
 
@@ -56,7 +67,9 @@ def _actions(config: EnvironmentConfig, space: Space) -> Actions:
     if not isinstance(space, Box) or not np.issubdtype(space.dtype, np.floating):
         rule = "are neither Discrete nor a Box of floats: none could be drawn"
         raise UnfitSpaces(f"{config.game}: actions {space} {rule}")
-    if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+    with np.errstate(over="ignore", invalid="ignore"):
+        sizes = space.high - space.low  # infinite as well where float32 does not hold it
+    if not np.isfinite(sizes).all():
         rule = "have no finite bounds: nobody could say how large an action should be"
         raise UnfitSpaces(f"{config.game}: actions {space} {rule}")
     return Actions(0, int(np.prod(space.shape)))

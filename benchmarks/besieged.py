@@ -73,7 +73,7 @@ def _lanes(number: int) -> np.ndarray:
 
 def _place(service: Service) -> dict[str, Any]:
     """What somebody must know to besiege it."""
-    frontend = service._frontend
+    frontend = service.frontend
     for number, guest in enumerate(GUESTS, AGENTS):
         frontend.peers.expect(guest, _lanes(number).reshape(SERVICE.groups, -1))
     assert frontend.listening is not None
@@ -87,7 +87,7 @@ def _place(service: Service) -> dict[str, Any]:
 
 def _keep_guests(service: Service) -> None:
     """Let guests stay. The service would end them at their first damaged message, as its agents."""
-    peers, faults = service._frontend.peers, service._frontend.peers.faults
+    peers, faults = service.frontend.peers, service.frontend.peers.faults
 
     def of_agents() -> dict[str, str]:
         return {name: fault for name, fault in faults().items() if name not in GUESTS}

@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     __version__: str
-    from ga3c.api import Run, load, train
+    from ga3c.api import Run, evaluate, load, train
     from ga3c.service.threads import RunFailed
     from ga3c.settings.train import TrainConfig
 
-__all__ = ["Run", "RunFailed", "TrainConfig", "__version__", "load", "train"]
+__all__ = ["Run", "RunFailed", "TrainConfig", "__version__", "evaluate", "load", "train"]
 
 _HOMES = {
     "Run": "ga3c.api",
     "RunFailed": "ga3c.service.threads",
     "TrainConfig": "ga3c.settings.train",
+    "evaluate": "ga3c.api",
     "load": "ga3c.api",
     "train": "ga3c.api",
 }

@@ -1,4 +1,4 @@
-"""GA3C from Python: train an agent, and use what it has learned."""
+"""GA3C from Python: train an agent, evaluate it, and use what it has learned."""
 
 import contextlib
 import gc
@@ -6,14 +6,14 @@ import random
 import signal
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from agents.registrations import SCRIPT
-from ga3c.command import frameworks
+from ga3c.command import frameworks, streams
 from ga3c.command.effects import without_effect
 from ga3c.command.names import changed, checked
 from ga3c.settings.checks import no_effect
@@ -38,7 +38,11 @@ class Run:
 
     def load(self, checkpoint: str | int = "newest") -> "LearnedPolicy":
         """The policy that the run has learned; see `ga3c.load`."""
-        return load(self.path, checkpoint)
+        return load(self, checkpoint)
+
+    def evaluate(self, checkpoint: str | int = "newest", **options: Any) -> dict[str, Any]:
+        """The scores of whole games, by a named protocol; see `ga3c.evaluate`."""
+        return evaluate(self, checkpoint, **options)
 
 
 def train(config: TrainConfig | None = None, /, **settings: Any) -> Run:
@@ -76,7 +80,7 @@ def train(config: TrainConfig | None = None, /, **settings: Any) -> Run:
     start = prepared(wanted, known)
     interrupts = Interrupts()
     gc.collect()  # frees an earlier run's model and ring before this one's memory is planned
-    with _random_state_kept():
+    with _random_state_kept(), streams.tolerant():
         try:
             outcome = begin(start, interrupts)
         finally:
@@ -141,19 +145,70 @@ def load(
     from ga3c.evaluation.learned import load_policy
     from ga3c.evaluation.options import LearnedConfig
 
-    path = None if run is None else Path(str(run.path if isinstance(run, Run) else run))
-    trust = trust or isinstance(run, Run)
-    return load_policy(LearnedConfig(path, Path("runs"), None, pretrained, str(checkpoint), trust))
+    with _random_state_kept():
+        return load_policy(LearnedConfig(**_meant(run, checkpoint, trust, pretrained)))
+
+
+def evaluate(
+    run: str | int | Path | Run | None = None,
+    checkpoint: str | int = "newest",
+    trust: bool = False,
+    *,
+    pretrained: str | None = None,
+    protocol: str | None = None,
+    episodes: int = 30,
+    at_once: int = 30,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Play whole games as `ga3c evaluate` does, which also prints and keeps their scores.
+
+    Args: those of `load`, and the options of the command, as its help says.
+
+    Returns what evaluations.jsonl keeps: `mean`, `median`, `deviation`, `scores`, `lengths`,
+    `steps` learned from, and the `protocol` with all its settings.
+
+    Raises ValueError and RuntimeError as `load`, and ValueError if an option is wrong.
+    """
+    frameworks.choose()
+    import ga3c.backend  # noqa: F401  imported first: it silences the framework's startup messages
+    from ga3c.evaluation import evaluate as command
+    from ga3c.evaluation.options import EvaluateConfig
+    from ga3c.evaluation.protocols import PROTOCOLS
+
+    if protocol not in (None, *PROTOCOLS):
+        raise ValueError(f"protocol {protocol!r}: must be one of {', '.join(PROTOCOLS)}")
+    options = {"episodes": episodes, "at_once": at_once, "seed": seed}
+    given = {**_meant(run, checkpoint, trust, pretrained), **options}
+    defaults = EvaluateConfig.defaults(["--protocol", protocol] if protocol else [])
+    with _random_state_kept(), streams.tolerant():
+        return command.run(replace(defaults, **given))
+
+
+def _meant(
+    run: str | int | Path | Run | None, checkpoint: str | int, trust: bool, pretrained: str | None
+) -> dict[str, Any]:
+    """Which run's weights are meant, as `LearnedConfig` has it."""
+    return {
+        "run": None if run is None else Path(str(run.path if isinstance(run, Run) else run)),
+        "pretrained": pretrained,
+        "checkpoint": str(checkpoint),
+        "trust": trust or isinstance(run, Run),
+    }
 
 
 def _wanted(
     config: TrainConfig | None, settings: dict[str, Any]
 ) -> tuple[TrainConfig, Known | None]:
     """The settings of the run, and the earlier run that it resumes, if any."""
+    resumed = settings.get("resume")
+    if isinstance(resumed, (Run, int)):
+        settings["resume"] = resumed.path if isinstance(resumed, Run) else str(resumed)
     given = checked(settings)
     if config is not None:
         if not isinstance(config, TrainConfig):
-            raise ValueError(f"config {config!r}: must be a TrainConfig; name single settings")
+            raise ValueError(
+                f"config {config!r}: must be a TrainConfig; name single settings, as game='Pong'"
+            )
         if given.get("preset", config.preset) != config.preset:
             raise ValueError(
                 f"preset {given['preset']} with a config: its settings are those of preset "

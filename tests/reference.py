@@ -14,6 +14,19 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 
+class Given:
+    """A network without layers, which answers the same to all observations."""
+
+    layers: tuple[Any, ...] = ()
+
+    def __init__(self, *answers: Any) -> None:
+        self._answers = answers
+
+    def __call__(self, observations: Any) -> tuple[Any, ...]:
+        """The answers."""
+        return self._answers
+
+
 def pieces(firsts: Array) -> Iterator[tuple[int, int]]:
     """The runs [start, end) of steps of one episode each, between the void steps of a lane [T]."""
     start = 0

@@ -1,5 +1,6 @@
 """Settings by name: the section of each, the values it may have, and how to change it."""
 
+import ast
 import numbers
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -7,6 +8,8 @@ from dataclasses import is_dataclass, replace
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
 
 from ga3c.command.arguments import near
 from ga3c.settings.train import TrainConfig
@@ -96,8 +99,10 @@ def _taken(option: Any, value: Any) -> tuple[bool, Any]:
     if option is Path:
         is_path = isinstance(value, (str, Path))
         return is_path, Path(value) if is_path else None
-    if option in (bool, str):
-        return isinstance(value, option), value
+    if option is bool:
+        return isinstance(value, (bool, np.bool_)), bool(value)
+    if option is str:
+        return isinstance(value, str), value
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if option is int:
         whole = whole or (isinstance(value, float) and value.is_integer())  # 1e6
@@ -109,6 +114,25 @@ def _taken(option: Any, value: Any) -> tuple[bool, Any]:
         return False, None
 
 
+def _literal(name: str, value: Any) -> str:
+    """An environment's argument as text that gives it back. Raises ValueError if none does."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    elif isinstance(value, Path):
+        value = str(value)
+    text = str(value).replace("inf", "1e999") if isinstance(value, float) else repr(value)
+    try:
+        same = ast.literal_eval(text) == value
+    except (ValueError, SyntaxError, TypeError):
+        same = False
+    if not same:
+        raise ValueError(
+            f"env_args {name}={value!r}: must be a number, a text, true or false, None, or lists "
+            "or the like of these, as a run keeps it in its files"
+        )
+    return text
+
+
 def checked(values: Mapping[str, Any]) -> dict[str, Any]:
     """The settings in `values` by name, each converted to its type.
 
@@ -117,7 +141,7 @@ def checked(values: Mapping[str, Any]) -> dict[str, Any]:
     found = {}
     for name, value in values.items():
         if name == "env_args" and isinstance(value, Mapping):
-            value = [f"{key}={argument!r}" for key, argument in value.items()]
+            value = [f"{key}={_literal(key, argument)}" for key, argument in value.items()]
         if name not in SETTINGS:
             hint = near(name, SETTINGS)
             raise ValueError(

@@ -8,6 +8,7 @@ import contextlib
 import io
 import os
 import sys
+from collections.abc import Iterator
 from typing import IO, Any, cast
 
 
@@ -68,6 +69,17 @@ def go_on_without() -> None:
     """From here on, ignore errors of printing; report the first one."""
     sys.stdout = cast(Any, Tolerant(sys.stdout, UNWRITTEN, reports_error=True))
     sys.stderr = cast(Any, Tolerant(sys.stderr, UNWRITTEN, reports_error=False))
+
+
+@contextlib.contextmanager
+def tolerant() -> Iterator[None]:
+    """`go_on_without`, within this context only."""
+    before = sys.stdout, sys.stderr
+    go_on_without()
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
 
 
 def end_quietly_unread() -> None:

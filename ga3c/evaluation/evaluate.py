@@ -8,6 +8,7 @@ import json
 import os
 import statistics
 import time
+from typing import Any
 
 from ga3c import backend
 from ga3c.evaluation.chosen import BEST, load, policy_of
@@ -26,8 +27,8 @@ def _short(score: float) -> str:
     return f"{round(score, 2):,.10g}"
 
 
-def run(config: Config) -> None:
-    """Evaluate, print and keep the scores. Raises WrongInput or RuntimeError."""
+def run(config: Config) -> dict[str, Any]:
+    """Evaluate, print and keep the scores, and return them. Raises WrongInput or RuntimeError."""
     trained, path, checkpoint = load(config)
     if config.pretrained is None and not os.access(path, os.W_OK):
         raise WrongInput(f"run {path} is not writable: the scores would be lost")
@@ -76,3 +77,4 @@ def run(config: Config) -> None:
     )
     if config.json:
         print(json.dumps(entry), flush=True)
+    return entry

@@ -7,7 +7,7 @@ framework is loaded, so nothing here loads it.
 import os
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import tyro
 
@@ -61,7 +61,7 @@ class PlayedConfig(LearnedConfig):
         check_seed(self.seed)
 
     @classmethod
-    def defaults(cls, arguments: list[str]) -> "PlayedConfig":
+    def defaults(cls, arguments: list[str]) -> Self:
         """What --protocol, if it is given, makes of all other defaults."""
         given = given_value(arguments, "--protocol")
         known: Any = given if given in PROTOCOLS else None

@@ -97,15 +97,13 @@ class Shuffled(InOrder):
         observations = ((count, *ring.observation_shape), ring.dtype)
         return [observations, ((count, *shape), dtype), *[((count,), "float32")] * 6]
 
-    def preparing(
-        self, function: Callable[[Any, Segments], Mapping[str, Any]], network: Any
-    ) -> Prepare:
-        """Keeps what `function` gives for `network` and segments: columns, by name, [B, T]."""
+    def preparing(self, function: Callable[[Segments], Mapping[str, Any]]) -> Prepare:
+        """Keeps what `function` gives for segments: columns, by name, [B, T]."""
         experience, whole = self.experience, InOrder(self.experience, self.book)
         memory, rows = experience.memory, experience.ring.rows
 
         def given(*parts: Any) -> Mapping[str, Any]:
-            return function(network, Segments(*parts))
+            return function(Segments(*parts))
 
         if not memory.on_device:
             given = backend.compiled(given, whole.signature())

@@ -130,7 +130,7 @@ class Sampler:
             return good
         priorities = self._drawn.of(rows)
         smallest = ops.min(ops.where(priorities > 0, priorities, np.float32(np.inf)))
-        return good * (ops.maximum(priorities, SMALLEST_ERROR) / smallest) ** -exponent
+        return good * ops.where(priorities > 0, priorities / smallest, np.float32(1)) ** -exponent
 
     def devices(self) -> dict[str, str]:
         """The device that holds each column."""

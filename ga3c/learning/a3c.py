@@ -16,6 +16,7 @@ from agents.actions import Actions
 from ga3c.backend import Column
 from ga3c.experience.batches import Segments
 from ga3c.learning.distributions import distribution
+from ga3c.learning.layers import value_unit
 from ga3c.learning.networks import chosen, dense, scaled_value, torso
 from ga3c.settings.learning import A3CConfig, NetworkConfig, linear
 
@@ -105,7 +106,8 @@ class ActorCritic:
             features = torso(config, observation, is_picture, "value_")
         value = dense(config, features, 1, 1.0, dtype="float32", name="value")
         value = keras.layers.Reshape((), dtype="float32")(value)
-        return keras.Model(observation, [parameters, scaled_value(config, value)])
+        value = scaled_value(config, value, self._reward_clip)
+        return keras.Model(observation, [parameters, value])
 
     def act(
         self, network: keras.Model, observations: Tensor, noise: Tensor, exploration: Tensor
@@ -167,16 +169,17 @@ class ActorCritic:
         moved: Tensor,
         valid: Tensor,
         entropy_weight: Tensor,
+        unit: Tensor,
     ) -> tuple[Tensor, tuple[dict[str, Tensor], Tensor]]:
         """The summed loss, the means of its parts, and the errors of the values.
 
-        Args: policy, its summed loss; entropy_weight; all others of one shape: `moved` is how far
-            the logarithms of the actions' probabilities are from those that acted, `valid` is 0 at
-            void steps and 1 elsewhere.
+        Args: policy, its summed loss; entropy_weight; unit, of the values; all others of one
+            shape: `moved` is how far the logarithms of the actions' probabilities are from those
+            that acted, `valid` is 0 at void steps and 1 elsewhere.
         """
         count = ops.maximum(ops.sum(valid), 1.0)
         errors = valid * (targets - values)
-        value, entropy = ops.sum(ops.square(errors)), ops.sum(valid * entropies)
+        value, entropy = ops.sum(ops.square(errors / unit)), ops.sum(valid * entropies)
         figures = {
             "policy_loss": policy / count,
             "value_loss": value / count,
@@ -233,5 +236,12 @@ class A3C(ActorCritic):
         entropies = self.distribution.entropies(parameters, config.log_epsilon)
         entropies = ops.reshape(entropies, ops.shape(valid))
         return self.combined(
-            policy, targets, values[:, :-1], entropies, moved, valid, rates["entropy_weight"]
+            policy,
+            targets,
+            values[:, :-1],
+            entropies,
+            moved,
+            valid,
+            rates["entropy_weight"],
+            value_unit(network),
         )

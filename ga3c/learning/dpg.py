@@ -68,7 +68,8 @@ class DPG:
         x = keras.layers.Concatenate(dtype="float32")([x, action])
         x = self._layers(config, x, self.config.critic_units, "critic")
         x = dense(last, x, 1, LAST_GAIN, dtype="float32", name="critic_value")
-        value = scaled_value(config, keras.layers.Reshape((), dtype="float32")(x))
+        value = keras.layers.Reshape((), dtype="float32")(x)
+        value = scaled_value(config, value, self._reward_clip)
         critic = keras.Model([observation, action], value, name="critic")
         best = actor(observation)
         return keras.Model(observation, [best, critic([observation, best])])
@@ -125,8 +126,8 @@ class DPG:
         The critic's is w (Q(x_0, a_0) - y)^2 / 2 with y = R + D Q'(x_m, mu'(x_m)), where ' marks
         the target network. The actor's is -g mu(x_0) with g = dQ(x_0, a) / da at a = mu(x_0),
         clipped element-wise (Horgan et al. 2018, appendix). Its gradient is that of -Q(x_0,
-        mu(x_0)) by the actor's weights, but for the clip, and for the unit of Q if it follows the
-        rewards. No gradient flows into the critic.
+        mu(x_0)) by the actor's weights, but for the clip. No gradient flows into the critic. If Q
+        follows the rewards, both losses are in its unit.
         """
         assert target is not None
         returns, discounts = returns_of(batch, self._reward_clip)
@@ -134,13 +135,13 @@ class DPG:
         targets = ops.stop_gradient(returns + discounts * next_values)
         actor, critic = network.get_layer("actor"), network.get_layer("critic")
         values = critic([batch.observations, batch.actions])
-        errors = values - targets
-        critic_loss = ops.mean(batch.weights * 0.5 * ops.square(errors))
+        errors, unit = values - targets, value_unit(critic)
+        critic_loss = ops.mean(batch.weights * 0.5 * ops.square(errors / unit))
         best = actor(batch.observations)
         slopes = backend.gradient(
             lambda actions: ops.sum(critic([batch.observations, actions])), ops.stop_gradient(best)
         )
-        slopes = slopes / value_unit(critic)
+        slopes = slopes / unit
         if clip := self.config.action_gradient_clip:
             slopes = ops.clip(slopes, -clip, clip)
         played = ops.cast(batch.weights > 0, "float32")  # 0: there was nothing to draw

@@ -17,8 +17,7 @@ from keras import ops
 
 Tensor = Any
 FARTHEST = 10.0  # deviations of a normalised observation
-SMALLEST_VARIANCE = 1e-4
-SMALLEST_SCALE = 1e-3
+SMALLEST_VARIANCE = 1e-8
 LARGEST = 1e9  # number that is measured
 
 
@@ -139,18 +138,24 @@ class Normalized(Measured):
 class ValueScale(Measured):
     """Values [n] times the root mean square of all rewards that were trained so far.
 
-    Learning then does not depend on the unit of the rewards.
+    It is 1 until there was another reward than 0. Learning then does not depend on the unit of the
+    rewards, as losses are of errors in this unit (`value_unit`).
     """
+
+    def __init__(self, reward_clip: float, **given: Any) -> None:
+        """Args: reward_clip: what rewards are clipped to, either way; 0: to nothing."""
+        super().__init__(**given)
+        self._reward_clip = reward_clip or LARGEST
 
     def build(self, shape: tuple[int | None, ...]) -> None:
         """Make the measured weights."""
         super().build(shape)
-        self._square = self._add("square", (), "ones")
+        self._square = self._add("square", (), "zeros")
 
     @property
     def scale(self) -> Tensor:
         """The size, a scalar."""
-        return ops.maximum(ops.sqrt(self._square), SMALLEST_SCALE)
+        return ops.sqrt(ops.where(self._square > 0, self._square, 1.0))
 
     def call(self, x: Tensor) -> Tensor:
         """The scaled values."""
@@ -158,14 +163,14 @@ class ValueScale(Measured):
 
     def measure(self, batch: Any) -> None:
         """Take the rewards of a batch into the mean."""
-        squares = ops.square(ops.reshape(_bounded(batch.rewards), (-1,)))
+        squares = ops.square(ops.reshape(_bounded(batch.rewards, self._reward_clip), (-1,)))
         share = self._share(squares)
         self._square.assign((1 - share) * self._square + share * ops.mean(squares))
 
 
-def _bounded(x: Tensor) -> Tensor:
+def _bounded(x: Tensor, limit: float = LARGEST) -> Tensor:
     """`x` in float32, with bounds within which no square is infinite, as it would be for ever."""
-    return ops.clip(ops.cast(x, "float32"), -LARGEST, LARGEST)
+    return ops.clip(ops.cast(x, "float32"), -limit, limit)
 
 
 def measured_by(network: keras.Model) -> list[Measured]:
@@ -186,7 +191,10 @@ def measure(layers: Sequence[Measured], batch: Any) -> None:
 
 
 def value_unit(network: keras.Model) -> Tensor:
-    """What the network's values are multiplied by because of the rewards; 1 if by nothing."""
+    """What the network's values are multiplied by because of the rewards; 1 if by nothing.
+
+    Losses are of errors over it: squared errors would else grow with the square of the unit.
+    """
     scales = [layer.scale for layer in measured_by(network) if isinstance(layer, ValueScale)]
     return scales[0] if scales else 1.0
 

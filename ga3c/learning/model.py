@@ -16,7 +16,7 @@ from ga3c.experience.batches import Source
 from ga3c.experience.in_order import Prepare, Shuffled
 from ga3c.experience.ring import Arrivals, filled_rows, step_record
 from ga3c.learning import optimizers, weights
-from ga3c.learning.algorithm import Algorithm, Preparing
+from ga3c.learning.algorithm import Algorithm, Preparing, prepared
 from ga3c.learning.distributions import bounded
 from ga3c.learning.layers import measure, measured_by
 from ga3c.settings.learning import NetworkConfig, OptimizerConfig
@@ -60,14 +60,11 @@ class Model:
         self.exploration = algorithm.exploration
         """How much each lane explores after so many steps of the run; see `Algorithm`."""
         self._optimizer_config = optimizer.scheduled(None)
-        self._seed = seed
-        self._acts = 0
-        self._updates = 0
+        self._seed, self._acts, self._updates = seed, 0, 0
         self.refused_in_a_row = 0
         """Updates skipped since the last finite one, because they were not finite."""
         self._counting = threading.Lock()  # guards _acts
-        self.source = source
-        self.experience = source.experience
+        self.source, self.experience = source, source.experience
         ring = self.experience.ring
         shape = (ring.observation_shape, ring.dtype, is_picture)
         self.network = algorithm.network(network, *shape)
@@ -78,11 +75,13 @@ class Model:
         self._optimizer = optimizers.build_optimizer(optimizer)
         optimizers.prepare(self._optimizer, self.network.trainable_variables, optimizer.rms_start)
         weights.keyed(self._parts)
-        self._measured = measured_by(self.network)
+        networks = [self.network] + ([self.target] if self.target else [])
+        self._measured = [layer for each in networks for layer in measured_by(each)]
         self._rates = optimizers.Rates(self._optimizer_config, algorithm, source)
-        self._trace()
         if isinstance(source, Shuffled) and isinstance(algorithm, Preparing):
-            self.prepare = source.preparing(algorithm.prepare, self.network)
+            self.prepare = source.preparing(prepared(algorithm, self.network, self._measured))
+            self._measured = []  # all updates of a batch are in the same unit
+        self._trace()
 
     @property
     def updates(self) -> int:

@@ -128,12 +128,12 @@ def body(config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: s
     return keras.layers.Flatten(dtype=_dtype(config), name=f"{prefix}flatten")(x)
 
 
-def scaled_value(config: NetworkConfig, value: Tensor) -> Tensor:
-    """A head's output [n] as the value, in the unit of the rewards."""
+def scaled_value(config: NetworkConfig, value: Tensor, reward_clip: float) -> Tensor:
+    """A head's output [n] as the value, in the unit of the rewards, which are clipped before."""
     if config.value_scale != 1.0:
         value = value * config.value_scale
     if config.follow_rewards:
-        value = ValueScale(dtype="float32", name="value_scale")(value)
+        value = ValueScale(reward_clip, dtype="float32", name="value_scale")(value)
     return value
 
 

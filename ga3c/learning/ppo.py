@@ -18,6 +18,7 @@ from agents.actions import Actions
 from ga3c.backend import Column
 from ga3c.experience.batches import Segments, Steps
 from ga3c.learning.a3c import ActorCritic, normalized
+from ga3c.learning.layers import value_unit
 from ga3c.settings.learning import A3CConfig, PPOConfig
 
 Tensor = Any
@@ -87,6 +88,7 @@ class PPO(ActorCritic):
             ops.stop_gradient(logs - steps.log_probs),
             valid,
             rates["entropy_weight"],
+            value_unit(network),
         )
         count = ops.maximum(ops.sum(valid), 1.0)
         left = ops.sum(ops.where(ops.abs(ops.exp(moved) - 1.0) > clip, valid, 0.0))

@@ -41,12 +41,15 @@ Body = Callable[[threading.Event], Callable[[], None]]
 """Makes the body of a thread. The body returns once the event is set."""
 
 
-@dataclass(frozen=True)
-class Parts:
-    """The parts of a service. `wiring.build_service` puts them together."""
+@dataclass(eq=False)
+class Service:
+    """A run's threads and processes. Only the main thread makes, resizes, tends and stops it.
+
+    `wiring.build_service` puts its parts together.
+    """
 
     config: ServiceConfig
-    progress: Callable[[], float]
+    schedule: Callable[[], float]
     max_refused_updates: int
     model: Model
     pacing: Pacing
@@ -63,30 +66,15 @@ class Parts:
     predictor: Body
     trainer: Body
 
-
-class Service:
-    """A run's threads and processes. Only the main thread makes, resizes, tends and stops it."""
-
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._config = parts.config
-        self.model = parts.model
-        self.pacing = parts.pacing
-        self.requests = parts.requests
-        self.segments = parts.segments
-        self.agents = parts.agents
-        self.metrics = parts.metrics
-        self.tally = parts.tally
-        self.trace = parts.trace
-        self._frontend = parts.frontend
-        self._predictors = Workers("predictor", parts.predictor)
-        self._trainers = Workers("trainer", parts.trainer)
+    def __post_init__(self) -> None:
+        self._predictors = Workers("predictor", self.predictor)
+        self._trainers = Workers("trainer", self.trainer)
         self._stuck: list[str] | None = None  # names of what did not end; None until `stop`
 
     @property
     def progress(self) -> float:
         """Position in the schedules: 0 at the start, 1 at their end, more than 1 beyond."""
-        return self._parts.progress()
+        return self.schedule()
 
     @property
     def counts(self) -> Counts:
@@ -118,7 +106,7 @@ class Service:
 
     def keep_actions(self, directory: Path) -> None:
         """In lockstep: keep the file of all actions in `directory`. Call before anything else."""
-        self._parts.kept.keep_actions(directory)
+        self.kept.keep_actions(directory)
 
     def read(
         self, timeout_s: float, experience: bool = True
@@ -135,16 +123,16 @@ class Service:
             The content of a checkpoint; None if a prediction or an update does not end within
             `timeout_s`.
         """
-        return self._parts.kept.read(timeout_s, experience)
+        return self.kept.read(timeout_s, experience)
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Restore what `read` returned, before the start. Raises ValueError if it does not fit."""
-        self._parts.kept.restore(checkpoint)
+        self.kept.restore(checkpoint)
 
     def start(self, counts: Counts | None = None) -> None:
         """Start with `counts`, or with the configured counts."""
-        self._frontend.start()
-        self.resize(self._config.counts if counts is None else counts)
+        self.frontend.start()
+        self.resize(self.config.counts if counts is None else counts)
 
     def resize(self, counts: Counts) -> None:
         """Change the counts while running."""
@@ -154,7 +142,7 @@ class Service:
 
     def waits(self) -> str:
         """For a run that makes no progress: which part waits for which, and what to change."""
-        config, begun, unanswered = self._config, self.agents.begun, self._frontend.unanswered
+        config, begun, unanswered = self.config, self.agents.begun, self.frontend.unanswered
         if begun < len(self.agents):
             return (
                 f"{begun} of {len(self.agents)} agents have made a step; the others make their "
@@ -171,7 +159,7 @@ class Service:
                 f"the predictor waits for all {config.prediction_min} observations and has "
                 f"{self.requests.size}: an agent's environments may hang"
             )
-        waits = self._parts.feed.waits()
+        waits = self.feed.waits()
         return f"{unanswered} observations await actions until learning catches up; {waits}"
 
     def tend(self) -> list[str]:
@@ -181,7 +169,7 @@ class Service:
         a row were not finite.
         """
         refused = self.model.refused_in_a_row
-        if refused >= self._parts.max_refused_updates:
+        if refused >= self.max_refused_updates:
             raise RunFailed(
                 f"{refused} updates in a row were left out, as their loss or gradient was not "
                 "finite: nothing more would be learned; a smaller --learning-rate, a --clip-norm "
@@ -189,8 +177,8 @@ class Service:
             )
         if failure := self._predictors.failure or self._trainers.failure:
             raise RunFailed(f"a service thread failed\n{failure}")
-        if not self._frontend.alive:
-            raise RunFailed(f"the frontend thread has ended\n{self._frontend.failure}")
+        if not self.frontend.alive:
+            raise RunFailed(f"the frontend thread has ended\n{self.frontend.failure}")
         return self.agents.tend()
 
     def stop(self, timeout_s: float, hurry: Callable[[], bool] = lambda: False) -> list[str]:
@@ -209,9 +197,9 @@ class Service:
             for role, workers in (("predictors", self._predictors), ("trainers", self._trainers))
             if not workers.join(deadline)
         ]
-        if not self._frontend.stop(max(SLICE_S, deadline.left_s())):
+        if not self.frontend.stop(max(SLICE_S, deadline.left_s())):
             stuck.append("frontend")
         self.agents.stop(min(AGENTS_END_S, max(SLICE_S, deadline.left_s())))
-        self._parts.scratch.remove()
+        self.scratch.remove()
         self._stuck = stuck
         return stuck

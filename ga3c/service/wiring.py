@@ -31,7 +31,7 @@ from ga3c.service.assembly import (
 )
 from ga3c.service.feeds import Feed, Passes, ReplayFeed, SegmentFeed
 from ga3c.service.predictor import Predictor
-from ga3c.service.service import Body, Parts, Service
+from ga3c.service.service import Body, Service
 from ga3c.service.state import ACTIONS, Kept
 from ga3c.service.threads import Gate
 from ga3c.service.trace import Trace
@@ -78,11 +78,11 @@ def build_service(
         source = build_source(config, spaces, algorithm, book, memory)
         model = build_model(config, spaces, algorithm, source, pacing.acts_on_target)
     common = _Common(config, spaces, LocalLauncher() if launcher is None else launcher)
-    parts = _parts(config, spaces, model, book, pacing, common)
-    if listens := parts.frontend.listening:
+    built = _service(config, spaces, model, book, pacing, common)
+    if listens := built.frontend.listening:
         address = listens.endpoint
         tell(f"other machines may play: ga3c agents --connect {address} with its real address")
-    return Service(parts)
+    return built
 
 
 class _Common:
@@ -112,9 +112,9 @@ class _Common:
             self.actions = ActionLog(self.scratch.path / ACTIONS, spaces.actions)
 
 
-def _parts(
+def _service(
     config: TrainConfig, spaces: Spaces, model: Model, book: Book, pacing: Pacing, common: _Common
-) -> Parts:
+) -> Service:
     service = config.service
     schedule_steps = config.scheduled_optimizer.schedule_steps or math.inf
 
@@ -126,9 +126,9 @@ def _parts(
         common.metrics.set(replay_steps=0.0)
     frontend = _frontend(config, spaces, common)
     agents = _agents(config, frontend, common, model)
-    return Parts(
+    return Service(
         config=service,
-        progress=progress,
+        schedule=progress,
         max_refused_updates=config.learning.max_refused_updates,
         model=model,
         pacing=pacing,

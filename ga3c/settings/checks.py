@@ -92,8 +92,8 @@ def check_queue(name: str, capacity: int, smallest: int, largest: int) -> None:
     """Raises ValueError if a queue's batch could never be complete."""
     if not 0 <= smallest <= largest <= capacity or largest < 1:
         raise ValueError(
-            f"{name} queue of {capacity}, batches of at least {smallest} and at most {largest}: "
-            "must be 0 <= min <= max <= queue, or no batch would ever be complete"
+            f"{name}_batch_min {smallest} and {name}_batch_max {largest} with a queue of "
+            f"{capacity}: must be 0 <= min <= max <= queue, or no batch would ever be complete"
         )
 
 

@@ -165,8 +165,8 @@ class NetworkConfig:
     all that was trained so far. For sensors whose units differ much."""
     follow_rewards: bool = False
     """The value is its head's output times the root mean square of the rewards so far, besides
-    value_scale (a3c, ppo, dpg). Learning then does not depend on the unit of rewards that are not
-    clipped."""
+    value_scale, and losses are of errors in this unit (a3c, ppo, dpg). Learning then does not
+    depend on the unit of rewards that are not clipped."""
     value_scale: float = 1.0
     """The value is its head's output times this factor (not for dqn). Values of tens or hundreds,
     which unclipped rewards give, are then learned in fewer updates."""

@@ -62,7 +62,7 @@ class RunConfig:
     """When a run ends, what it prints, and where it writes."""
 
     steps: int | None = None
-    """Stop after this many environment steps (not frames)."""
+    """Stop after this many environment steps (not frames); a reset counts as one."""
     seconds: float | None = None
     """Stop after this many seconds; a resumed run counts those before, as it does with steps."""
     score: float | None = None

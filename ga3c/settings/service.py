@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from agents.messages import MAX_COUNT
 from ga3c.settings.checks import check_queue, check_threads, not_negative
 from ga3c.settings.machine import CORES
 from ga3c.settings.scheduler import Counts
@@ -173,12 +172,6 @@ class ServiceConfig:
 
 
 def _check_limits(service: ServiceConfig) -> None:
-    groups, envs = service.groups, service.envs_per_agent
-    if max(groups, envs // groups) > MAX_COUNT:
-        raise ValueError(
-            f"envs_per_agent {envs} in groups {groups}: must be at most {MAX_COUNT} groups of at "
-            f"most {MAX_COUNT} environments, or no message could name them"
-        )
     not_negative(service, "stagger_steps", "prediction_wait_s", "training_wait_s")
     if service.agent_timeout_s <= 0:
         raise ValueError(

@@ -25,6 +25,7 @@ def figures(
     newest = metrics.newest()
     lag = round(window.mean("lag_updates", "trained_samples"), 2)
     return {
+        **{name: _finite(value, 5) for name, value in newest.items()},  # also of own algorithms
         "seconds": round(tally.seconds, 2),
         "steps": int(window.end["steps"]),
         "episodes": tally.episodes,
@@ -43,7 +44,6 @@ def figures(
         "prediction_batch": round(window.mean("steps", "prediction_batches"), 1),
         **{f"{role}_waiting": round(window.share(role, "waiting"), 3) for role in ROLES},
         **counts._asdict(),
-        **{name: _finite(value, 5) for name, value in newest.items()},
     }
 
 

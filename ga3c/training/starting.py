@@ -1,6 +1,7 @@
 """How a run begins: first all checks that need no tensor framework, then the run itself."""
 
 import json
+import threading
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,6 +25,8 @@ from ga3c.wire.doors import listening
 
 if TYPE_CHECKING:  # it loads the framework
     from ga3c.training.results import Outcome
+
+SLOW_S = 10.0  # for an environment to be made and to take a first step
 
 
 class Known(NamedTuple):
@@ -66,7 +69,15 @@ def prepared(config: TrainConfig, known: Known | None) -> Start:
     if config.hosts.launcher == "ray":
         check_ray(config.hosts.ray_address)
     handed_over(config.environment.game)  # checks that agent processes can find the environment
-    return Start(config, spaces(config.environment), known.path if known else new_run_path(config))
+    words = f"{config.environment.game}: still not made, or in its first step, after {SLOW_S:g} s"
+    slow = threading.Timer(SLOW_S, streams.complain, [words])
+    slow.daemon = True
+    slow.start()
+    try:
+        found = spaces(config.environment)
+    finally:
+        slow.cancel()
+    return Start(config, found, known.path if known else new_run_path(config))
 
 
 def begin(start: Start, interrupts: Interrupts) -> "Outcome":

@@ -500,6 +500,49 @@ def test_an_environment_that_cannot_be_made_is_told_in_one_line(game, reason, re
     assert not recwarn.list, "what is said beside it"
 
 
+def space_of(shape, high, dtype=np.uint8):
+    class Given(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(0, high, shape, dtype)
+        action_space = gymnasium.spaces.Discrete(2)
+
+    gymnasium.register("TestGivenSpace-v0", Given)
+    try:
+        return spaces(EnvironmentConfig("TestGivenSpace-v0"), tried=False)
+    finally:
+        del gymnasium.registry["TestGivenSpace-v0"]
+
+
+@pytest.mark.parametrize("shape", [(4, 84, 84), (3, 64, 64), (1, 84, 84)])
+def test_pictures_with_channels_first_are_refused(shape):
+    with pytest.raises(UnfitSpaces, match="channels or stacked frames first, as it seems"):
+        space_of(shape, 255)
+    assert space_of((*shape[1:], shape[0]), 255).is_picture
+
+
+def test_bytes_that_are_truth_values_are_not_scaled_as_pixels():
+    assert space_of((10, 10, 4), 1).dtype == "float32"
+    assert space_of((10, 10, 4), 1).is_picture
+    assert space_of((10, 10, 4), 2).dtype == space_of((7,), 255).dtype == "uint8"
+    assert space_of((7,), 1).dtype == "float32"
+
+
+def test_floats_up_to_255_are_no_picture():
+    with pytest.raises(UnfitSpaces, match="are floats up to 255: give bytes"):
+        space_of((64, 64, 3), 255, np.float32)
+    assert space_of((64, 64, 3), 1, np.float32).is_picture
+    assert not space_of((7,), 255, np.float32).is_picture
+
+
+def test_bounds_of_actions_that_float32_does_not_hold_are_refused():
+    class Boundless(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+        action_space = gymnasium.spaces.Box(-3.4e38, 3.4e38, (2,), np.float32)
+
+    gymnasium.register("TestBoundless-v0", Boundless)
+    with pytest.raises(UnfitSpaces, match="have no finite bounds"):
+        spaces(EnvironmentConfig("TestBoundless-v0"), tried=False)
+
+
 class Unclosed(gymnasium.Env):
     """Its author closes a window that was never opened."""
 
@@ -854,6 +897,18 @@ def test_arrays_of_a_wrong_shape_or_kind_are_refused(monkeypatch, answer, words)
     environments.reset(0)
     with pytest.raises(InvalidStep, match=words):
         environments.step(np.zeros(2, np.int32))
+
+
+def test_flags_may_be_numbers(monkeypatch):
+    ends = np.array([0, 1, 0], np.int8)
+    answer = {"reward": np.ones(3), "terminated": ends, "truncated": np.zeros(3, np.int8)}
+    monkeypatch.setattr(gymnasium.registry["TestVector-v0"], "kwargs", answer)
+    environments = Environments(EnvironmentConfig("TestVector-v0"), 3)
+    environments.reset(0)
+    for _ in range(2):  # environment 1: a step that ends its game, then the reset
+        step = environments.step(np.zeros(3, np.int32))
+    assert step.outcomes["first"].tolist() == [0, 1, 0]
+    assert environments._returns.tolist() == [2.0, 0.0, 2.0]
 
 
 @pytest.mark.filterwarnings("ignore:.*missing AutoresetMode")

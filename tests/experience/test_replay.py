@@ -216,12 +216,13 @@ def test_a_row_with_all_the_priority_is_always_drawn(memory: Memory, rows: int) 
         tree.set(only, np.zeros(1, np.float32))
 
 
-def test_weights_are_the_inverse_shares_power_over_the_largest() -> None:
-    filled = Filled(HOST, batch=32, replay_draws="prioritised", priority_exponent=1.0)
+@pytest.mark.parametrize(("power", "size"), [(1.0, 1.0), (2.0, 1e-4)])
+def test_weights_are_the_inverse_shares_power_over_the_largest(power: float, size: float) -> None:
+    filled = Filled(HOST, batch=32, replay_draws="prioritised", priority_exponent=power)
     everyone(filled, 40)
     rows = np.unique(filled.draw().rows)
     errors = filled.rng.gamma(1.0, size=len(rows)).astype(np.float32) + np.float32(0.1)
-    filled.learned(rows, errors)
+    filled.learned(rows, np.float32(size) * errors)
     for beta in (0.0, 0.4, 1.0):
         drawn = filled.draw(beta)
         priorities = np.asarray(filled.replay._sampler.trees[DRAWS].of(drawn.rows))

@@ -14,7 +14,7 @@ from ga3c.learning.a3c import A3C, lambda_returns, policy_gradient_loss
 from ga3c.learning.distributions import Categorical
 from ga3c.settings.learning import A3CConfig
 from tests import reference
-from tests.reference import Array, Batch, Weights
+from tests.reference import Array, Batch, Given, Weights
 
 GAMMA = 0.9
 SIZES = [(1, 1), (2, 3), (3, 5), (2, 20)]  # segments B, steps T
@@ -104,7 +104,7 @@ class Differentiated:
 
         def loss() -> tuple[Any, Any]:
             return algorithm.loss(
-                lambda observations: (logits, values),
+                Given(logits, values),
                 None,
                 segments,
                 {"entropy_weight": entropy_weight},

@@ -752,11 +752,33 @@ def test_what_is_measured_is_of_all_batches_together() -> None:
     expected = (every - every.mean(axis=0)) / every.std(axis=0)
     given = ops.convert_to_tensor(every.astype(np.float32))
     np.testing.assert_allclose(np.asarray(layer(given)), expected, rtol=1e-3, atol=1e-4)
-    scale = ValueScale()
+    scale = ValueScale(0.0)
     scale.build((None,))
     measured(scale, [batch[:, 0] for batch in batches], "rewards")
     root = np.sqrt(np.square(every[:, 0]).mean())
     assert float(np.asarray(scale.scale)) == pytest.approx(root, rel=1e-4)
+
+
+def test_rewards_are_measured_as_they_are_clipped_and_zeros_are_no_unit() -> None:
+    clipped, free = ValueScale(1.0), ValueScale(0.0)
+    for scale in (clipped, free):
+        scale.build((None,))
+        measured(scale, [np.zeros(10)], "rewards")
+        assert float(np.asarray(scale.scale)) == 1.0, "nothing is known yet"
+        measured(scale, [np.full(10, -1000.0)], "rewards")
+    root = np.sqrt(0.5)
+    assert float(np.asarray(clipped.scale)) == pytest.approx(root)
+    assert float(np.asarray(free.scale)) == pytest.approx(1000 * root)
+
+
+def test_sensors_in_small_units_are_normalised_too() -> None:
+    layer, rng = Normalized(), np.random.default_rng(0)
+    layer.build((None, 2))
+    x = np.stack([1e-3 * rng.normal(size=1000), np.full(1000, 5.0)], axis=1)
+    measured(layer, [x], "observations")
+    found = np.asarray(layer(ops.convert_to_tensor(x.astype(np.float32))))
+    assert found[:, 0].std() == pytest.approx(1.0, rel=0.02)
+    assert np.abs(found[:, 1]).max() < 0.1, "a constant stays near 0"
 
 
 def test_one_number_beyond_all_others_spoils_no_measure_for_ever() -> None:
@@ -764,7 +786,7 @@ def test_one_number_beyond_all_others_spoils_no_measure_for_ever() -> None:
     layer = Normalized()
     layer.build((None, 1))
     measured(layer, [beyond, usual], "observations")
-    scale = ValueScale()
+    scale = ValueScale(0.0)
     scale.build((None,))
     measured(scale, [beyond, usual], "rewards")
     for weight in [*layer.weights, *scale.weights]:

@@ -10,11 +10,12 @@ import pytest
 from agents.actions import Actions
 from ga3c import backend
 from ga3c.experience.batches import Segments, Steps
+from ga3c.learning.layers import measure, measured_by
 from ga3c.learning.ppo import PPO
-from ga3c.settings.learning import A3CConfig, PPOConfig
+from ga3c.settings.learning import A3CConfig, NetworkConfig, PPOConfig
 from tests import reference
 from tests.learning.test_a3c import random_batch, weights_of
-from tests.reference import Array, Batch, Weights
+from tests.reference import Array, Batch, Given, Weights
 
 CLIP = 0.2
 ACTIONS = 3
@@ -29,7 +30,7 @@ def prepared(config: A3CConfig, batch: Batch) -> dict[str, Array]:
     """What the product prepares for a batch of segments, whose network gives these answers."""
     answers = (batch.logits.reshape(-1, ACTIONS), batch.values.reshape(-1))
     tensors = [keras.ops.convert_to_tensor(part) for part in (*answers, *batch[2:])]
-    columns = built(config).prepare(lambda _: tensors[:2], Segments(None, *tensors[2:]))  # type: ignore[arg-type]
+    columns = built(config).prepare(Given(*tensors[:2]), Segments(None, *tensors[2:]))  # type: ignore[arg-type]
     return {name: np.asarray(column) for name, column in columns.items()}
 
 
@@ -78,7 +79,7 @@ class Differentiated:
 
         def loss() -> tuple[Any, Any]:
             rates = {"entropy_weight": ENTROPY_WEIGHT}
-            return built(config).loss(lambda _: variables, None, given, rates)  # type: ignore[arg-type]
+            return built(config).loss(Given(*variables), None, given, rates)  # type: ignore[arg-type]
 
         total, (means, _), gradients = backend.value_and_gradients(loss, variables)
         self.total = float(total)
@@ -190,3 +191,23 @@ def test_the_loss_is_a_mean() -> None:
     twice = Differentiated(config, np.tile(logits, (2, 1)), np.tile(values, 2), both)
     assert twice.total == pytest.approx(one.total, rel=1e-9)
     np.testing.assert_allclose(twice.by_logits[:12], one.by_logits / 2, rtol=1e-9)
+
+
+@pytest.mark.parametrize("unit", [1e-4, 100.0])
+def test_the_loss_does_not_depend_on_the_unit_of_rewards(unit: float) -> None:
+    """Where values follow the rewards, as they do by default for vectors."""
+    algorithm = PPO(A3CConfig(), PPOConfig(clip_ratio=CLIP), Actions(ACTIONS), reward_clip=0.0)
+    network = algorithm.network(NetworkConfig(follow_rewards=True), (4,), "float32", False)
+    rng = np.random.default_rng(0)
+    _, steps = random_steps(rng, 64)
+    steps = steps._replace(observations=rng.normal(size=(64, 4)))
+    first, losses = network.get_weights(), []
+    for times in (1.0, unit):
+        network.set_weights(first)
+        scaled = steps._replace(rewards=np.full(64, times), targets=times * steps.targets)
+        given = Steps(*(keras.ops.convert_to_tensor(part, "float32") for part in scaled))
+        given = given._replace(actions=keras.ops.cast(given.actions, "int32"))
+        measure(measured_by(network), given)
+        loss, _ = algorithm.loss(network, None, given, {"entropy_weight": ENTROPY_WEIGHT})
+        losses.append(float(loss))
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)

@@ -122,7 +122,7 @@ def lane_steps(service: Service) -> np.ndarray:
 
 def all_play(service: Service) -> Callable[[], bool]:
     """Whether every lane of every agent has made 10 steps from now on."""
-    lanes = service.counts.agents * service._config.envs_per_agent
+    lanes = service.counts.agents * service.config.envs_per_agent
     before = lane_steps(service).copy()
     return lambda: bool((lane_steps(service)[:lanes] >= before[:lanes] + 10).all())
 
@@ -183,7 +183,7 @@ def rests(service: Service, number: int) -> Callable[[], bool]:
     """Whether so many agents do, and have said so."""
     return lambda: (
         len(service.agents.pids()) == service.counts.agents + number
-        and not any(map(service._frontend.peers.knows, service.agents._retired))
+        and not any(map(service.frontend.peers.knows, service.agents._retired))
     )
 
 
@@ -608,8 +608,8 @@ def test_an_agent_that_ends_before_its_first_word_fails_the_run_with_its_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     service = made(configured())
-    monkeypatch.syspath_prepend(service._parts.scratch.path)
-    (service._parts.scratch.path / "zmq.py").write_text("raise ImportError('no sockets here')")
+    monkeypatch.syspath_prepend(service.scratch.path)
+    (service.scratch.path / "zmq.py").write_text("raise ImportError('no sockets here')")
     with (
         running(service),
         pytest.raises(RunFailed, match=r"(?s)Traceback.*no sockets here"),

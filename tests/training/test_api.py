@@ -1,5 +1,7 @@
 """GA3C from Python: the command's settings, runs that leave nothing, and policies that act."""
 
+import contextlib
+import io
 import json
 import os
 import random
@@ -113,6 +115,30 @@ def test_arguments_of_an_environment_may_be_a_dict() -> None:
     given = {"map_name": "8x8", "is_slippery": False, "desc": None}
     wanted, _ = _wanted(None, {"game": "FrozenLake-v1", "env_args": given})
     assert wanted.environment.keywords == given
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (np.bool_(False), False),
+        (np.int64(3), 3),
+        (np.float64(9.8), 9.8),
+        (float("-inf"), float("-inf")),
+        (Path("/maps/one"), "/maps/one"),
+        ([1, "info", (2.5, None)], [1, "info", (2.5, None)]),
+        ("nan", "nan"),
+    ],
+)
+def test_arguments_of_an_environment_reach_it_as_they_were(given: Any, kept: Any) -> None:
+    wanted, _ = _wanted(None, {"game": "Pong", "env_args": {"it": given}})
+    found = wanted.environment.keywords["it"]
+    assert found == kept and type(found) is type(kept)
+
+
+@pytest.mark.parametrize("given", [len, float("nan"), np.zeros(3), object()])
+def test_arguments_of_an_environment_that_no_file_can_hold_are_refused(given: Any) -> None:
+    with pytest.raises(ValueError, match=r"env_args it=.*must be a number, a text"):
+        _wanted(None, {"game": "Pong", "env_args": {"it": given}})
 
 
 def test_a_config_must_be_one() -> None:
@@ -349,6 +375,50 @@ def test_a_checkpoint_is_chosen_by_its_steps(trained: ga3c.Run) -> None:
         trained.load(3)
     with pytest.raises(ValueError, match="run nowhere"):
         ga3c.load("nowhere")
+
+
+def test_a_run_is_evaluated_by_a_named_protocol(
+    trained: ga3c.Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    random.seed(5)
+    expected = random.random()
+    random.seed(5)
+    scores = trained.evaluate(episodes=3, seed=1, protocol="machado")
+    assert random.random() == expected, "the program's own random numbers go on"
+    assert len(scores["scores"]) == scores["episodes"] == 3
+    assert scores["mean"] == pytest.approx(sum(scores["scores"]) / 3)
+    assert scores["protocol"]["name"] == "machado" and scores["seed"] == 1
+    lines = (trained.path / "evaluations.jsonl").read_text().splitlines()
+    assert json.loads(lines[-1])["scores"] == scores["scores"], "it is kept"
+    assert "over 3 games" in capsys.readouterr().out
+    assert ga3c.evaluate(trained.path, episodes=1)["protocol"]["name"] == "trained"
+    for options, words in (
+        ({"protocol": "papers"}, "protocol 'papers': must be one of trained, paper"),
+        ({"episodes": 0}, "episodes 0"),
+        ({"checkpoint": 7}, "checkpoint 7: the run has newest"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            trained.evaluate(**options)
+
+
+def test_a_run_goes_on_without_what_it_would_print(tmp_path: Path) -> None:
+    class Broken(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError(32, "Broken pipe")
+
+    broken = Broken()
+    with contextlib.redirect_stdout(broken):
+        run = ga3c.train(steps=500, runs_dir=tmp_path, progress_every_s=0.05, **SMALL)
+        assert sys.stdout is broken
+    assert run.result["ended"] and run.result["steps"] >= 500
+
+
+def test_a_run_is_resumed_by_what_names_it_elsewhere(tmp_path: Path) -> None:
+    first = ga3c.train(steps=200, runs_dir=tmp_path, **SMALL)
+    for named in (first, 1):
+        wanted, known = _wanted(None, {"resume": named, "runs_dir": tmp_path, "steps": 300})
+        assert known is not None and known.path == first.path
+        assert wanted.run.steps == 300
 
 
 def test_a_policy_that_comes_with_it_is_loaded_by_its_game() -> None:
