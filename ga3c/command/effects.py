@@ -5,7 +5,7 @@ from dataclasses import fields
 from ga3c.command.help import check_effect
 from ga3c.settings.scheduler import SchedulerConfig
 from ga3c.settings.service import OF_SEGMENTS
-from ga3c.settings.train import LEARNS_FROM, OWN_SECTIONS, UNREAD, TrainConfig
+from ga3c.settings.train import OWN_SECTIONS, UNREAD, TrainConfig
 
 BY_CHOICE = {
     ("run", "resume", None): {"trust"},
@@ -31,11 +31,11 @@ BY_CHOICE = {
 def without_effect(config: TrainConfig) -> dict[str, frozenset[str]]:
     """The settings that would change nothing, by what they have no effect on."""
     every = set[str]().union(*OWN_SECTIONS.values())
-    sections = every - OWN_SECTIONS.get(config.algorithm, every)
+    sections = every - OWN_SECTIONS.get(config.algorithm, set())  # of its user's own: none
     if not config.learns_from_replay:
         sections |= {"replay", "pacing"}
     unread = {each.name for name in sections for each in fields(getattr(config, name))}
-    if LEARNS_FROM.get(config.algorithm) == "replay":
+    if config.learns_from_replay:
         unread |= OF_SEGMENTS
     unread |= UNREAD.get(config.algorithm, set())
     game, of_atari = config.environment.game, config.environment.without_effect
