@@ -146,12 +146,16 @@ class FreeReplay(ReplayPacing):
         )
 
     def _next(self) -> Turn | None:
-        if self._flushing or self._ended:
+        if self._flushing:
             return None
         waiting = self._acted - self._flushed
-        if waiting >= self._update_size or (self._hurried and waiting):
+        if not self._ended and (waiting >= self._update_size or (self._hurried and waiting)):
             return Turn.FLUSH
-        return Turn.LEARN if self._flushed and self._acted >= self._min_steps else None
+        return Turn.LEARN if self._flushed and self._may_learn() else None
+
+    def _may_learn(self) -> bool:
+        """Whether another update may begin, as soon as there is something to draw."""
+        return not self._ended and self._acted >= self._min_steps
 
 
 class Ratio(FreeReplay):
@@ -182,26 +186,23 @@ class Ratio(FreeReplay):
         self._steps_per_update = steps_per_update
         self._slack_steps = slack_steps
 
+    def _steps_of(self, updates: int) -> float:
+        """The steps that so many updates are due at."""
+        return self._min_steps + updates * self._steps_per_update
+
     def _may_act(self, steps: int) -> bool:
-        learned = self._min_steps + self._learned * self._steps_per_update
-        return self._admitted + steps <= learned + self._slack_steps
+        return self._admitted + steps <= self._steps_of(self._learned) + self._slack_steps
 
     def _limits(self) -> str:
-        due = self._min_steps + (self._claimed + 1) * self._steps_per_update
-        ahead = self._min_steps + self._learned * self._steps_per_update + self._slack_steps
+        due = self._steps_of(self._claimed + 1)
+        ahead = self._steps_of(self._learned) + self._slack_steps
         return (
             f"the next update is due at {due:,.0f} steps, and acting may go up to {ahead:,.0f}: "
             "give a larger --slack-steps or a smaller --update-size"
         )
 
-    def _next(self) -> Turn | None:
-        if self._flushing:
-            return None
-        waiting = self._acted - self._flushed
-        if not self._ended and (waiting >= self._update_size or (self._hurried and waiting)):
-            return Turn.FLUSH
-        due = self._min_steps + (self._claimed + 1) * self._steps_per_update
-        return Turn.LEARN if self._acted >= due and self._flushed else None
+    def _may_learn(self) -> bool:
+        return self._acted >= self._steps_of(self._claimed + 1)
 
 
 class TargetPeriod(ReplayPacing):

@@ -195,8 +195,7 @@ def value_unit(network: keras.Model) -> Tensor:
 
     Losses are of errors over it: squared errors would else grow with the square of the unit.
     """
-    scales = [layer.scale for layer in measured_by(network) if isinstance(layer, ValueScale)]
-    return scales[0] if scales else 1.0
+    return next((m.scale for m in measured_by(network) if isinstance(m, ValueScale)), 1.0)
 
 
 class _Drawn(keras.initializers.Initializer):

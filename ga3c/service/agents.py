@@ -180,9 +180,16 @@ class Agents:
         self._identities[index] = identity
         self._deaths.began(index, self._updates())
         task = Task(
-            *(identity, self._frontend.endpoint, self._token, groups, per_agent // groups),
-            *(seed, self._environment, self._service.stagger_steps),
-            *(str(file) if file else None, played),
+            identity=identity,
+            endpoint=self._frontend.endpoint,
+            token=self._token,
+            groups=groups,
+            envs_per_group=per_agent // groups,
+            seed=seed,
+            environment=self._environment,
+            stagger_steps=self._service.stagger_steps,
+            played=str(file) if file else None,
+            played_steps=played,
         )
         rests = next((name for name in self._retired if not self._frontend.peers.knows(name)), None)
         if rests is None:

@@ -77,9 +77,8 @@ def _continuous(actions: Actions, algorithm: str) -> Actions:
 def _ladder(config: TrainConfig) -> np.ndarray | None:
     if config.dqn.exploration == "schedule":
         return None
-    envs = config.service.envs_per_agent
+    dqn, envs = config.dqn, config.service.envs_per_agent
     agents = config.max_lanes // envs
-    dqn = config.dqn
     return ladder(dqn.ladder_base, dqn.ladder_exponent, agents, envs, dqn.ladder_rungs)
 
 

@@ -9,7 +9,6 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -103,10 +102,6 @@ class Service:
 
     def _pids(self) -> list[int]:
         return [os.getpid(), *self.agents.pids()]
-
-    def keep_actions(self, directory: Path) -> None:
-        """In lockstep: keep the file of all actions in `directory`. Call before anything else."""
-        self.kept.keep_actions(directory)
 
     def read(
         self, timeout_s: float, experience: bool = True

@@ -92,7 +92,7 @@ class Run:
         self._say(f"ga3c: {game}")
         if not config.run.resume:
             self._say(f"ga3c: {described(config)}")
-        service.keep_actions(self._directory.path)
+        service.kept.keep_actions(self._directory.path)
         if config.run.resume:
             self._restore()
         if tracked := self._directory.begin(service.pacing.steps):
