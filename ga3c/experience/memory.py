@@ -92,26 +92,26 @@ def _host_integers(shape: tuple[int, ...], seed: np.ndarray, total: np.ndarray) 
 
 
 DEVICE = Memory(
-    True,
-    keras.ops,
-    backend.DeviceTable,
-    keras.ops.cast,
-    backend.channels_last,
-    backend.uniform,
-    backend.integers,
-    backend.compiled,
-    backend.ROW_DTYPE,
+    on_device=True,
+    ops=keras.ops,
+    table=backend.DeviceTable,
+    cast=keras.ops.cast,
+    channels_last=backend.channels_last,
+    uniform=backend.uniform,
+    integers=backend.integers,
+    compiled=backend.compiled,
+    row_dtype=backend.ROW_DTYPE,
 )
 HOST = Memory(
-    False,
-    np,
-    HostTable,
-    lambda values, dtype: np.asarray(values, dtype),
-    _host_channels_last,
-    _host_uniform,
-    _host_integers,
-    lambda function, signature: function,
-    "int32",
+    on_device=False,
+    ops=np,
+    table=HostTable,
+    cast=lambda values, dtype: np.asarray(values, dtype),
+    channels_last=_host_channels_last,
+    uniform=_host_uniform,
+    integers=_host_integers,
+    compiled=lambda function, signature: function,
+    row_dtype="int32",
 )
 
 

@@ -128,14 +128,16 @@ def _table(protocol: dict, groups: dict[str, Evaluated]) -> ScoreTable:
         bounds = reference.get(game, {})
         rows.append(
             Row(
-                group,
-                np.array([entry["mean"] for entry in entries]),
-                min(entry["episodes"] for entry in entries),
-                min(entry["steps"] for entry in entries),
-                bounds.get("random"),
-                bounds.get("human"),
-                tuple(scores.get(game, {}).get(source.column) for source, scores in published),
-                game,
+                game=group,
+                scores=np.array([entry["mean"] for entry in entries]),
+                games=min(entry["episodes"] for entry in entries),
+                steps=min(entry["steps"] for entry in entries),
+                random=bounds.get("random"),
+                human=bounds.get("human"),
+                published=tuple(
+                    scores.get(game, {}).get(source.column) for source, scores in published
+                ),
+                alone=game,
             )
         )
     return ScoreTable(name, settings, list(sources), rows)

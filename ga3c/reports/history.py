@@ -141,13 +141,13 @@ def read(path: Path) -> History:
     episodes = [] if kept.exists() else episodes_in(path / "episodes.csv")
     ladder = config.learns_from_replay and config.dqn.exploration == "ladder"
     return History(
-        path,
-        config,
-        _kept(kept) if kept.exists() else rolling(episodes),
-        records.read(path / "metrics.jsonl"),
-        evaluations(path),
-        by_epsilon(episodes) if ladder else {},
-        _resumed(path / "meta.json"),
+        path=path,
+        config=config,
+        curve=_kept(kept) if kept.exists() else rolling(episodes),
+        figures=records.read(path / "metrics.jsonl"),
+        evaluations=evaluations(path),
+        by_epsilon=by_epsilon(episodes) if ladder else {},
+        resumed=_resumed(path / "meta.json"),
     )
 
 

@@ -193,15 +193,15 @@ def _frontend(config: TrainConfig, spaces: Spaces, common: _Common) -> Frontend:
     transport = "tcp" if config.hosts.others_may_play else service.transport
     try:
         return Frontend(
-            endpoint_in(common.scratch.path, transport),
-            common.token,
-            spaces,
-            service.groups,
-            service.envs_per_agent // service.groups,
-            common.requests,
-            common.metrics,
-            common.trace.stepped if common.trace else None,
-            listening(config.hosts),
+            endpoint=endpoint_in(common.scratch.path, transport),
+            token=common.token,
+            spaces=spaces,
+            groups=service.groups,
+            envs_per_group=service.envs_per_agent // service.groups,
+            requests=common.requests,
+            metrics=common.metrics,
+            on_step=common.trace.stepped if common.trace else None,
+            listening=listening(config.hosts),
         )
     except Exception:
         common.scratch.remove()

@@ -113,7 +113,16 @@ def _prepare(launcher: LocalLauncher, config: TrainConfig) -> None:
     service, environment = config.service, config.environment
     if not config.seeds_games and not config.hosts.others_may_play:
         each = service.envs_per_agent // service.groups
-        task = Task("", "", "", service.groups, each, None, environment, service.stagger_steps)
+        task = Task(
+            identity="",
+            endpoint="",
+            token="",
+            groups=service.groups,
+            envs_per_group=each,
+            seed=None,
+            environment=environment,
+            stagger_steps=service.stagger_steps,
+        )
         is_known = config.run.resume is None or config.scheduler.scheduler == "off"
         launcher.prepare(min(service.agents, CORES) if is_known else 1, task)
 

@@ -14,13 +14,13 @@ def build_scheduler(config: TrainConfig, service: Service, path: Path) -> Schedu
     if config.scheduler.scheduler == "off":
         return None
     return Scheduler(
-        config.scheduler,
-        config.service.counts,
-        config.service.most,
-        config.run.seed,
-        service,
-        path / "scheduler.jsonl",
-        lambda: service.tally.seconds,
+        config=config.scheduler,
+        start=config.service.counts,
+        most=config.service.most,
+        seed=config.run.seed,
+        service=service,
+        journal=path / "scheduler.jsonl",
+        clock=lambda: service.tally.seconds,
     )
 
 
