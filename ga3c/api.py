@@ -21,6 +21,7 @@ from ga3c.settings.parse import preset_of
 from ga3c.settings.presets import DEFAULT, OF_LANES, for_lanes
 from ga3c.settings.train import TrainConfig
 from ga3c.training.interrupts import Interrupts
+from ga3c.training.start import OnFigures
 from ga3c.training.starting import Known, begin, known_run, prepared
 
 if TYPE_CHECKING:  # importing this module loads the framework
@@ -45,13 +46,19 @@ class Run:
         return evaluate(self, checkpoint, **options)
 
 
-def train(config: TrainConfig | None = None, /, **settings: Any) -> Run:
+def train(
+    config: TrainConfig | None = None, /, *, on_figures: OnFigures | None = None, **settings: Any
+) -> Run:
     """Train an agent, as `ga3c train` does, and return when the run has ended.
 
     Settings have the names of the command's options, with _ for -: game="Pong", steps=100_000,
     algorithm="dqn", preset="paper", double=False, resume="runs/mine". Settings that are not given
     come from `config`, if there is one, or else from the preset. Without a named preset, the
     algorithm and the game choose it.
+
+    Args: on_figures: called every `progress_every_s` with the figures that metrics.jsonl keeps, by
+        name, such as `steps`, `score_mean_100` and `pps`. The run ends if it returns what is true.
+        What it raises is raised here, once the run has ended and is kept.
 
     In the main thread, a first SIGINT (Ctrl-C), SIGTERM or SIGHUP ends the run and writes its
     checkpoint, as on the command line. The signal then goes to the handler that was there before:
@@ -77,7 +84,7 @@ def train(config: TrainConfig | None = None, /, **settings: Any) -> Run:
     for what, unread in (without_effect(wanted) | of_command).items():
         if idle := sorted(unread & settings.keys()):
             raise ValueError(no_effect(idle[0], what))
-    start = prepared(wanted, known)
+    start = prepared(wanted, known)._replace(on_figures=on_figures)
     interrupts = Interrupts()
     gc.collect()  # frees an earlier run's model and ring before this one's memory is planned
     with _random_state_kept(), streams.tolerant():

@@ -11,7 +11,7 @@ from ga3c.settings.scheduler import Counts
 from ga3c.settings.train import TrainConfig
 from ga3c.training import progress
 
-INTERRUPTED = "interrupted"
+ASKED, INTERRUPTED = "ended by on_figures", "interrupted"
 
 
 class Outcome(NamedTuple):

@@ -23,8 +23,8 @@ from ga3c.training import progress
 from ga3c.training.evaluating import TICK_S, Evaluations
 from ga3c.training.interrupts import Interrupts
 from ga3c.training.keeping import Keeper, write_trace
-from ga3c.training.results import INTERRUPTED, Outcome, ending, figures, finished
-from ga3c.training.start import Start
+from ga3c.training.results import ASKED, INTERRUPTED, Outcome, ending, figures, finished
+from ga3c.training.start import OnFigures, Start
 from ga3c.training.tuning import build_scheduler, words
 from ga3c.training.view import view
 from ga3c.training.watch import Watch, resumed_schedule
@@ -37,7 +37,7 @@ def train(start: Start, interrupts: Interrupts, launcher: LocalLauncher) -> Outc
         WrongInput: if the settings do not fit the environment or the run; nothing was started.
         RunFailed: if the run cannot go on; everything has been stopped.
     """
-    config, found, path = start
+    config, found, path, on_figures = start
     backend.configure(config.service.intra_op_threads, config.run.seed)
     try:
         told = partial(print, "ga3c:", flush=True)
@@ -49,7 +49,7 @@ def train(start: Start, interrupts: Interrupts, launcher: LocalLauncher) -> Outc
             directory = RunDirectory(config, path)
         except OSError as error:
             raise WrongInput(f"run {path} cannot be used: {error}") from error
-        run = Run(config, found, service, directory, interrupts)
+        run = Run(config, found, service, directory, interrupts, on_figures)
         try:
             run.prepare()
             return run.go()
@@ -69,12 +69,13 @@ class Run:
         service: Service,
         directory: RunDirectory,
         interrupts: Interrupts,
+        on_figures: OnFigures | None = None,
     ) -> None:
-        self._config = config
+        self._config, self._on_figures = config, on_figures
         self._interrupts, self._spaces = interrupts, spaces
         self._service = service
         self._first = self._last = service.snapshot()
-        self._begun = False  # whether a step was seen
+        self._begun = self._asked = False  # whether a step was seen; whether it is to end
         self._evaluations: Evaluations | None = None
         self._directory = directory
         self._view = view(config.run, config.environment.game)
@@ -200,7 +201,7 @@ class Run:
         self._first = self._last = self._service.snapshot()
         while not self._interrupts.first.wait(TICK_S):
             self.tick()
-            if reason := finished(self._config, self._service):
+            if reason := ASKED if self._asked else finished(self._config, self._service):
                 return reason
         return INTERRUPTED
 
@@ -219,7 +220,8 @@ class Run:
             self._first = self._last = now
         if self._begun and now.time_s - self._last.time_s >= self._config.run.progress_every_s:
             window = Window(self._last, now)
-            self._show(window, service.counts)
+            values = self._show(window, service.counts)
+            self._asked = bool(self._on_figures and self._on_figures(values))
             for event in self._watch.figures(window):
                 self._say(f"ga3c: {event}", sys.stderr)
             self._last = now
@@ -233,13 +235,14 @@ class Run:
         if decision := scheduler.tick():
             self._say(f"ga3c: scheduler: {words(decision)}")
 
-    def _show(self, window: Window, counts: Counts) -> None:
+    def _show(self, window: Window, counts: Counts) -> progress.Values:
         service = self._service
         queued = service.requests.size, service.segments.size
         values = progress.figures(window, service.metrics, service.tally, counts, *queued)
         self._directory.metrics(values)
         self._directory.log(progress.line(values))
         self._view.show(values)
+        return values
 
     def _say(self, line: str, to: IO[str] | None = None) -> None:
         self._directory.log(line)

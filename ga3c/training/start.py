@@ -1,10 +1,14 @@
 """What a run begins with."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from agents.environments import Spaces
 from ga3c.settings.train import TrainConfig
+
+OnFigures = Callable[[Mapping[str, Any]], Any]
+"""Is given each line of a run's figures, and ends the run by what is true."""
 
 
 class Start(NamedTuple):
@@ -13,3 +17,4 @@ class Start(NamedTuple):
     config: TrainConfig
     spaces: Spaces
     path: Path  # its directory
+    on_figures: OnFigures | None = None  # of the program that has begun it

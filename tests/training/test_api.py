@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -399,6 +399,28 @@ def test_a_run_is_evaluated_by_a_named_protocol(
     ):
         with pytest.raises(ValueError, match=words):
             trained.evaluate(**options)
+
+
+def test_a_function_is_given_the_figures_and_can_end_the_run(tmp_path: Path) -> None:
+    seen = []
+
+    def watch(figures: Mapping[str, Any]) -> bool:
+        seen.append(figures["steps"])
+        return len(seen) == 3
+
+    given = {"runs_dir": tmp_path, "progress_every_s": 0.05, **SMALL}
+    run = ga3c.train(on_figures=watch, **given)
+    assert len(seen) == 3 and 0 < seen[0] <= seen[2] <= run.result["steps"]
+    assert run.result["ended"] == "ended by on_figures"
+    assert list((run.path / "checkpoints").glob(f"*{run.result['steps']}"))
+
+    def fail(figures: Mapping[str, Any]) -> None:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        ga3c.train(on_figures=fail, name="failed", **given)
+    assert json.loads((tmp_path / "failed" / "result.json").read_text())["ended"] == "failed"
+    assert children() == set()
 
 
 def test_a_run_goes_on_without_what_it_would_print(tmp_path: Path) -> None:
