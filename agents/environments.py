@@ -42,9 +42,15 @@ def spaces(config: EnvironmentConfig, tried: bool = True) -> Spaces:
     """
     with warnings.catch_warnings(record=True) as caught:
         try:
-            with contextlib.closing(Environments(config, 1)) as environments:
+            environments = Environments(config, 1)
+            try:
                 if tried:
                     environments.try_out()
+            except (FailedEnvironment, InvalidStep):
+                with contextlib.suppress(FailedEnvironment):  # the first fault is the one to tell
+                    environments.close()
+                raise
+            environments.close()
         except (FailedEnvironment, InvalidStep) as error:
             raise UnfitSpaces(str(error)) from error
     for each in caught:  # warnings are shown only if no error was raised

@@ -40,9 +40,10 @@ class Spaces:
 
 def fit(config: EnvironmentConfig, game: Game, observation: Space, action: Space) -> Spaces:
     """The spaces of one environment of `game`. Raises UnfitSpaces if they do not fit."""
-    if not isinstance(observation, Box) or not 1 <= len(observation.shape) <= 4:
+    sizes = observation.shape or ()
+    if not (isinstance(observation, Box) and 1 <= len(sizes) <= 4 and min(sizes) > 0):
         kind = f"{type(observation).__name__} {observation.shape}"
-        rule = "are not a Box of 1 to 4 dimensions: no network takes them"
+        rule = "are not a Box of 1 to 4 dimensions, or are empty: no network takes them"
         raise UnfitSpaces(f"{config.game}: observations {kind} {rule}")
     shape = observation.shape[1:] if game.is_atari else observation.shape
     if len(shape) == 3 and shape[0] < SMALLEST_CHANNELS <= SMALLEST_FLOAT_PICTURE <= min(shape[1:]):

@@ -519,6 +519,13 @@ def test_pictures_with_channels_first_are_refused(shape):
     assert space_of((*shape[1:], shape[0]), 255).is_picture
 
 
+def test_empty_observations_are_refused():
+    with pytest.raises(
+        UnfitSpaces, match=r"Box \(0,\) are not a Box of 1 to 4 dimensions, or are empty"
+    ):
+        space_of((0,), 1)
+
+
 def test_bytes_that_are_truth_values_are_not_scaled_as_pixels():
     assert space_of((10, 10, 4), 1).dtype == "float32"
     assert space_of((10, 10, 4), 1).is_picture
@@ -566,6 +573,12 @@ gymnasium.register("TestUnclosed-v0", Unclosed)
 def test_an_environment_that_cannot_be_closed_is_told_with_its_place():
     words = r"^TestUnclosed-v0: AttributeError: .*quit.*test_environments.py, line \d+\)$"
     with pytest.raises(UnfitSpaces, match=words):
+        spaces(EnvironmentConfig("TestUnclosed-v0"))
+
+
+def test_the_first_fault_of_an_environment_is_told(monkeypatch):
+    monkeypatch.setattr(Unclosed, "step", lambda self, action: 1 / 0)
+    with pytest.raises(UnfitSpaces, match="ZeroDivisionError"):
         spaces(EnvironmentConfig("TestUnclosed-v0"))
 
 
