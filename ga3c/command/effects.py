@@ -17,7 +17,9 @@ BY_CHOICE = {
     ("dqn", "dueling", False): {"dueling_gradient_scale"},
     ("replay", "eviction", "fifo"): {"eviction_exponent"},
     ("replay", "replay_draws", "uniform"): {
-        *("priority_exponent", "importance_exponent", "importance_exponent_end"),
+        "priority_exponent",
+        "importance_exponent",
+        "importance_exponent_end",
     },
     ("service", "synchronized", True): {"prediction_batch_min", "prediction_wait_s"},
     ("hosts", "launcher", "local"): {"ray_address"},
