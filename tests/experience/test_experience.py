@@ -376,6 +376,7 @@ class Played:
         picture: bool,
         weights: list[Array] | None,
         algorithm: A3C | PPO | None = None,
+        network: NetworkConfig | None = None,
     ) -> None:
         spaces = (
             Spaces((20, 20), "uint8", Actions(3), 4)
@@ -391,7 +392,7 @@ class Played:
         source = Shuffled if isinstance(algorithm, PPO) else InOrder
         self.model = Model(
             algorithm=algorithm,
-            network=NetworkConfig(),
+            network=network or NetworkConfig(),
             optimizer=OptimizerConfig(),
             source=source(experience, self.lanes),
             is_picture=picture,
@@ -542,3 +543,26 @@ def test_single_steps_come_with_what_was_prepared_for_their_segments(
     learned = model.learn(lanes[order[:5]], slots[order[:5]], progress=0.0)
     assert learned.update == 1
     assert any(not np.array_equal(value, before[name]) for name, value in model.read().items())
+
+
+@PLACES
+def test_all_updates_of_a_batch_are_in_the_units_that_were_measured_before_them(
+    on_device: bool,
+) -> None:
+    algorithm = PPO(A3CConfig(), PPOConfig(), Actions(3), reward_clip=0.0)
+    units = NetworkConfig(normalize_observations=True, follow_rewards=True)
+    played = Played(on_device, False, None, algorithm, units)
+
+    def measured() -> dict[str, Array]:
+        names = ("normalized", "value_scale")
+        return {p: w for p, w in played.model.read().items() if any(n in p for n in names)}
+
+    first = measured()
+    assert played.model.prepare
+    played.model.prepare(*played.places())
+    before = measured()
+    assert before and not any(np.array_equal(before[path], first[path]) for path in first)
+    lanes, slots = single_steps(*played.places())
+    played.model.learn(lanes[:5], slots[:5], progress=0.0)
+    for path, value in measured().items():
+        np.testing.assert_array_equal(value, before[path])
