@@ -130,8 +130,8 @@ class Environments:
         """Take `actions` [n, *shape]. Where the last step `finished`, reset instead."""
         self._check_open()
         if not self.spaces.actions.are_valid(actions):
-            rule = f"outside {self.spaces.actions}"
-            raise ValueError(f"actions {actions.tolist()} {rule}: the emulator would hang")
+            rule = "the emulator would hang" if self._game.is_atari else "none could be taken"
+            raise ValueError(f"actions {actions.tolist()} outside {self.spaces.actions}: {rule}")
         try:
             answer = self._vector.step(own_actions(self._action_space, actions))
             if self._cut.any():

@@ -10,7 +10,7 @@ import sysconfig
 import traceback
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium
 from ale_py import registration, roms
@@ -134,8 +134,9 @@ def _unknown(name: str) -> str:
     choices = "Atari games by name (Pong, MsPacman) or any Gymnasium id (CartPole-v1)"
     module, colon, rest = name.rpartition(":")
     if module:
-        names = list(gymnasium.registry)
-        choices = f"after the colon comes an id that {module} registers with Gymnasium"
+        names = [i for i, spec in gymnasium.registry.items() if _is_of(module, spec.entry_point)]
+        none = "" if names else ", and it seems to register none"
+        choices = f"after the colon comes an id that {module} registers with Gymnasium{none}"
     elif name.startswith(control.NAMESPACE):
         names, choices = control.tasks(), "tasks are named as dm_control/walker-walk"
     else:
@@ -150,6 +151,13 @@ def _unknown(name: str) -> str:
     near = [f"{module}{colon}{by_lower[n]}" for n in difflib.get_close_matches(core, by_lower)]
     meant = f"did you mean {', '.join(near)}? " if near else ""
     return f"unknown game {name!r}: {meant}{choices}"
+
+
+def _is_of(module: str, entry_point: Any) -> bool:
+    """Whether an environment is of the same package as `module`."""
+    package = module.partition(".")[0]
+    place = entry_point if isinstance(entry_point, str) else getattr(entry_point, "__module__", "")
+    return str(place).partition(":")[0].partition(".")[0] == package
 
 
 def check(name: str) -> Game:

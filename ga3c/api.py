@@ -15,7 +15,7 @@ import numpy as np
 from agents.registrations import SCRIPT
 from ga3c.command import frameworks, streams
 from ga3c.command.effects import without_effect
-from ga3c.command.names import changed, checked
+from ga3c.command.names import changed, checked, values_of
 from ga3c.settings.checks import no_effect
 from ga3c.settings.parse import preset_of
 from ga3c.settings.presets import DEFAULT, OF_LANES, for_lanes
@@ -133,15 +133,17 @@ def load(
     trust: bool = False,
     *,
     pretrained: str | None = None,
+    runs_dir: str | Path = "runs",
 ) -> "LearnedPolicy":
     """The policy that a run has learned.
 
     Args:
-        run: a run's directory, its name or number in runs/, or the `Run` that `train` returned.
-            None: the newest run of Pong in runs/, unless `pretrained` is given.
+        run: a run's directory, its name or number in `runs_dir`, or the `Run` that `train`
+            returned. None: the newest run of Pong there, unless `pretrained` is given.
         checkpoint: "newest", "best" (by --evaluate-every) or a checkpoint's number of steps.
         trust: import the modules that the run names, though somebody else began it.
         pretrained: instead of a run, the policy that comes with ga3c for this game.
+        runs_dir: the folder of the runs that are named.
 
     Raises:
         ValueError: if there is no such run or checkpoint, or its code is not trusted.
@@ -153,7 +155,7 @@ def load(
     from ga3c.evaluation.options import LearnedConfig
 
     with _random_state_kept():
-        return load_policy(LearnedConfig(**_meant(run, checkpoint, trust, pretrained)))
+        return load_policy(LearnedConfig(**_meant(run, checkpoint, trust, pretrained, runs_dir)))
 
 
 def evaluate(
@@ -162,6 +164,7 @@ def evaluate(
     trust: bool = False,
     *,
     pretrained: str | None = None,
+    runs_dir: str | Path = "runs",
     protocol: str | None = None,
     episodes: int = 30,
     at_once: int = 30,
@@ -185,14 +188,18 @@ def evaluate(
     if protocol not in (None, *PROTOCOLS):
         raise ValueError(f"protocol {protocol!r}: must be one of {', '.join(PROTOCOLS)}")
     options = {"episodes": episodes, "at_once": at_once, "seed": seed}
-    given = {**_meant(run, checkpoint, trust, pretrained), **options}
+    given = {**_meant(run, checkpoint, trust, pretrained, runs_dir), **options}
     defaults = EvaluateConfig.defaults(["--protocol", protocol] if protocol else [])
     with _random_state_kept(), streams.tolerant():
         return command.run(replace(defaults, **given))
 
 
 def _meant(
-    run: str | int | Path | Run | None, checkpoint: str | int, trust: bool, pretrained: str | None
+    run: str | int | Path | Run | None,
+    checkpoint: str | int,
+    trust: bool,
+    pretrained: str | None,
+    runs_dir: str | Path,
 ) -> dict[str, Any]:
     """Which run's weights are meant, as `LearnedConfig` has it."""
     return {
@@ -200,6 +207,7 @@ def _meant(
         "pretrained": pretrained,
         "checkpoint": str(checkpoint),
         "trust": trust or isinstance(run, Run),
+        "runs_dir": Path(runs_dir),
     }
 
 
@@ -221,7 +229,7 @@ def _wanted(
                 f"preset {given['preset']} with a config: its settings are those of preset "
                 f"{config.preset}, and would only change their name; give one of both"
             )
-        wanted = changed(config, given)
+        wanted = changed(config, {**values_of(config), **given})
         asked = wanted.run
         if not asked.resume:
             return wanted, None

@@ -154,6 +154,20 @@ def checked(values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def values_of(config: TrainConfig) -> dict[str, Any]:
+    """All settings of a configuration by name. Raises ValueError if one of its sections is none."""
+    values = {}
+    for name, setting in SETTINGS.items():
+        part = getattr(config, setting.section) if setting.section else config
+        if not hasattr(part, name):
+            raise ValueError(
+                f"{setting.section} {part!r}: must be settings, as "
+                f"replace(config.{setting.section}, {name}=...) makes"
+            )
+        values[name] = getattr(part, name)
+    return values
+
+
 def changed(config: C, values: Mapping[str, Any]) -> C:
     """`config` with the settings in `values` replaced. Rules are checked after all replacements.
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -142,8 +143,26 @@ def test_arguments_of_an_environment_that_no_file_can_hold_are_refused(given: An
 
 
 def test_a_config_must_be_one() -> None:
-    with pytest.raises(ValueError, match="must be a TrainConfig"):
+    with pytest.raises(ValueError, match="must be a TrainConfig; name single settings, as game='P"):
         ga3c.train("Pong")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        ({"learning": {"discount": 0.9}}, r"learning \{'discount': 0.9\}: must be settings, as"),
+        (
+            {"run": replace(ga3c.TrainConfig().run, plain="yes")},
+            "plain 'yes': must be true or false",
+        ),
+        ({"environment": replace(ga3c.TrainConfig().environment, game=3)}, "game 3: must be text"),
+    ],
+)
+def test_a_config_of_wrong_types_is_refused(part: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        ga3c.train(replace(ga3c.TrainConfig(), **part))
+    config = ga3c.TrainConfig()
+    assert _wanted(config, {}) == (config, None), "all others are taken as they are"
 
 
 def test_another_framework_than_kerass_is_refused() -> None:
