@@ -181,7 +181,7 @@ def evaluate(
     """
     frameworks.choose()
     import ga3c.backend  # noqa: F401  imported first: it silences the framework's startup messages
-    from ga3c.evaluation import evaluate as command
+    from ga3c.evaluation.evaluate import scores
     from ga3c.evaluation.options import EvaluateConfig
     from ga3c.evaluation.protocols import PROTOCOLS
 
@@ -191,7 +191,7 @@ def evaluate(
     given = {**_meant(run, checkpoint, trust, pretrained, runs_dir), **options}
     defaults = EvaluateConfig.defaults(["--protocol", protocol] if protocol else [])
     with _random_state_kept(), streams.tolerant():
-        return command.run(replace(defaults, **given))
+        return scores(replace(defaults, **given))
 
 
 def _meant(

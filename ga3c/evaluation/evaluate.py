@@ -27,8 +27,13 @@ def _short(score: float) -> str:
     return f"{round(score, 2):,.10g}"
 
 
-def run(config: Config) -> dict[str, Any]:
-    """Evaluate, print and keep the scores, and return them. Raises WrongInput or RuntimeError."""
+def run(config: Config) -> None:
+    """Evaluate, print and keep the scores. Raises WrongInput or RuntimeError."""
+    scores(config)
+
+
+def scores(config: Config) -> dict[str, Any]:
+    """The same, and the line that is kept. Raises WrongInput or RuntimeError."""
     trained, path, checkpoint = load(config)
     if config.pretrained is None and not os.access(path, os.W_OK):
         raise WrongInput(f"run {path} is not writable: the scores would be lost")
