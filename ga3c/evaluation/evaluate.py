@@ -45,6 +45,8 @@ def scores(config: Config) -> dict[str, Any]:
     steps = int(checkpoint.state["steps"])
     settings = ", ".join(f"{name} {value}" for name, value in protocol.items())
     print(f"{trained.environment.game} after {steps:,} steps; protocol {settings}", flush=True)
+    if protocol.get("sticky_actions", 0.0) > trained.environment.stickiness:
+        print("these games have sticky actions, which the run was not trained with", flush=True)
     started_s = last_s = time.monotonic()
     finished: list[Game] = []
 

@@ -35,6 +35,8 @@ LISTS = {  # GA3C's Table 3, fast-dqn's Table 4, all 57; and six tasks
     "control": (CONTROL, Played()),
 }
 
+STICKY = ("paper", "machado")  # protocols with sticky actions
+
 
 @dataclass(frozen=True)
 class Config:
@@ -94,6 +96,8 @@ class Config:
 def run(config: Config) -> None:
     """Run what is missing. Raises WrongInput, or RuntimeError with the output of a process."""
     jobs = _jobs(config)
+    if words := advice(jobs):
+        print(words, flush=True)
     if config.on == "ray":
         try:
             check_ray(config.ray_address)
@@ -103,6 +107,18 @@ def run(config: Config) -> None:
     else:
         complete(jobs, config.at_once)
     _conclude(config, jobs)
+
+
+def advice(jobs: Sequence[Job]) -> str:
+    """What to say before hours of training whose games are not those of the evaluation."""
+    for job in jobs:
+        played = job.evaluation and job.evaluation.protocol
+        if played in STICKY and "--sticky-actions" not in job.arguments:
+            return (
+                f"protocol {played} has sticky actions, and {job.game} is trained without them, "
+                'which costs much of its score: --train="--sticky-actions 0.25" trains with them'
+            )
+    return ""
 
 
 def _jobs(config: Config) -> list[Job]:

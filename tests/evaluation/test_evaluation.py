@@ -190,6 +190,7 @@ def test_evaluate_keeps_scores_with_their_protocol(pong_run: Path, tmp_path: Pat
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["protocol"]["name"] == "machado"
     assert result["protocol"]["sticky_actions"] == 0.25
+    assert "sticky actions, which the run was not trained with" in done.stdout
     assert result["episodes"] == len(result["scores"]) == 2
     assert all(-21 <= score <= 21 for score in result["scores"])
     assert result["mean"] == sum(result["scores"]) / 2
