@@ -56,9 +56,11 @@ def train(
     come from `config`, if there is one, or else from the preset. Without a named preset, the
     algorithm and the game choose it.
 
-    Args: on_figures: called every `progress_every_s` with the figures that metrics.jsonl keeps, by
-        name, such as `steps`, `score_mean_100` and `pps`. The run ends if it returns what is true.
-        What it raises is raised here, once the run has ended and is kept.
+    Args:
+        on_figures: called every `progress_every_s` with the figures that metrics.jsonl keeps, by
+            name, such as `steps`, `score_mean_100` and `pps`. The run ends if it returns what is
+            true. What it raises is raised here, once the run has ended and is kept.
+        settings: as above.
 
     In the main thread, a first SIGINT (Ctrl-C), SIGTERM or SIGHUP ends the run and writes its
     checkpoint, as on the command line. The signal then goes to the handler that was there before:
@@ -172,7 +174,7 @@ def evaluate(
 ) -> dict[str, Any]:
     """Play whole games as `ga3c evaluate` does, which also prints and keeps their scores.
 
-    Args: those of `load`, and the options of the command, as its help says.
+    The arguments are those of `load`, and options of the command, as its help says.
 
     Returns what evaluations.jsonl keeps: `mean`, `median`, `deviation`, `scores`, `lengths`,
     `steps` learned from, and the `protocol` with all its settings.
