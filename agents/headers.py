@@ -10,6 +10,7 @@ LONGEST_S = 1e7  # four months; times are summed, and a number without bound wou
 # Of a host, of which the service refuses more: agents, and signs of its name and of why it plays
 # nothing.
 MOST_AGENTS, MAX_NAME, MAX_REASON = 4096, 253, 1000
+MAX_COUNT = 0xFFFF  # groups of an agent, and environments of a group: 16 bits
 _HEADER = struct.Struct("<4sHHHHIff")
 
 
@@ -73,3 +74,12 @@ def decode_header(part: bytes | memoryview) -> Header:
     if not (0 <= waited_s <= LONGEST_S and 0 <= stepped_s <= LONGEST_S):
         raise MessageError("times")
     return Header(Kind(kind), group, envs, sequence, waited_s, stepped_s)
+
+
+def check_counts(groups: int, envs_per_group: int) -> None:
+    """Raises ValueError if an agent's counts are too large for a message to number them."""
+    if max(groups, envs_per_group) > MAX_COUNT:
+        raise ValueError(
+            f"{groups} groups of {envs_per_group} environments: must be at most {MAX_COUNT} each, "
+            "or a message could not number them"
+        )

@@ -25,12 +25,19 @@ import numpy as np
 
 from agents import packing
 from agents.actions import Actions
-from agents.headers import PROTOCOL, Header, Kind, MessageError, decode_header, encode_header
+from agents.headers import (
+    PROTOCOL,
+    Header,
+    Kind,
+    MessageError,
+    check_counts,
+    decode_header,
+    encode_header,
+)
 
 MAX_HELLO_BYTES = 4096
 MAX_FAILURE_BYTES = 65536
 MAX_NOTE_BYTES = 1 << 20
-MAX_COUNT = 0xFFFF  # groups of an agent, and environments of a group: 16 bits in a header
 MAX_ACTIONS = 1 << 16  # of an environment: lockstep records an action in 16 bits
 MAX_PART_BYTES = 1 << 28  # of the newest frames, or of the outcomes, of a group
 
@@ -76,11 +83,7 @@ def check_sizes(
     shape: tuple[int, ...], dtype: str, actions: Actions, groups: int, envs_per_group: int
 ) -> None:
     """Raises ValueError if an agent's counts, all above 0, are too large for a message."""
-    if max(groups, envs_per_group) > MAX_COUNT:
-        raise ValueError(
-            f"{groups} groups of {envs_per_group} environments: must be at most {MAX_COUNT} each, "
-            "or a message could not number them"
-        )
+    check_counts(groups, envs_per_group)
     if actions.count > MAX_ACTIONS:
         raise ValueError(
             f"{actions.count} actions: must be at most {MAX_ACTIONS}, as one is recorded in 16 bits"

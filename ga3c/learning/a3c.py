@@ -235,13 +235,5 @@ class A3C(ActorCritic):
         policy = policy_gradient_loss(logs, advantages * weights)
         entropies = self.distribution.entropies(parameters, config.log_epsilon)
         entropies = ops.reshape(entropies, ops.shape(valid))
-        return self.combined(
-            policy,
-            targets,
-            values[:, :-1],
-            entropies,
-            moved,
-            valid,
-            rates["entropy_weight"],
-            value_unit(network),
-        )
+        weight, unit = rates["entropy_weight"], value_unit(network)
+        return self.combined(policy, targets, values[:, :-1], entropies, moved, valid, weight, unit)

@@ -155,7 +155,8 @@ class ValueScale(Measured):
     @property
     def scale(self) -> Tensor:
         """The size, a scalar."""
-        return ops.sqrt(ops.where(self._square > 0, self._square, 1.0))
+        square = ops.convert_to_tensor(self._square)
+        return ops.sqrt(ops.where(square > 0, square, 1.0))
 
     def call(self, x: Tensor) -> Tensor:
         """The scaled values."""

@@ -75,8 +75,7 @@ class Model:
         self._optimizer = optimizers.build_optimizer(optimizer)
         optimizers.prepare(self._optimizer, self.network.trainable_variables, optimizer.rms_start)
         weights.keyed(self._parts)
-        networks = [self.network] + ([self.target] if self.target else [])
-        self._measured = [layer for each in networks for layer in measured_by(each)]
+        self._measured = measured_by(self.network)
         self._rates = optimizers.Rates(self._optimizer_config, algorithm, source)
         if isinstance(source, Shuffled) and isinstance(algorithm, Preparing):
             self.prepare = source.preparing(prepared(algorithm, self.network, self._measured))

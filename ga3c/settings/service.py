@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from agents.headers import check_counts
 from ga3c.settings.checks import check_queue, check_threads, not_negative
 from ga3c.settings.machine import CORES
 from ga3c.settings.scheduler import Counts
@@ -172,6 +173,7 @@ class ServiceConfig:
 
 
 def _check_limits(service: ServiceConfig) -> None:
+    check_counts(service.groups, service.envs_per_agent // service.groups)
     not_negative(service, "stagger_steps", "prediction_wait_s", "training_wait_s")
     if service.agent_timeout_s <= 0:
         raise ValueError(

@@ -33,7 +33,7 @@ class BatchQueue(Generic[T]):
     """
 
     def __init__(self, capacity: int, min_batch: int, max_batch: int, max_wait_s: float) -> None:
-        check_queue("batch", capacity, min_batch, max_batch)
+        check_queue("its", capacity, min_batch, max_batch)
         self._capacity = capacity
         self._min_batch = min_batch
         self.max_batch = max_batch

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from agents import messages
 from agents.actions import Actions
-from agents.headers import LONGEST_S
+from agents.headers import LONGEST_S, MAX_COUNT
 from agents.messages import (
     MAX_ACTIONS,
-    MAX_COUNT,
     MAX_FAILURE_BYTES,
     MAX_HELLO_BYTES,
     MAX_PART_BYTES,

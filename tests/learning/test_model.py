@@ -14,7 +14,7 @@ from keras import ops
 from agents.actions import Actions
 from agents.environments import Spaces
 from ga3c import backend
-from ga3c.experience.batches import Segments, blank
+from ga3c.experience.batches import Segments
 from ga3c.experience.book import Segment
 from ga3c.experience.in_order import InOrder
 from ga3c.experience.memory import DEVICE, HOST
@@ -26,7 +26,6 @@ from ga3c.learning.dqn import DQN
 from ga3c.learning.layers import Normalized, ValueScale, measured_by
 from ga3c.learning.model import Learned, Model
 from ga3c.learning.networks import chosen
-from ga3c.service.assembly import small_model
 from ga3c.settings.learning import (
     A3CConfig,
     DQNConfig,
@@ -35,7 +34,6 @@ from ga3c.settings.learning import (
     OptimizerConfig,
     linear,
 )
-from ga3c.settings.presets import PRESETS
 from tests import reference
 from tests.reference import Array, Batch, NaiveExperience, Weights
 
@@ -781,25 +779,6 @@ def test_sensors_in_small_units_are_normalised_too() -> None:
     found = np.asarray(layer(ops.convert_to_tensor(x.astype(np.float32))))
     assert found[:, 0].std() == pytest.approx(1.0, rel=0.02)
     assert np.abs(found[:, 1]).max() < 0.1, "a constant stays near 0"
-
-
-@pytest.mark.parametrize("preset", ["dqn-vectors", "dpg-control"])
-def test_a_target_network_is_in_the_units_of_the_network_before_its_first_copy(preset: str) -> None:
-    config = PRESETS[preset]
-    continuous = preset == "dpg-control"
-    spaces = Spaces((4,), "float32", Actions(0, 2) if continuous else Actions(3), 1)
-    model = small_model(config, spaces)
-    rng = np.random.default_rng(0)
-    batch = [
-        (rng.normal(5.0, 2.0, part.shape) if part.dtype == np.float32 else part).astype(part.dtype)
-        for part in blank(model.source, 32)
-    ]
-    assert model.update(batch, progress=0.0).is_finite
-    kept = model.read()
-    paths = [path for path in kept if path.startswith("weights/") and "normalized/" in path]
-    assert paths
-    for path in paths:
-        np.testing.assert_array_equal(kept[path], kept[path.replace("weights/", "target/")])
 
 
 def test_one_number_beyond_all_others_spoils_no_measure_for_ever() -> None:
