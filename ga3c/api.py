@@ -129,6 +129,11 @@ def _random_state_kept() -> Iterator[None]:
         np.random.set_state(numpy_drawn)
 
 
+def _load_framework() -> None:
+    frameworks.choose()
+    import ga3c.backend  # noqa: F401  imported first: it silences the framework's startup messages
+
+
 def load(
     run: str | int | Path | Run | None = None,
     checkpoint: str | int = "newest",
@@ -151,8 +156,7 @@ def load(
         ValueError: if there is no such run or checkpoint, or its code is not trusted.
         RuntimeError: if the run has no undamaged checkpoint.
     """
-    frameworks.choose()
-    import ga3c.backend  # noqa: F401  imported first: it silences the framework's startup messages
+    _load_framework()
     from ga3c.evaluation.learned import load_policy
     from ga3c.evaluation.options import LearnedConfig
 
@@ -175,22 +179,20 @@ def evaluate(
     """Play whole games as `ga3c evaluate` does, which also prints and keeps their scores.
 
     The arguments are those of `load`, and options of the command, as its help says.
-
     Returns what evaluations.jsonl keeps: `mean`, `median`, `deviation`, `scores`, `lengths`,
     `steps` learned from, and the `protocol` with all its settings.
 
     Raises ValueError and RuntimeError as `load`, and ValueError if an option is wrong.
     """
-    frameworks.choose()
-    import ga3c.backend  # noqa: F401  imported first: it silences the framework's startup messages
+    _load_framework()
     from ga3c.evaluation.evaluate import scores
     from ga3c.evaluation.options import EvaluateConfig
     from ga3c.evaluation.protocols import PROTOCOLS
 
     if protocol not in (None, *PROTOCOLS):
         raise ValueError(f"protocol {protocol!r}: must be one of {', '.join(PROTOCOLS)}")
-    options = {"episodes": episodes, "at_once": at_once, "seed": seed}
-    given = {**_meant(run, checkpoint, trust, pretrained, runs_dir), **options}
+    given = _meant(run, checkpoint, trust, pretrained, runs_dir)
+    given |= {"episodes": episodes, "at_once": at_once, "seed": seed}
     defaults = EvaluateConfig.defaults(["--protocol", protocol] if protocol else [])
     with _random_state_kept(), streams.tolerant():
         return scores(replace(defaults, **given))
@@ -217,8 +219,7 @@ def _wanted(
     config: TrainConfig | None, settings: dict[str, Any]
 ) -> tuple[TrainConfig, Known | None]:
     """The settings of the run, and the earlier run that it resumes, if any."""
-    resumed = settings.get("resume")
-    if isinstance(resumed, (Run, int)):
+    if isinstance(resumed := settings.get("resume"), (Run, int)):
         settings["resume"] = resumed.path if isinstance(resumed, Run) else str(resumed)
     given = checked(settings)
     if config is not None:
