@@ -8,10 +8,11 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from agents.cluster import check_ray
 from agents.games import check
+from ga3c.evaluation.protocols import PROTOCOLS
 from ga3c.reports import comparison, history, page, tables
 from ga3c.reports.figures import CONTROL, published_rows
 from ga3c.reports.jobs import Evaluation, Job, check_arguments, complete
@@ -20,22 +21,12 @@ from ga3c.settings.checks import WrongInput
 from ga3c.settings.machine import CORES
 from ga3c.settings.run import ProtocolName
 
-
-class Played(NamedTuple):
-    """How games are trained and evaluated."""
-
-    protocol: ProtocolName | None = None  # None: each run's own
-    train: str = ""  # arguments of a training whose games are those of the protocol
-
-
-LISTS = {  # GA3C's Table 3, fast-dqn's Table 4, all 57; and six tasks
-    "ga3c-paper": ("ga3c_scores.csv", Played("paper", "--sticky-actions 0.25")),
-    "fast-dqn": ("fast_dqn_scores.csv", Played("nature")),
-    "atari57": ("atari57_random_human.csv", Played()),
-    "control": (CONTROL, Played()),
+LISTS: dict[str, tuple[str, ProtocolName | None]] = {  # the published table, and its protocol
+    "ga3c-paper": ("ga3c_scores.csv", "paper"),  # GA3C's Table 3
+    "fast-dqn": ("fast_dqn_scores.csv", "nature"),  # its Table 4
+    "atari57": ("atari57_random_human.csv", None),
+    "control": (CONTROL, None),
 }
-
-STICKY = ("paper", "machado")  # protocols with sticky actions
 
 
 @dataclass(frozen=True)
@@ -54,8 +45,9 @@ class Config:
     seconds: float | None = None
     """Longest training time of each run."""
     protocol: ProtocolName | None = None
-    """Protocol of the evaluations: see ga3c evaluate --help. None: that of a list's table
-    (ga3c-paper: paper, trained with its sticky actions; fast-dqn: nature), or each run's own."""
+    """Protocol of the evaluations: see ga3c evaluate --help. Games are trained with its sticky
+    actions. None: that of a list's table (ga3c-paper: paper; fast-dqn: nature), or each run's
+    own."""
     episodes: int = 30
     """Games in the evaluation of each run."""
     at_once: int = 1
@@ -96,8 +88,6 @@ class Config:
 def run(config: Config) -> None:
     """Run what is missing. Raises WrongInput, or RuntimeError with the output of a process."""
     jobs = _jobs(config)
-    if words := advice(jobs):
-        print(words, flush=True)
     if config.on == "ray":
         try:
             check_ray(config.ray_address)
@@ -109,30 +99,17 @@ def run(config: Config) -> None:
     _conclude(config, jobs)
 
 
-def advice(jobs: Sequence[Job]) -> str:
-    """What to say before hours of training whose games are not those of the evaluation."""
-    for job in jobs:
-        played = job.evaluation and job.evaluation.protocol
-        if played in STICKY and "--sticky-actions" not in job.arguments:
-            return (
-                f"protocol {played} has sticky actions, and {job.game} is trained without them, "
-                'which costs much of its score: --train="--sticky-actions 0.25" trains with them'
-            )
-    return ""
-
-
 def _jobs(config: Config) -> list[Job]:
-    games: dict[str, tuple[str, Played]] = {}  # by the game's own name
+    games: dict[str, tuple[str, ProtocolName | None]] = {}  # by the game's own name
     for name in config.games:
-        file, played = LISTS.get(name, ("", Played()))
-        if config.protocol not in (None, played.protocol):
-            played = Played(config.protocol)
+        file, protocol = LISTS.get(name, ("", None))
+        protocol = config.protocol or protocol
         for game in [row["game"] for row in published_rows(file)] if file else [name]:
             try:
-                known_game, known = games.setdefault(check(game).name, (game, played))
+                known_game, known = games.setdefault(check(game).name, (game, protocol))
             except ValueError as error:
                 raise WrongInput(f"{error}; lists: {', '.join(LISTS)}") from error
-            if known != played or check(known_game) != check(game):
+            if known != protocol or check(known_game) != check(game):
                 raise WrongInput(
                     f"games {' '.join(config.games)}: {game} is in two lists that train or "
                     "evaluate it in two ways; name one of them, or make two tables"
@@ -144,12 +121,18 @@ def _jobs(config: Config) -> list[Job]:
             seed=seed,
             steps=config.steps,
             seconds=config.seconds,
-            arguments=" ".join(filter(None, (played.train, config.train))),
-            evaluation=Evaluation(played.protocol, config.episodes, config.evaluate),
+            arguments=" ".join(filter(None, (_games_of(protocol, game), config.train))),
+            evaluation=Evaluation(protocol, config.episodes, config.evaluate),
         )
-        for name, (game, played) in games.items()
+        for name, (game, protocol) in games.items()
         for seed in range(config.seeds)
     ]
+
+
+def _games_of(protocol: ProtocolName | None, game: str) -> str:
+    """Arguments that train with a protocol's sticky actions: without, they cost much of a score."""
+    sticky = PROTOCOLS[protocol].sticky_actions if protocol and check(game).is_atari else None
+    return f"--sticky-actions {sticky}" if sticky else ""
 
 
 def _conclude(config: Config, jobs: Sequence[Job]) -> None:

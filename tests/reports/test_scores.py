@@ -11,7 +11,7 @@ import pytest
 from ga3c.reports import jobs
 from ga3c.reports.jobs import Evaluation, Job, complete
 from ga3c.reports.processes import LOST
-from ga3c.reports.scores import Config, _jobs, advice
+from ga3c.reports.scores import Config, _jobs
 from ga3c.runs import checkpoints, records
 from ga3c.settings.checks import WrongInput
 from tests.commands import BEGIN_S, STOP_S, Command, assert_nothing_is_left, ended
@@ -81,15 +81,8 @@ def test_a_table_is_trained_and_evaluated_as_it_was_published(tmp_path: Path) ->
     assert played(games=("ga3c-paper",), protocol="nature") == ("nature", "")
     assert played(games=("fast-dqn",)) == ("nature", "")
     assert played(games=("Pong",)) == (None, "")
-
-
-def test_training_without_the_protocols_sticky_actions_is_said_before(tmp_path: Path) -> None:
-    def said(**given: Any) -> str:
-        return advice(_jobs(Config(tmp_path, **given)))
-
-    assert "paper has sticky actions, and Pong is trained without them" in said(protocol="paper")
-    assert said(protocol="paper", train="--sticky-actions 0.25") == ""
-    assert said() == said(games=("ga3c-paper",)) == said(games=("fast-dqn",)) == ""
+    assert played(games=("Pong",), protocol="paper") == ("paper", "--sticky-actions 0.25")
+    assert played(games=("CartPole-v1",), protocol="paper") == ("paper", ""), "no Atari game"
 
 
 def test_an_evaluation_by_another_protocol_or_of_other_weights_is_not_the_runs_own(
