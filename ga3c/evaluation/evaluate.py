@@ -8,6 +8,7 @@ import json
 import os
 import statistics
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from ga3c import backend
@@ -48,16 +49,15 @@ def scores(config: Config) -> dict[str, Any]:
     if protocol.get("sticky_actions", 0.0) > trained.environment.stickiness:
         print("these games have sticky actions, which the run was not trained with", flush=True)
     started_s = last_s = time.monotonic()
-    finished: list[Game] = []
 
-    def on_game(game: Game) -> None:
+    def show(steps: int, ended: Sequence[Game]) -> bool:
         nonlocal last_s
-        finished.append(game)
         if time.monotonic() - last_s > PROGRESS_S:
             last_s = time.monotonic()
-            mean = statistics.mean(game.score for game in finished)
-            count = f"{len(finished)} of {config.episodes} games"
-            print(f"{count}: mean so far {mean:,.1f}", flush=True)
+            mean = f", mean so far {statistics.mean(g.score for g in ended):,.1f}" if ended else ""
+            at = f"those in progress are at step {steps:,}"
+            print(f"{len(ended)} of {config.episodes} games{mean}; {at}", flush=True)
+        return True
 
     games = evaluate(
         policy,
@@ -67,7 +67,7 @@ def scores(config: Config) -> dict[str, Any]:
         config.at_once,
         config.seed,
         CORES,
-        on_game,
+        show,
     )
     seconds = time.monotonic() - started_s
     entry = record(games, steps, protocol, config.seed, config.at_once, seconds)

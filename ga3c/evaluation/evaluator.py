@@ -3,14 +3,14 @@
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from agents.environments import Spaces
-from ga3c.evaluation.games import evaluate, record
+from ga3c.evaluation.games import Game, evaluate, record
 from ga3c.evaluation.policy import Policy
 from ga3c.evaluation.protocols import PROTOCOLS
 from ga3c.service.agents import SLOWEST_MAKE_S
@@ -96,10 +96,10 @@ class Evaluator:
             self._thread.join(timeout_s)
         return not self.is_busy
 
-    def _is_stopped(self) -> bool:
+    def _goes_on(self, steps: int, ended: Sequence[Game]) -> bool:
         """Asked before each step."""
         self._stepped_s = time.monotonic()
-        return self._stop.is_set()
+        return not self._stop.is_set()
 
     def _after(self, steps: float) -> float:
         every = self._config.evaluate_every
@@ -123,7 +123,7 @@ class Evaluator:
             episodes,
             episodes,
             SEED,
-            is_stopped=self._is_stopped,
+            watch=self._goes_on,
         )
         if len(games) < episodes:
             return None

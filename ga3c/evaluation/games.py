@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,11 @@ class Game(NamedTuple):
     cut: bool  # by the protocol's step_cap
 
 
+Watch = Callable[[int, Sequence[Game]], bool]
+"""Called before each step with the number of steps that the games in progress have made, and the
+games that have ended. Returns whether to go on."""
+
+
 def evaluate(
     policy: Policy,
     environment: EnvironmentConfig,
@@ -28,22 +33,21 @@ def evaluate(
     at_once: int,
     seed: int,
     threads: int = 1,
-    on_game: Callable[[Game], None] = lambda game: None,
-    is_stopped: Callable[[], bool] = lambda: False,
+    watch: Watch = lambda steps, ended: True,
 ) -> list[Game]:
-    """Play `episodes` whole games, `at_once` at the same time; fewer if stopped.
+    """Play `episodes` whole games, `at_once` at the same time; fewer if `watch` ends it.
 
     Each lane plays one game in a round. To take the games that end first would favour short games.
     The seed and the number of a game decide how it goes, not how many are played at once.
-
-    Args: is_stopped: asked before each step.
     """
     games: list[Game] = []
     for first in range(0, episodes, at_once):
+        if len(games) < first:
+            break  # `watch` has ended the round before
         lanes = min(at_once, episodes - first)
         environments = Environments(protocol.environment(environment), lanes, threads)
         try:
-            games += _round(policy, protocol, environments, seed, first, on_game, is_stopped)
+            games = _round(policy, protocol, environments, seed, games, watch)
         finally:
             environments.close()
     return games
@@ -54,15 +58,14 @@ def _round(
     protocol: Protocol,
     environments: Environments,
     seed: int,
-    first: int,
-    on_game: Callable[[Game], None],
-    is_stopped: Callable[[], bool],
+    before: list[Game],
+    watch: Watch,
 ) -> list[Game]:
-    """Play games number `first` and on, one in each lane.
+    """The games `before` and the next ones, one in each lane.
 
     Raises RuntimeError if a score is not finite.
     """
-    lanes = environments.num_envs
+    lanes, first = environments.num_envs, len(before)
     draws = ActionDraws(seed, first, lanes)
     stacks = Stacks(environments.spaces, lanes)
     games: dict[int, Game] = {}
@@ -82,13 +85,12 @@ def _round(
                         "be finite, or scores cannot be compared"
                     )
                 games[lane] = Game(score, length, cut=not ended)
-                on_game(games[lane])
-        if len(games) == lanes or is_stopped():
+        if len(games) == lanes or not watch(length, [*before, *games.values()]):
             break
         observations = stacks.push(step.frames, step.outcomes["first"] == 1)
         policies, _ = policy.judge(observations)
         step = environments.step(chosen_actions(protocol, policies, draws.next(), policy.spaces))
-    return [games[lane] for lane in sorted(games)]
+    return before + [games[lane] for lane in sorted(games)]
 
 
 class ActionDraws:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import keras
@@ -152,6 +153,34 @@ def test_a_game_without_an_end_is_cut_and_counts_with_its_score_so_far(episodes:
     protocol = Protocol("sample", step_cap=40)
     games = evaluate(policy_for(environment), environment, protocol, episodes, 2, seed=0)
     assert games == [Game(score=40 * 0.5, length=40, cut=True)] * episodes
+
+
+def test_a_watch_sees_each_step_and_the_games_that_have_ended_and_may_stop() -> None:
+    environment = EnvironmentConfig(game="tests.tiny:Ledger-v0")
+    policy, protocol = policy_for(environment), Protocol("sample")
+    seen: list[tuple[int, list[Game]]] = []
+
+    def watch(steps: int, ended: Sequence[Game]) -> bool:
+        seen.append((steps, sorted(ended)))
+        return len(seen) < limit
+
+    limit = 1000
+    games = evaluate(policy, environment, protocol, 12, 8, seed=3, watch=watch)
+    first, second = games[:8], games[8:]
+    in_order = [(steps, first) for steps in range(max(g.length for g in first))]
+    in_order += [(steps, second) for steps in range(max(g.length for g in second))]
+    assert len(seen) == len(in_order)
+    for place, ((steps, ended_games), (step, of_round)) in enumerate(
+        zip(seen, in_order, strict=True)
+    ):
+        before = first if place >= max(g.length for g in first) else []
+        assert steps == step
+        assert ended_games == sorted([*before, *(g for g in of_round if g.length <= steps)])
+    limit, whole = 3, len(seen)
+    seen.clear()
+    stopped = evaluate(policy, environment, protocol, 12, 8, seed=3, watch=watch)
+    assert stopped == [game for game in first if game.length < 3]
+    assert len(seen) == 3 < whole
 
 
 def test_a_game_that_ends_with_its_last_step_is_not_cut() -> None:
