@@ -8,7 +8,7 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import Any
 
 from ga3c import backend
@@ -50,7 +50,7 @@ def scores(config: Config) -> dict[str, Any]:
         print("these games have sticky actions, which the run was not trained with", flush=True)
     started_s = last_s = time.monotonic()
 
-    def show(steps: int, ended: Sequence[Game]) -> bool:
+    def show(steps: int, ended: Collection[Game]) -> bool:
         nonlocal last_s
         if time.monotonic() - last_s > PROGRESS_S:
             last_s = time.monotonic()

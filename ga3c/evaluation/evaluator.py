@@ -3,7 +3,7 @@
 import threading
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -96,7 +96,7 @@ class Evaluator:
             self._thread.join(timeout_s)
         return not self.is_busy
 
-    def _goes_on(self, steps: int, ended: Sequence[Game]) -> bool:
+    def _goes_on(self, steps: int, ended: Collection[Game]) -> bool:
         """Asked before each step."""
         self._stepped_s = time.monotonic()
         return not self._stop.is_set()

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ class Game(NamedTuple):
     cut: bool  # by the protocol's step_cap
 
 
-Watch = Callable[[int, Sequence[Game]], bool]
+Watch = Callable[[int, Collection[Game]], bool]
 """Called before each step with the number of steps that the games in progress have made, and the
 games that have ended. Returns whether to go on."""
 
@@ -40,17 +40,17 @@ def evaluate(
     Each lane plays one game in a round. To take the games that end first would favour short games.
     The seed and the number of a game decide how it goes, not how many are played at once.
     """
-    games: list[Game] = []
+    games: dict[int, Game] = {}  # by number
     for first in range(0, episodes, at_once):
         if len(games) < first:
             break  # `watch` has ended the round before
         lanes = min(at_once, episodes - first)
         environments = Environments(protocol.environment(environment), lanes, threads)
         try:
-            games = _round(policy, protocol, environments, seed, games, watch)
+            _round(policy, protocol, environments, seed, games, watch)
         finally:
             environments.close()
-    return games
+    return [games[number] for number in sorted(games)]
 
 
 def _round(
@@ -58,24 +58,23 @@ def _round(
     protocol: Protocol,
     environments: Environments,
     seed: int,
-    before: list[Game],
+    games: dict[int, Game],
     watch: Watch,
-) -> list[Game]:
-    """The games `before` and the next ones, one in each lane.
+) -> None:
+    """Play the next games, one in each lane, and add them to `games`.
 
     Raises RuntimeError if a score is not finite.
     """
-    lanes, first = environments.num_envs, len(before)
+    lanes, first = environments.num_envs, len(games)
     draws = ActionDraws(seed, first, lanes)
     stacks = Stacks(environments.spaces, lanes)
-    games: dict[int, Game] = {}
     scores = np.zeros(lanes, np.float32)  # of the games so far
     step = environments.reset(seed, first)
     for length in range(protocol.step_cap + 1):  # the reset does not count as a step
         scores += step.outcomes["reward"]
         is_cut = length == protocol.step_cap
         for lane in np.flatnonzero(step.outcomes["finished"] | is_cut).tolist():
-            if lane not in games:
+            if first + lane not in games:
                 outcome = step.outcomes[lane]
                 ended = bool(outcome["finished"])
                 score = float(outcome["episode_return"] if ended else scores[lane])
@@ -84,13 +83,12 @@ def _round(
                         f"score {score} of a game: the environment's rewards must "
                         "be finite, or scores cannot be compared"
                     )
-                games[lane] = Game(score, length, cut=not ended)
-        if len(games) == lanes or not watch(length, [*before, *games.values()]):
+                games[first + lane] = Game(score, length, cut=not ended)
+        if len(games) == first + lanes or not watch(length, games.values()):
             break
         observations = stacks.push(step.frames, step.outcomes["first"] == 1)
         policies, _ = policy.judge(observations)
         step = environments.step(chosen_actions(protocol, policies, draws.next(), policy.spaces))
-    return before + [games[lane] for lane in sorted(games)]
 
 
 class ActionDraws:

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection
 from pathlib import Path
 
 import keras
@@ -160,22 +160,19 @@ def test_a_watch_sees_each_step_and_the_games_that_have_ended_and_may_stop() -> 
     policy, protocol = policy_for(environment), Protocol("sample")
     seen: list[tuple[int, list[Game]]] = []
 
-    def watch(steps: int, ended: Sequence[Game]) -> bool:
+    def watch(steps: int, ended: Collection[Game]) -> bool:
         seen.append((steps, sorted(ended)))
         return len(seen) < limit
 
     limit = 1000
     games = evaluate(policy, environment, protocol, 12, 8, seed=3, watch=watch)
     first, second = games[:8], games[8:]
-    in_order = [(steps, first) for steps in range(max(g.length for g in first))]
-    in_order += [(steps, second) for steps in range(max(g.length for g in second))]
-    assert len(seen) == len(in_order)
-    for place, ((steps, ended_games), (step, of_round)) in enumerate(
-        zip(seen, in_order, strict=True)
-    ):
-        before = first if place >= max(g.length for g in first) else []
-        assert steps == step
-        assert ended_games == sorted([*before, *(g for g in of_round if g.length <= steps)])
+    expected = [
+        (steps, sorted([*before, *(game for game in of_round if game.length <= steps)]))
+        for before, of_round in (([], first), (first, second))
+        for steps in range(max(game.length for game in of_round))
+    ]
+    assert seen == expected
     limit, whole = 3, len(seen)
     seen.clear()
     stopped = evaluate(policy, environment, protocol, 12, 8, seed=3, watch=watch)
