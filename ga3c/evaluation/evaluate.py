@@ -75,7 +75,7 @@ def scores(config: Config) -> dict[str, Any]:
     if config.pretrained is None:
         records.append(path / EVALUATIONS, {**entry, "machine": machine()})
         kept = f"; kept in {path / EVALUATIONS}"
-    cut = f", {entry['games_cut']} of them cut by --step-cap" if entry["games_cut"] else ""
+    cut = f", {entry['games_cut']} cut by a limit of their length" if entry["games_cut"] else ""
     count = "1 game" if len(games) == 1 else f"{len(games)} games"
     print(
         f"score {entry['mean']:,.2f} (median {entry['median']:,.2f}, "

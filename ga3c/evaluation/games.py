@@ -13,11 +13,11 @@ from ga3c.evaluation.protocols import Protocol
 
 
 class Game(NamedTuple):
-    """One game, played to its end or to the protocol's cap."""
+    """One game, played to its end or to a limit of its length."""
 
     score: float
     length: int  # in steps
-    cut: bool  # by the protocol's step_cap
+    cut: bool  # by the protocol's step_cap, or by its frame_cap or other limit in the environment
 
 
 Watch = Callable[[int, Collection[Game]], bool]
@@ -83,7 +83,7 @@ def _round(
                         f"score {score} of a game: the environment's rewards must "
                         "be finite, or scores cannot be compared"
                     )
-                games[first + lane] = Game(score, length, cut=not ended)
+                games[first + lane] = Game(score, length, not ended or bool(outcome["truncated"]))
         if len(games) == first + lanes or not watch(length, games.values()):
             break
         observations = stacks.push(step.frames, step.outcomes["first"] == 1)
@@ -149,7 +149,7 @@ def record(
         "median": statistics.median(scores),
         "scores": scores,
         "lengths": [game.length for game in games],
-        "games_cut": sum(game.cut for game in games),  # by the protocol's step_cap
+        "games_cut": sum(game.cut for game in games),
         "seed": seed,
         "at_once": at_once,
         "seconds": round(seconds, 2),

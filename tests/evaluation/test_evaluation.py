@@ -155,6 +155,13 @@ def test_a_game_without_an_end_is_cut_and_counts_with_its_score_so_far(episodes:
     assert games == [Game(score=40 * 0.5, length=40, cut=True)] * episodes
 
 
+def test_a_game_that_the_emulators_frame_cap_ends_is_cut() -> None:
+    environment = EnvironmentConfig(game="Pong")
+    protocol = Protocol("sample", noop_max=0, frame_cap=200)
+    (game,) = evaluate(policy_for(environment), environment, protocol, 1, 1, seed=0)
+    assert game == Game(score=game.score, length=50, cut=True)
+
+
 def test_a_watch_sees_each_step_and_the_games_that_have_ended_and_may_stop() -> None:
     environment = EnvironmentConfig(game="tests.tiny:Ledger-v0")
     policy, protocol = policy_for(environment), Protocol("sample")

@@ -160,7 +160,7 @@ def test_what_is_played_is_the_first_game_of_an_evaluation(pong_run: Path, tmp_p
     assert played.returncode == 0, played.stderr
     result = json.loads(played.stdout.splitlines()[-1])
     assert (result["games_cut"], result["lengths"]) == (2, [200, 200])
-    assert "2 of them cut by --step-cap" in played.stdout
+    assert "2 cut by a limit of their length" in played.stdout
     score = f"score {result['scores'][0]:,.0f} after 200 steps, cut there by --step-cap"
     assert score in shown.stdout
 
