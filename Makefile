@@ -55,7 +55,7 @@ tensorboard: $(STAMP)  ## show the curves of all runs in the browser, on this ma
 BACKEND ?= tensorflow
 FOR_jax := JAX_ENABLE_X64=1 PYTEST_TIMEOUT=360
 test: $(STAMP)  ## run the whole test suite: make test ARGS="-k queues" BACKEND=jax
-	@$(FOR_$(BACKEND)) KERAS_BACKEND=$(BACKEND) exec $(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+	@$(FOR_$(BACKEND)) KERAS_BACKEND=$(BACKEND) exec $(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
 
 GAMES ?= Pong
 SEEDS ?= 3

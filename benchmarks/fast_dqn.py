@@ -76,7 +76,7 @@ def _points(config: Config) -> Iterator[Point]:
                     "intra-op-threads": str(config.intra_op_threads),
                     "epsilon-start": "0.1",
                     "replay-steps": "50000",
-                    "replay-min-steps": "1000",
+                    "replay-min-steps": "200",
                 },
             )
 
