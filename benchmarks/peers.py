@@ -27,7 +27,7 @@ from agents.games import check
 from benchmarks.points import keep_in
 from ga3c.reports import history
 from ga3c.reports.console import show
-from ga3c.reports.jobs import Job, complete
+from ga3c.reports.jobs import Job, check_arguments, complete
 from ga3c.reports.plots import legend_below
 from ga3c.reports.processes import end
 from ga3c.runs import records
@@ -75,6 +75,8 @@ class Config:
                 f"minutes {self.minutes:g}: must be at least {PROGRESS_EVERY_S / 60:.2g}, as a "
                 f"curve has a point every {PROGRESS_EVERY_S:g} s: a shorter one would have none"
             )
+        for given in self.ours:
+            check_arguments("ours", given, "benchmark peers")
         for game in self.games:
             if not check(game).is_atari:
                 raise ValueError(f"game {game}: must be an Atari game; the peers are set up for it")

@@ -46,6 +46,8 @@ def parsed(arguments: list[str], kind: type[Any], command: str, base: Any = None
 
     said = io.StringIO()
     try:
+        # tyro would take "--algorithm a3c", the value of --train, for an option.
+        arguments = [f" {each}" if re.match("-[^=]* ", each) else each for each in arguments]
         if HELP & set(arguments):
             with _environment(**({"TERM": "dumb"} if os.environ.get("NO_COLOR") else {})):
                 levels.show(arguments, kind, command, base)

@@ -49,26 +49,35 @@ def scores(config: Config) -> dict[str, Any]:
     if protocol.get("sticky_actions", 0.0) > trained.environment.stickiness:
         print("these games have sticky actions, which the run was not trained with", flush=True)
     started_s = last_s = time.monotonic()
+    played_so_far: Collection[Game] = ()
+
+    def so_far() -> str:
+        games = played_so_far
+        mean = f", mean so far {statistics.mean(g.score for g in games):,.1f}" if games else ""
+        return f"{len(games)} of {config.episodes} games{mean}"
 
     def show(steps: int, ended: Collection[Game]) -> bool:
-        nonlocal last_s
+        nonlocal last_s, played_so_far
+        played_so_far = ended
         if time.monotonic() - last_s > PROGRESS_S:
             last_s = time.monotonic()
-            mean = f", mean so far {statistics.mean(g.score for g in ended):,.1f}" if ended else ""
-            at = f"those in progress are at step {steps:,}"
-            print(f"{len(ended)} of {config.episodes} games{mean}; {at}", flush=True)
+            print(f"{so_far()}; those in progress are at step {steps:,}", flush=True)
         return True
 
-    games = evaluate(
-        policy,
-        trained.environment,
-        played,
-        config.episodes,
-        config.at_once,
-        config.seed,
-        CORES,
-        show,
-    )
+    try:
+        games = evaluate(
+            policy,
+            trained.environment,
+            played,
+            config.episodes,
+            config.at_once,
+            config.seed,
+            CORES,
+            show,
+        )
+    except KeyboardInterrupt:
+        print(f"{so_far()}; not kept, as the games that end first are short ones", flush=True)
+        raise
     seconds = time.monotonic() - started_s
     entry = record(games, steps, protocol, config.seed, config.at_once, seconds)
     kept = ""

@@ -2,8 +2,9 @@
 
 import dataclasses
 import json
+import re
 import shutil
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import keras
@@ -21,7 +22,7 @@ from ga3c.runs.finding import evaluations
 from ga3c.settings.parse import parse
 from ga3c.settings.run import EvaluationConfig
 from ga3c.settings.train import TrainConfig
-from tests.commands import CORRIDOR, LIGHT, ended, refused
+from tests.commands import CORRIDOR, LIGHT, STOP_S, Command, ended, refused
 from tests.tiny import ledger_end
 
 PROBABILITIES = np.array([0.1, 0.6, 0.3])
@@ -231,6 +232,19 @@ def test_evaluate_keeps_scores_with_their_protocol(pong_run: Path, tmp_path: Pat
     (line,) = (run / "evaluations.jsonl").read_text().splitlines()
     assert json.loads(line)["scores"] == result["scores"]
     assert result["steps"] == int(checkpoints.kept(run / "checkpoints")[-1].name)
+
+
+def test_an_evaluation_that_is_interrupted_says_what_it_had(
+    command: Callable[..., Command], pong_run: Path, tmp_path: Path
+) -> None:
+    run = shutil.copytree(pong_run, tmp_path / "mine")
+    evaluating = command("evaluate", str(run), "--episodes", "30")
+    evaluating.until(lambda: "those in progress are at step" in evaluating.out)
+    evaluating.interrupt()
+    assert evaluating.wait(STOP_S) == 130
+    *_, last = evaluating.out.splitlines()
+    assert re.fullmatch(r"\d+ of 30 games.*; not kept, as the games that end first are .*", last)
+    assert not (run / "evaluations.jsonl").exists()
 
 
 def test_what_cannot_be_evaluated_is_said_in_a_line(pong_run: Path, tmp_path: Path) -> None:

@@ -414,6 +414,7 @@ def test_the_baseline_learns(tmp_path: Path) -> None:
         (["tuning", "--out-dir", "x", "--seconds", "2"], ["seconds 2: must be at least 3"]),
         (["tuning", "--out-dir", "x", "--turn-seconds", "0.2"], ["turn_seconds 0.2", "at least 1"]),
         (["peers", "--out-dir", "x", "--minutes", "0.01"], ["minutes 0.01", "at least 0.017"]),
+        (["peers", "--out-dir", "x", "--ours", "", "--t-max 8 --seed 3"], ["--seed is set by"]),
         (["replay", "--part-seconds", "0.01"], ["part_seconds 0.01: must be at least 0.1"]),
         (["throughput", "--out", "/nowhere/at/all.json"], ["/nowhere/at/all.json", "directory"]),
         (["throughput", "--game", "Pnog"], ["Pnog", "Pong"]),

@@ -173,6 +173,7 @@ def test_what_is_no_game_is_said_before_anything_is_trained(tmp_path: Path) -> N
         (["--seeds", "0"], "seeds 0"),
         (["--steps", "None"], "no run would end"),
         (["--train=--score 18"], "--score is set by ga3c scores itself"),
+        (["--train", "--score 18"], "--score is set by ga3c scores itself"),
         (["--evaluate=--checkpoint best"], "--checkpoint is set by ga3c scores itself"),
         (["--train='"], 'train "\'": No closing quotation'),
         (["--games"], "games: must be at least one"),
