@@ -94,7 +94,8 @@ def measure(
     directory.mkdir(parents=True, exist_ok=True)
     file = directory / "points.jsonl"
     measured = {line["key"]: line["figures"] for line in records.read(file)}
-    keys = kept_as(points, game, seconds)
+    place = origin()
+    keys = [json.dumps([point, game, seconds, *place]) for point in points]
     missing = sum(key not in measured for key in keys)
     print(f"{len(points)} points, {missing} to be measured; kept in {file}", flush=True)
     for number, (key, point) in enumerate(zip(keys, points, strict=True), 1):
@@ -106,12 +107,6 @@ def measure(
         line = f"{number} of {len(points)}: {' '.join(point.arguments)}: {figures['pps']:,.0f} PPS"
         print(line, flush=True)
     return [(point, measured[key]) for key, point in zip(keys, points, strict=True)]
-
-
-def kept_as(points: Sequence[Point], game: str, seconds: float) -> list[str]:
-    """The keys under which points of this revision, framework and machine are kept."""
-    place = origin()
-    return [json.dumps([point, game, seconds, *place]) for point in points]
 
 
 def said_by(command: list[str], timeout_s: float) -> str:

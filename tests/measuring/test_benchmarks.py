@@ -18,8 +18,8 @@ import psutil
 import pytest
 
 from agents.environments import spaces
-from benchmarks import ablation, machines
-from benchmarks.points import kept_as, measure, said_by
+from benchmarks import machines
+from benchmarks.points import measure, said_by
 from benchmarks.readme import table
 from ga3c.experience.batches import Segments
 from ga3c.learning.model import Model
@@ -27,10 +27,9 @@ from ga3c.learning.ppo import PPO
 from ga3c.measuring import parts
 from ga3c.measuring.accounting import usage
 from ga3c.measuring.doctor import Remedy, Sizes, _remedies, _try
-from ga3c.measuring.options import DoctorConfig, ThroughputConfig
+from ga3c.measuring.options import DoctorConfig
 from ga3c.measuring.parts import ModelAlone
 from ga3c.measuring.reporting import Spread, plain, spread, with_range
-from ga3c.runs import records
 from ga3c.settings.machine import CORES
 from ga3c.settings.parse import parse
 from ga3c.settings.presets import PRESETS
@@ -230,27 +229,18 @@ def test_the_doctor_proposes_what_the_figures_call_for() -> None:
 
 @pytest.mark.slow
 def test_an_ablation_changes_one_thing_after_another(tmp_path: Path) -> None:
-    """The points between the first and the last are kept beforehand, as if measured before."""
-    config = ablation.Config(tmp_path, seconds=float(WINDOW_S), agents=1, env_counts=(2,))
-    points = list(ablation._points(config))
-    assert [point.part.split()[0] for point in points] == ["GA3C's", "+", "+", "+", "+"]
-    changes = [
-        {name for name in after.options if after.options[name] != before.options.get(name)}
-        for before, after in itertools.pairwise(points)
-    ]
-    assert changes == [{"pixels"}, {"predictors"}, {"envs-per-agent", "groups"}, {"experience"}]
-    known = {"pps": 7.0, "agents_waiting_share": 0.5, "prediction_batch": 1.0, "policy_lag_mean": 1}
-    for point in points:
-        parse(["--game", config.game, *point.arguments], ThroughputConfig, "test")
-    for key in kept_as(points, config.game, config.seconds)[1:-1]:
-        records.append(tmp_path / "points.jsonl", {"key": key, "figures": known})
     result = measured(
         *("ablation", "--out-dir", str(tmp_path), "--seconds", WINDOW_S, "--agents", "1"),
         *("--env-counts", "2", "--json"),
     )
-    first, *between, last = (point["figures"]["pps"] for point in result["points"])
-    assert between == [7.0] * 3
-    assert first > 0 < last
+    points = result["points"]
+    assert [point["part"].split()[0] for point in points] == ["GA3C's", "+", "+", "+", "+"]
+    changes = [
+        {name for name in after["options"] if after["options"][name] != before["options"].get(name)}
+        for before, after in itertools.pairwise(points)
+    ]
+    assert changes == [{"pixels"}, {"predictors"}, {"envs-per-agent", "groups"}, {"experience"}]
+    assert all(point["figures"]["pps"] > 0 for point in points)
     assert (tmp_path / "ablation.png").stat().st_size > 0
 
 
@@ -353,7 +343,6 @@ def test_agents_of_another_machine_wait_for_the_way_there(tmp_path: Path) -> Non
 
 LEARN = """
 import time
-from benchmarks import ablation, machines
 from agents.environments import spaces
 from benchmarks.a3c import Baseline
 from ga3c.settings.train import TrainConfig
