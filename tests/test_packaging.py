@@ -154,6 +154,12 @@ def test_every_line_of_a_lock_is_an_exact_version(lock):
         pinned_version(pin)
 
 
+def test_the_lock_can_be_a_file_of_constraints():
+    """As gpu-check.txt takes it. pip refuses constraints of a package's extras."""
+    assert not [pin for pin in read_pins("lock.txt").values() if pin.extras]
+    assert read_pins("gpu-check.txt").keys() <= read_pins("lock.txt").keys()
+
+
 def test_the_lock_names_no_tensorflow_and_each_flavour_builds_on_it():
     assert not FLAVOURS & read_pins("lock.txt").keys()
     for flavour in ("cpu.txt", "gpu.txt"):

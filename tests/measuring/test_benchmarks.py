@@ -1,5 +1,6 @@
 """The benchmarks, run in miniature as users run them, and relations between their figures."""
 
+import contextlib
 import itertools
 import json
 import os
@@ -10,12 +11,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from agents.environments import spaces
 from benchmarks import machines
@@ -443,8 +447,33 @@ def test_a_replay_that_does_not_fit_is_one_line_and_code_2() -> None:
     assert "GB" in line and "that are free" in line
 
 
+def unlisted() -> set[str]:
+    """The modules here that a machine with a framework, numpy and the wheels does not have."""
+    lines = (ROOT / "requirements" / "gpu-check.txt").read_text().splitlines()
+    listed = {canonicalize_name(line) for line in lines if line and line[0] not in "#-"}
+    todo = ["numpy", "jax", "tensorflow-cpu", "tensorflow"]
+    while todo:
+        listed.add(name := canonicalize_name(todo.pop()))
+        with contextlib.suppress(PackageNotFoundError):  # one of the frameworks
+            needed = [Requirement(each) for each in requires(name) or []]
+            needed = [n for n in needed if n.marker is None or n.marker.evaluate({"extra": ""})]
+            todo += [each.name for each in needed if canonicalize_name(each.name) not in listed]
+    return {
+        module
+        for module, packages in packages_distributions().items()
+        if not listed & {canonicalize_name(each) for each in packages} and module.isidentifier()
+    } - {"ga3c", "agents", "benchmarks", "tests"}
+
+
 @pytest.mark.slow
-def test_a_check_of_a_gpu_keeps_each_part_and_says_where_it_was(tmp_path: Path) -> None:
+def test_a_check_of_a_gpu_needs_its_wheels_keeps_each_part_and_says_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its parts are processes, which find no package that is not in requirements/gpu-check.txt."""
+    (tmp_path / "sitecustomize.py").write_text(
+        f"import sys\nsys.modules.update(dict.fromkeys({sorted(unlisted())}))\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     done = ended(
         "benchmark",
         "gpu-check",
@@ -452,6 +481,7 @@ def test_a_check_of_a_gpu_keeps_each_part_and_says_where_it_was(tmp_path: Path) 
         "--parts",
         "tables",
         "limits",
+        "pong",
         "--time-factor",
         "2",
         "--out-dir",
@@ -462,6 +492,7 @@ def test_a_check_of_a_gpu_keeps_each_part_and_says_where_it_was(tmp_path: Path) 
     assert found["limits"]["limit_pps"] > 0
     assert found["tables"]["rows"] > 10_000
     assert not found["tables"]["wrong"]
+    assert found["pong"]["steps"] > 0
     assert "age" in found["tables"]["devices"]["a3c small"]
     assert found["device"].startswith("no GPU" if found["machine"]["gpu"] is None else "GPU")
     assert json.loads((tmp_path / "limits.json").read_text()) == found["limits"]
