@@ -5,6 +5,7 @@ import platform
 import subprocess
 import sys
 import time
+from glob import glob
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from agents.machine import available_cores
 
 CORES = available_cores()
+GPU = "/dev/nvidia[0-9]*"
 ORIGIN = ("processor", "cores", "gpu", "backend", "git")
 """Two measurements are comparable only if these agree: machine, framework, revision."""
 
@@ -31,6 +33,12 @@ def machine() -> dict[str, Any]:
         "git": _said_by("git", "describe", "--always", "--dirty"),
         "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
     }
+
+
+def sees_gpu() -> bool:
+    """Whether there is an NVIDIA GPU that is not hidden; asked before a framework is loaded."""
+    hidden = "CUDA_VISIBLE_DEVICES", "JAX_PLATFORMS"
+    return bool(glob(GPU)) and not {os.environ.get(each) for each in hidden} & {"", "-1", "cpu"}
 
 
 def origin() -> list[Any]:

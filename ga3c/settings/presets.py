@@ -10,7 +10,7 @@ from ga3c.settings.learning import (
     NetworkConfig,
     OptimizerConfig,
 )
-from ga3c.settings.machine import CORES
+from ga3c.settings.machine import CORES, sees_gpu
 from ga3c.settings.published import PUBLISHED
 from ga3c.settings.replay import PacingConfig, ReplayConfig
 from ga3c.settings.run import EvaluationConfig
@@ -37,8 +37,10 @@ _NO_SCHEDULER = SchedulerConfig(scheduler="off")
 _CONTROL = EvaluationConfig(evaluate_episodes=10, evaluate_protocol="control")
 
 
-def ppo_pictures(cores: int) -> TrainConfig:
-    """Our settings of ppo for pictures on a machine with so many cores.
+def ppo_pictures(cores: int, gpu: bool = False) -> TrainConfig:
+    """Our settings of ppo for pictures on a machine with so many cores, and perhaps a GPU.
+
+    Without a GPU half of the cores play and the other half learns; with one all cores play.
 
     A batch is one segment of each of 64 environments. It is learned from three times in eight small
     updates, while the next one is played. With two pending segments, environments would wait for
@@ -47,8 +49,9 @@ def ppo_pictures(cores: int) -> TrainConfig:
     Each update's advantages are normalised: otherwise a game with rare or small rewards, such as
     Boxing, is hardly learned, as the bonus for entropy outweighs its advantages.
     """
-    agents = max(1, cores // 2)
-    envs_per_agent = min(LANES, max(2, MOST_LANES // agents // 2 * 2))  # in two groups
+    pairs = max(1, cores // 2)
+    agents = cores if gpu else pairs
+    envs_per_agent = max(2, min(LANES * pairs, MOST_LANES) // agents // 2 * 2)  # in two groups
     return TrainConfig(
         algorithm="ppo",
         preset="ppo-pictures",
@@ -116,7 +119,7 @@ OURS: dict[str, TrainConfig] = {
         optimizer=OptimizerConfig(learning_rate=1e-3, clip_norm=0.0),
         scheduler=_NO_SCHEDULER,
     ),
-    "ppo-pictures": ppo_pictures(CORES),
+    "ppo-pictures": ppo_pictures(CORES, sees_gpu()),
     # A long segment of every environment, learned from four times in small updates. With segments
     # of 20 steps LunarLander-v3 was not learned: its policy stayed in the air.
     "ppo-vectors": TrainConfig(

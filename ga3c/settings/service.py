@@ -25,7 +25,8 @@ class ServiceConfig:
     """Agents, predictors, trainers and the queues between them."""
 
     agents: int = CORES
-    """Agent processes (N_A) at the start: by default one for each core, by ppo one for each two."""
+    """Agent processes (N_A) at the start: by default one for each core, by ppo on pictures one
+    for each two unless there is a GPU."""
     predictors: int = 1
     """Predictor threads (N_P) at the start."""
     trainers: int = 1

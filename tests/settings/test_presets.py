@@ -14,7 +14,7 @@ import pytest
 
 from ga3c.__main__ import USAGE
 from ga3c.runs.kept_config import load_config
-from ga3c.settings import preset_names
+from ga3c.settings import machine, preset_names
 from ga3c.settings.parse import given_values, parse
 from ga3c.settings.presets import OURS, PRESETS, ppo_pictures
 from ga3c.settings.published import PUBLISHED
@@ -156,6 +156,43 @@ def test_ppo_on_pictures_follows_the_machine(cores: int) -> None:
     assert (alone.service.training_batch_max, alone.service.minibatch) == (2048, 256)
     threads = {"agents": 1, "envs_per_agent": 64, "intra_op_threads": 2}
     assert replace(config, service=replace(service, **threads)) == alone
+
+
+@pytest.mark.parametrize("cores", [1, 2, 4, 16, 64, 96])
+def test_with_a_gpu_all_cores_play_the_same_environments(cores: int) -> None:
+    with_gpu, without = ppo_pictures(cores, gpu=True), ppo_pictures(cores)
+    service = with_gpu.service
+    lanes = service.agents * service.envs_per_agent
+    assert service.agents == cores and service.envs_per_agent % 2 == 0
+    at_least = 0.75 * without.service.agents * without.service.envs_per_agent
+    assert at_least <= lanes <= 512
+    counts = {name: getattr(without.service, name) for name in ("agents", "envs_per_agent")}
+    assert replace(with_gpu, service=replace(service, **counts)) == without
+
+
+@pytest.mark.parametrize(
+    ("hidden_by", "seen"),
+    [
+        ({}, True),
+        ({"CUDA_VISIBLE_DEVICES": "1"}, True),
+        ({"CUDA_VISIBLE_DEVICES": ""}, False),
+        ({"CUDA_VISIBLE_DEVICES": "-1"}, False),
+        ({"JAX_PLATFORMS": "cpu"}, False),
+    ],
+)
+def test_a_gpu_is_seen_by_its_device_file_unless_it_is_hidden(
+    hidden_by: dict[str, str], seen: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("CUDA_VISIBLE_DEVICES", "JAX_PLATFORMS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(machine, "GPU", str(tmp_path / "nvidia[0-9]*"))
+    assert not machine.sees_gpu()
+    (tmp_path / "nvidiactl").touch()
+    assert not machine.sees_gpu(), "the driver's own file is no GPU"
+    (tmp_path / "nvidia0").touch()
+    for name, value in hidden_by.items():
+        monkeypatch.setenv(name, value)
+    assert machine.sees_gpu() == seen
 
 
 @pytest.mark.parametrize(
