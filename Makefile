@@ -52,10 +52,12 @@ play: $(STAMP)  ## make a video of the newest run of a game: make play GAME=Pong
 tensorboard: $(STAMP)  ## show the curves of all runs in the browser, on this machine only
 	@exec $(BIN)/tensorboard --logdir runs --host 127.0.0.1 $(ARGS)
 
+# One more test process than cores keeps them busy; each takes up to a gigabyte.
+WORKERS ?= $(shell n=$$(nproc); echo $$((n < 8 ? n + 1 : 8)))
 BACKEND ?= tensorflow
 FOR_jax := JAX_ENABLE_X64=1 PYTEST_TIMEOUT=360
 test: $(STAMP)  ## run the whole test suite: make test ARGS="-k queues" BACKEND=jax
-	@$(FOR_$(BACKEND)) KERAS_BACKEND=$(BACKEND) exec $(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
+	@$(FOR_$(BACKEND)) KERAS_BACKEND=$(BACKEND) exec $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 GAMES ?= Pong
 SEEDS ?= 3
