@@ -6,16 +6,16 @@ part leaves its time to the others, and idle time could be divided as the busy t
 other machines (--listen) it also says how far away they are.
 """
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from agents.environments import Spaces
-from ga3c.measuring.network import bandwidth_mb, described, more_groups
+from ga3c.measuring.network import bandwidth_mb, described
 from ga3c.measuring.options import DoctorConfig as Config
 from ga3c.measuring.parts import prepare
+from ga3c.measuring.remedies import NOISE, Remedy, Sizes, learning_limits, remedies
 from ga3c.measuring.reporting import keep
-from ga3c.measuring.serving import PREDICTION_BATCH, figures, measure_parts, measure_service
+from ga3c.measuring.serving import figures, measure_parts, measure_service
 from ga3c.reports.console import show
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.machine import CORES
@@ -24,7 +24,6 @@ from ga3c.settings.train import TrainConfig
 WARM_UP_S = 3.0
 DEFAULT_WINDOW_S = 6.0
 WORTH_TRYING = 0.02
-NOISE = 0.05
 CAUSES = {
     "environment": "the emulator",
     "prediction": "predictions",
@@ -35,20 +34,6 @@ CAUSES = {
     "other_processes": "other programs on this machine",
     "idle": "cores that wait",
 }
-
-
-class Remedy(NamedTuple):
-    """A change of settings, and the relative gain of steps a second expected from it."""
-
-    options: dict[str, Any]  # settings of one section, by name
-    gain: float
-    because: str
-    section: str = "service"
-
-    @property
-    def command(self) -> str:
-        """The change as command-line options."""
-        return " ".join(f"--{k.replace('_', '-')} {v}" for k, v in self.options.items())
 
 
 def run(config: Config) -> None:
@@ -67,7 +52,7 @@ def run(config: Config) -> None:
     print(
         f"{as_it_is['pps']:,.0f} steps/s, {as_it_is['share_of_limit']:.0%} of the "
         f"{parts['limit_pps']:,.0f} that the parts alone allow{_lag(config, as_it_is)}\n"
-        f"what limits it: {_diagnosis(as_it_is)}"
+        f"what limits it: {_diagnosis(config, as_it_is)}"
     )
     for line in described(as_it_is, config.service):
         print(line, flush=True)
@@ -75,8 +60,8 @@ def run(config: Config) -> None:
         lambda batch: model.predict_only(batch, seconds),
         lambda batch: model.train_only(batch, seconds),
     )
-    remedies = [r for r in _remedies(config, as_it_is, parts, sizes) if _fits(config, r)]
-    best = max(remedies, key=lambda remedy: remedy.gain, default=None)
+    fitting = [r for r in remedies(config, as_it_is, parts, sizes) if _fits(config, r)]
+    best = max(fitting, key=lambda remedy: remedy.gain, default=None)
     result: dict[str, Any] = {"parts": parts, "before": as_it_is, "remedy": None}
     if "round_trip_ms" in as_it_is and config.hosts.compress:
         result["bandwidth_mb_per_s"] = _bandwidth(config, found, parts, as_it_is)
@@ -85,13 +70,6 @@ def run(config: Config) -> None:
     else:
         print("no setting promises more than 2%: it takes more cores, or a cheaper network")
     keep(result, config, config.benchmark, config.run.json)
-
-
-class Sizes(NamedTuple):
-    """Functions from a batch size to predictions a second and to trained samples a second."""
-
-    predictions: Callable[[int], float]
-    training: Callable[[int], float]
 
 
 def _service(config: Config, found: Spaces, parts: dict[str, float]) -> dict[str, Any]:
@@ -111,7 +89,7 @@ def _bandwidth(
     return bandwidth
 
 
-def _diagnosis(figures: dict[str, Any]) -> str:
+def _diagnosis(config: Config, figures: dict[str, Any]) -> str:
     account = figures["core_seconds_per_s"]
     if account["other_processes"] > 0.1 * CORES:
         return f"other programs, which take {account['other_processes']:.1f} of {CORES} cores"
@@ -119,6 +97,8 @@ def _diagnosis(figures: dict[str, Any]) -> str:
         busiest = max((n for n in account if n != "idle"), key=lambda name: account[name])
         share = account[busiest] / CORES
         return f"all cores are busy, {share:.0%} of their time with {CAUSES[busiest]}"
+    if learning_limits(config, figures):
+        return f"learning: trainers never wait, and {account['idle']:.1f} of {CORES} cores are idle"
     waits = (
         f"agents wait {figures['agents_waiting_share']:.0%} of their time, predictors "
         f"{figures['predictors_waiting_share']:.0%} for work and "
@@ -126,82 +106,6 @@ def _diagnosis(figures: dict[str, Any]) -> str:
         f"{figures['trainers_waiting_share']:.0%}"
     )
     return f"{account['idle']:.1f} of {CORES} cores idle: {waits}"
-
-
-def _remedies(
-    config: TrainConfig, figures: dict[str, Any], parts: dict[str, float], sizes: Sizes
-) -> Iterator[Remedy]:
-    """Changes that may help, each with its expected gain."""
-    service = config.service
-    account = figures["core_seconds_per_s"]
-    used = CORES - account["idle"]
-    gain_of_idle = account["idle"] / used
-    if config.learns_from_replay:
-        yield from _remedies_of_pacing(config, account, gain_of_idle)
-    elif figures["predictors_blocked_share"] > NOISE:
-        if service.trainers < service.max_trainers:
-            yield Remedy(
-                {"trainers": service.trainers + 1}, gain_of_idle, "predictors wait for trainers"
-            )
-    elif account["idle"] > NOISE * CORES:
-        if service.agents < min(CORES, service.most.agents):
-            because = "cores idle, and there are fewer agents than cores"
-            yield Remedy({"agents": service.agents + 1}, gain_of_idle, because)
-        else:
-            because = "agents and predictors wait for each other: more lanes bridge that"
-            more = {"envs_per_agent": 2 * service.envs_per_agent}
-            yield Remedy(more, gain_of_idle, because)
-    for change in more_groups(figures, service):
-        yield Remedy(*change)
-    if not config.learns_from_replay:
-        batch, twice = service.update_max, 2 * service.update_max
-        larger = {
-            "training_batch_max": twice,
-            "training_batch_min": twice,
-            "training_queue": max(service.training_queue, 2 * twice),
-        }
-        saved = 1 - parts["train_only"] / sizes.training(twice)
-        yield Remedy(
-            larger if service.minibatch is None else {"minibatch": twice},
-            _gain(account["training"] * saved),
-            f"an update of {twice} trains a sample {saved:.0%} cheaper than one of {batch}",
-        )
-    waited = min(2 * service.prediction_min, service.largest_prediction(config.max_lanes))
-    if figures["prediction_batch"] < PREDICTION_BATCH and waited > service.prediction_min:
-        now, then = (sizes.predictions(int(n)) for n in (service.prediction_min, waited))
-        saved = 1 - now / then
-        yield Remedy(
-            {"envs_per_agent": 2 * service.envs_per_agent, "prediction_batch_min": waited},
-            _gain(account["prediction"] * saved),
-            f"predictions in batches of {waited} are {saved:.0%} cheaper",
-        )
-
-
-def _remedies_of_pacing(
-    config: TrainConfig, account: dict[str, float], gain_of_idle: float
-) -> Iterator[Remedy]:
-    """Changes that may help when acting and learning wait for each other; not for pacing free."""
-    if config.pacing.pacing == "free":
-        return
-    steps = config.pacing.steps_per_update
-    if config.pacing.pacing == "ratio" and account["idle"] > NOISE * CORES:
-        period = {
-            "pacing": "target-period",
-            "period_steps": int(config.replay.target_period * steps),
-        }
-        because = "acting and learning wait for each other at every update, and not once a period"
-        yield Remedy(period, gain_of_idle, because, "pacing")
-    yield Remedy(
-        {"steps_per_update": 2 * steps},
-        _gain(account["training"] / 2),
-        f"training takes {account['training'] / CORES:.0%} of the cores: half as many updates take "
-        "half of that, but a step is learned from half as often",
-        "pacing",
-    )
-
-
-def _gain(saved_cores: float) -> float:
-    return saved_cores / (CORES - saved_cores)
 
 
 def _changed(config: Config, remedy: Remedy) -> Config:

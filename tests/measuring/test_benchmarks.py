@@ -30,9 +30,10 @@ from ga3c.learning.model import Model
 from ga3c.learning.ppo import PPO
 from ga3c.measuring import parts
 from ga3c.measuring.accounting import usage
-from ga3c.measuring.doctor import Remedy, Sizes, _remedies, _try
+from ga3c.measuring.doctor import _try
 from ga3c.measuring.options import DoctorConfig
 from ga3c.measuring.parts import ModelAlone
+from ga3c.measuring.remedies import Remedy, Sizes, remedies
 from ga3c.measuring.reporting import Spread, plain, spread, with_range
 from ga3c.settings.machine import CORES
 from ga3c.settings.parse import parse
@@ -206,12 +207,13 @@ def test_the_doctor_says_what_limits_and_tries_what_it_proposes() -> None:
 def doctored(config: TrainConfig, **found: float) -> list[dict[str, Any]]:
     """What the doctor would change, best first, where doubled batches cost a sample as much."""
     account = dict.fromkeys(("environment", "prediction", "training"), CORES / 4)
-    figures = {"predictors_blocked_share": 0.0, "prediction_batch": 128.0, **found}
+    figures = {"predictors_blocked_share": 0.0, "prediction_batch": 128.0, "pps": 1000.0, **found}
+    figures.setdefault("trainers_waiting_share", 0.5)
     figures["core_seconds_per_s"] = {**account, "idle": found.get("idle", 0.0)}  # type: ignore[assignment]
     sizes = Sizes(lambda batch: 1000.0, lambda batch: 1000.0 * (1.25 if batch > 80 else 1.0))
-    parts = {"train_only": 1000.0}
-    remedies = sorted(_remedies(config, figures, parts, sizes), key=lambda each: -each.gain)
-    return [remedy.options for remedy in remedies if remedy.gain > 0]
+    parts = {"train_only": 1000.0, "environment_only": 2000.0 / CORES}
+    found_remedies = sorted(remedies(config, figures, parts, sizes), key=lambda each: -each.gain)
+    return [remedy.options for remedy in found_remedies if remedy.gain > 0]
 
 
 def test_the_doctor_proposes_what_the_figures_call_for() -> None:
@@ -223,6 +225,8 @@ def test_the_doctor_proposes_what_the_figures_call_for() -> None:
     if CORES > 1:
         assert doctored(replace(config, service=service), idle=CORES / 4)[0] == {"agents": 2}
     assert doctored(config, idle=CORES / 4)[0] == {"envs_per_agent": 128}
+    assert doctored(config, idle=CORES / 4, trainers_waiting_share=0.01) == [larger]
+    assert doctored(config, idle=CORES / 4, trainers_waiting_share=0.01, pps=2000.0) == []
     fewer = {"steps_per_update": 8.0}
     assert doctored(PRESETS["dqn-pictures"], predictors_blocked_share=0.3) == [fewer]
     meets_seldom = {"pacing": "target-period", "period_steps": 2000}
