@@ -37,8 +37,8 @@ def machine() -> dict[str, Any]:
 
 def sees_gpu() -> bool:
     """Whether there is an NVIDIA GPU that is not hidden; asked before a framework is loaded."""
-    hidden = "CUDA_VISIBLE_DEVICES", "JAX_PLATFORMS"
-    return bool(glob(GPU)) and not {os.environ.get(each) for each in hidden} & {"", "-1", "cpu"}
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    return bool(glob(GPU)) and not hidden and os.environ.get("JAX_PLATFORMS") != "cpu"
 
 
 def origin() -> list[Any]:

@@ -178,6 +178,7 @@ def test_with_a_gpu_all_cores_play_the_same_environments(cores: int) -> None:
         ({"CUDA_VISIBLE_DEVICES": ""}, False),
         ({"CUDA_VISIBLE_DEVICES": "-1"}, False),
         ({"JAX_PLATFORMS": "cpu"}, False),
+        ({"JAX_PLATFORMS": ""}, True),
     ],
 )
 def test_a_gpu_is_seen_by_its_device_file_unless_it_is_hidden(
