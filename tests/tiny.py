@@ -3,7 +3,9 @@
 Ids are `tests.tiny:NAME`, which Gymnasium imports this module for, in every process.
 """
 
+import contextlib
 import ctypes
+import os
 import sys
 import time
 from typing import Any
@@ -174,6 +176,15 @@ class Chatty(Corridor):
         return super().step(action)
 
 
+class Careless(Corridor):
+    """Catches everything in its steps, as some environments do. They take a while on its clock."""
+
+    def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        with contextlib.suppress(BaseException):
+            time.sleep(float(os.environ.get("GA3C_TEST_CARELESS_S", "0")))
+        return super().step(action)
+
+
 class Shaped(gymnasium.Env[Observation, np.int64]):
     """Observations of any shape and as many actions as wanted; games of 10 steps."""
 
@@ -227,6 +238,7 @@ gymnasium.register("Corridor-v0", "tests.tiny:Corridor", max_episode_steps=20)
 gymnasium.register("Catch-v0", "tests.tiny:Catch", max_episode_steps=50)
 gymnasium.register("Ledger-v0", "tests.tiny:Ledger")
 gymnasium.register("Fallen-v0", "tests.tiny:Fallen")
+gymnasium.register("Careless-v0", "tests.tiny:Careless", max_episode_steps=20)
 gymnasium.register("Chatty-v0", "tests.tiny:Chatty", max_episode_steps=20)
 for fault in ("raises", "observation", "reward", "large reward", "hangs", "holds the lock"):
     gymnasium.register(

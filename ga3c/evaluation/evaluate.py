@@ -4,11 +4,14 @@ A score without its protocol says little (Machado et al. 2018). So each score is
 protocol, and scores of different protocols are never put in one column.
 """
 
+import contextlib
 import json
 import os
+import signal
 import statistics
+import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from ga3c import backend
@@ -26,6 +29,29 @@ PROGRESS_S = 5.0
 def _short(score: float) -> str:
     """A score without digits that say nothing: 12,345, 0.97."""
     return f"{round(score, 2):,.10g}"
+
+
+@contextlib.contextmanager
+def _noticed() -> Iterator[Callable[[], bool]]:
+    """Gives whether SIGINT or SIGTERM has come, to be asked between steps; the second one raises.
+
+    KeyboardInterrupt within a step may be lost: TensorFlow and environments catch what they like.
+    """
+    came: list[int] = []
+
+    def notice(number: int, frame: Any) -> None:
+        came.append(number)
+        if len(came) > 1:
+            raise KeyboardInterrupt
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():  # no other can set handlers
+        before = {n: signal.signal(n, notice) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(came)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def run(config: Config) -> None:
@@ -58,6 +84,8 @@ def scores(config: Config) -> dict[str, Any]:
 
     def show(steps: int, ended: Collection[Game]) -> bool:
         nonlocal last_s, played_so_far
+        if interrupted():
+            raise KeyboardInterrupt
         played_so_far = ended
         if time.monotonic() - last_s > PROGRESS_S:
             last_s = time.monotonic()
@@ -65,16 +93,17 @@ def scores(config: Config) -> dict[str, Any]:
         return True
 
     try:
-        games = evaluate(
-            policy,
-            trained.environment,
-            played,
-            config.episodes,
-            config.at_once,
-            config.seed,
-            CORES,
-            show,
-        )
+        with _noticed() as interrupted:
+            games = evaluate(
+                policy,
+                trained.environment,
+                played,
+                config.episodes,
+                config.at_once,
+                config.seed,
+                CORES,
+                show,
+            )
     except KeyboardInterrupt:
         print(f"{so_far()}; not kept, as the games that end first are short ones", flush=True)
         raise

@@ -4,6 +4,8 @@ import dataclasses
 import json
 import re
 import shutil
+import signal
+import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
@@ -245,6 +247,25 @@ def test_an_evaluation_that_is_interrupted_says_what_it_had(
     *_, last = evaluating.out.splitlines()
     assert re.fullmatch(r"\d+ of 30 games.*; not kept, as the games that end first are .*", last)
     assert not (run / "evaluations.jsonl").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_that_an_environment_catches_ends_an_evaluation_too(
+    number: int,
+    command: Callable[..., Command],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    game = ["--game", "tests.tiny:Careless-v0", "--algorithm", "a3c", *LIGHT]
+    trained = command("train", *game, "--steps", "200", "--name", "mine")
+    assert trained.wait(60.0) == 0, trained.err
+    monkeypatch.setenv("GA3C_TEST_CARELESS_S", "0.5")
+    evaluating = command("evaluate", str(trained.runs / "mine"), "--at-once", "1")
+    evaluating.until(lambda: "protocol name" in evaluating.out)
+    time.sleep(1.0)  # it is within a step nearly always
+    evaluating.process.send_signal(number)
+    assert evaluating.wait(60.0) == 130
+    assert "not kept" in evaluating.out
 
 
 def test_what_cannot_be_evaluated_is_said_in_a_line(pong_run: Path, tmp_path: Path) -> None:
