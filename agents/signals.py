@@ -3,6 +3,10 @@
 import ctypes
 import signal
 import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from types import FrameType
+from typing import Any
 
 PR_SET_PDEATHSIG = 1  # of prctl
 
@@ -22,3 +26,21 @@ def ending() -> list[int]:
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
         numbers.append(signal.SIGHUP)
     return numbers
+
+
+def handled(
+    numbers: Iterable[int], handler: Callable[[int, FrameType | None], None]
+) -> dict[int, Any]:
+    """Let `handler` handle these signals, if this is the main thread: no other thread can.
+
+    Returns what `restore` takes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    return {number: signal.signal(number, handler) for number in numbers}
+
+
+def restore(before: Mapping[int, Any]) -> None:
+    """Restore the handlers that signals had before `handled`."""
+    for number, handler in before.items():
+        signal.signal(number, signal.SIG_DFL if handler is None else handler)

@@ -9,11 +9,11 @@ import json
 import os
 import signal
 import statistics
-import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
+from agents.signals import handled, restore
 from ga3c import backend
 from ga3c.evaluation.chosen import BEST, load, policy_of
 from ga3c.evaluation.games import Game, evaluate, record
@@ -44,14 +44,11 @@ def _noticed() -> Iterator[Callable[[], bool]]:
         if len(came) > 1:
             raise KeyboardInterrupt
 
-    before = {}
-    if threading.current_thread() is threading.main_thread():  # no other can set handlers
-        before = {n: signal.signal(n, notice) for n in (signal.SIGINT, signal.SIGTERM)}
+    before = handled((signal.SIGINT, signal.SIGTERM), notice)
     try:
         yield lambda: bool(came)
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        restore(before)
 
 
 def run(config: Config) -> None:

@@ -50,13 +50,31 @@ def remedies(
         figures: of the service, as `serving.figures` gives them.
         parts: what each part makes alone in a second, as `serving.measure_parts` gives it.
     """
-    service, learning = config.service, learning_limits(config, figures)
-    account = figures["core_seconds_per_s"]
-    used = CORES - account["idle"]
-    gain_of_idle = account["idle"] / used
+    service, account = config.service, figures["core_seconds_per_s"]
     if config.learns_from_replay:
-        yield from _remedies_of_pacing(config, account, gain_of_idle)
-    elif figures["predictors_blocked_share"] > NOISE:
+        yield from _remedies_of_pacing(config, account)
+    else:
+        yield from _remedies_of_segments(config, figures, parts, sizes)
+    for change in more_groups(figures, service):
+        yield Remedy(*change)
+    waited = min(2 * service.prediction_min, service.largest_prediction(config.max_lanes))
+    if figures["prediction_batch"] < PREDICTION_BATCH and waited > service.prediction_min:
+        now, then = (sizes.predictions(int(n)) for n in (service.prediction_min, waited))
+        saved = 1 - now / then
+        yield Remedy(
+            {"envs_per_agent": 2 * service.envs_per_agent, "prediction_batch_min": waited},
+            _gain(account["prediction"] * saved),
+            f"predictions in batches of {waited} are {saved:.0%} cheaper",
+        )
+
+
+def _remedies_of_segments(
+    config: TrainConfig, figures: dict[str, Any], parts: dict[str, float], sizes: Sizes
+) -> Iterator[Remedy]:
+    """Changes that may help where segments are learned from in order."""
+    service, account = config.service, figures["core_seconds_per_s"]
+    learning, gain_of_idle = learning_limits(config, figures), _gain(account["idle"])
+    if figures["predictors_blocked_share"] > NOISE:
         if service.trainers < service.max_trainers:
             yield Remedy(
                 {"trainers": service.trainers + 1}, gain_of_idle, "predictors wait for trainers"
@@ -69,37 +87,23 @@ def remedies(
             because = "agents and predictors wait for each other: more lanes bridge that"
             more = {"envs_per_agent": 2 * service.envs_per_agent}
             yield Remedy(more, gain_of_idle, because)
-    for change in more_groups(figures, service):
-        yield Remedy(*change)
-    if not config.learns_from_replay:
-        batch, twice = service.update_max, 2 * service.update_max
-        larger = {
-            "training_batch_max": twice,
-            "training_batch_min": twice,
-            "training_queue": max(service.training_queue, 2 * twice),
-        }
-        faster = sizes.training(twice) / parts["train_only"]
-        saved = 1 - 1 / faster
-        most = CORES * parts["environment_only"] / figures["pps"] - 1  # all that could be played
-        yield Remedy(
-            larger if service.minibatch is None else {"minibatch": twice},
-            min(faster - 1, most) if learning else _gain(account["training"] * saved),
-            f"an update of {twice} trains a sample {saved:.0%} cheaper than one of {batch}",
-        )
-    waited = min(2 * service.prediction_min, service.largest_prediction(config.max_lanes))
-    if figures["prediction_batch"] < PREDICTION_BATCH and waited > service.prediction_min:
-        now, then = (sizes.predictions(int(n)) for n in (service.prediction_min, waited))
-        saved = 1 - now / then
-        yield Remedy(
-            {"envs_per_agent": 2 * service.envs_per_agent, "prediction_batch_min": waited},
-            _gain(account["prediction"] * saved),
-            f"predictions in batches of {waited} are {saved:.0%} cheaper",
-        )
+    batch, twice = service.update_max, 2 * service.update_max
+    larger = {
+        "training_batch_max": twice,
+        "training_batch_min": twice,
+        "training_queue": max(service.training_queue, 2 * twice),
+    }
+    faster = sizes.training(twice) / parts["train_only"]
+    saved = 1 - 1 / faster
+    most = CORES * parts["environment_only"] / figures["pps"] - 1  # all that could be played
+    yield Remedy(
+        larger if service.minibatch is None else {"minibatch": twice},
+        min(faster - 1, most) if learning else _gain(account["training"] * saved),
+        f"an update of {twice} trains a sample {saved:.0%} cheaper than one of {batch}",
+    )
 
 
-def _remedies_of_pacing(
-    config: TrainConfig, account: dict[str, float], gain_of_idle: float
-) -> Iterator[Remedy]:
+def _remedies_of_pacing(config: TrainConfig, account: dict[str, float]) -> Iterator[Remedy]:
     """Changes that may help when acting and learning wait for each other; not for pacing free."""
     if config.pacing.pacing == "free":
         return
@@ -110,7 +114,7 @@ def _remedies_of_pacing(
             "period_steps": int(config.replay.target_period * steps),
         }
         because = "acting and learning wait for each other at every update, and not once a period"
-        yield Remedy(period, gain_of_idle, because, "pacing")
+        yield Remedy(period, _gain(account["idle"]), because, "pacing")
     yield Remedy(
         {"steps_per_update": 2 * steps},
         _gain(account["training"] / 2),

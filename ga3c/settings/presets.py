@@ -67,7 +67,7 @@ def ppo_pictures(cores: int, gpu: bool = False) -> TrainConfig:
             minibatch=256,
             pending_segments=3,
             passes=3,
-            intra_op_threads=max(2, cores // 2),
+            intra_op_threads=max(2, pairs),
         ),
         a3c=A3CConfig(normalize_advantages=True),
         optimizer=OptimizerConfig(learning_rate=5e-4, clip_norm=0.5),

@@ -1,12 +1,10 @@
 """The signals that stop a run."""
 
-import signal
-import threading
 import time
 from types import FrameType
 from typing import Any
 
-from agents.signals import ending
+from agents.signals import ending, handled, restore
 
 SAME_REQUEST_S = 0.5
 SLICE_S = 0.05
@@ -54,15 +52,11 @@ class Interrupts:
 
     def listen(self) -> None:
         """Handle the signals from now on, if this is the main thread: no other thread can."""
-        if threading.current_thread() is not threading.main_thread():
-            return
-        for number in ending():
-            self._before[number] = signal.signal(number, self._handle)
+        self._before |= handled(ending(), self._handle)
 
     def restore(self) -> None:
         """Restore the handlers that the signals had before `listen`."""
-        for number, handler in self._before.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        restore(self._before)
         self._before.clear()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:

@@ -11,14 +11,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import PackageNotFoundError, packages_distributions, requires
+from importlib.metadata import PackageNotFoundError, packages_distributions
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
 import pytest
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from agents.environments import spaces
@@ -40,6 +39,7 @@ from ga3c.settings.parse import parse
 from ga3c.settings.presets import PRESETS
 from ga3c.settings.train import TrainConfig
 from tests.commands import PATIENCE, ROOT, ended, refused
+from tests.test_packaging import needs, read_pins
 
 WINDOW_S = str(PATIENCE)
 LIGHT = ["--game", "CartPole-v1", "--repeats", "2", "--part-seconds", "0.2", "--json"]
@@ -453,15 +453,12 @@ def test_a_replay_that_does_not_fit_is_one_line_and_code_2() -> None:
 
 def unlisted() -> set[str]:
     """The modules here that a machine with a framework, numpy and the wheels does not have."""
-    lines = (ROOT / "requirements" / "gpu-check.txt").read_text().splitlines()
-    listed = {canonicalize_name(line) for line in lines if line and line[0] not in "#-"}
+    listed = set(read_pins("gpu-check.txt"))
     todo = ["numpy", "jax", "tensorflow-cpu", "tensorflow"]
     while todo:
         listed.add(name := canonicalize_name(todo.pop()))
         with contextlib.suppress(PackageNotFoundError):  # one of the frameworks
-            needed = [Requirement(each) for each in requires(name) or []]
-            needed = [n for n in needed if n.marker is None or n.marker.evaluate({"extra": ""})]
-            todo += [each.name for each in needed if canonicalize_name(each.name) not in listed]
+            todo += [n.name for n in needs(name) if canonicalize_name(n.name) not in listed]
     return {
         module
         for module, packages in packages_distributions().items()
