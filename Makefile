@@ -47,7 +47,7 @@ train: $(STAMP)  ## learn a game: make train GAME=Pong ARGS="..." (see .venv/bin
 	$(call stoppable,$(BIN)/ga3c train --game "$(GAME)" $(ARGS))
 
 play: $(STAMP)  ## make a video of the newest run of a game: make play GAME=Pong
-	$(call stoppable,$(BIN)/ga3c play --game "$(GAME)" $(ARGS))
+	$(call stoppable,$(BIN)/ga3c play $(if $(findstring --pretrained,$(ARGS)),,--game "$(GAME)") $(ARGS))
 
 tensorboard: $(STAMP)  ## show the curves of all runs in the browser, on this machine only
 	@exec $(BIN)/tensorboard --logdir runs --host 127.0.0.1 $(ARGS)

@@ -9,6 +9,9 @@ from types import FrameType
 from typing import Any
 
 PR_SET_PDEATHSIG = 1  # of prctl
+SAME_REQUEST_S = 0.5
+"""A signal so soon after another is the same request: `make` passes on what the terminal has
+already sent to the whole process group."""
 
 
 def end_with_parent(number: int) -> None:

@@ -27,9 +27,9 @@ from agents.games import check
 from benchmarks.points import keep_in
 from ga3c.reports import history
 from ga3c.reports.console import show
-from ga3c.reports.jobs import Job, check_arguments, complete
+from ga3c.reports.jobs import Job, complete
 from ga3c.reports.plots import legend_below
-from ga3c.reports.processes import end
+from ga3c.reports.processes import check_arguments, end
 from ga3c.runs import records
 from ga3c.runs.finding import newest_figures
 from ga3c.runs.scratch import ScratchDirectory

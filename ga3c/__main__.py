@@ -129,8 +129,8 @@ def _train(arguments: list[str]) -> int:
         print(to_toml(config, base or preset_like(config)), end="")
         return 0
     try:  # check before loading the tensor framework, which takes seconds
-        check_effects(config, given)
         start = prepared(config, known)
+        check_effects(config, start.spaces, given)
     except ValueError as error:
         raise WrongUse(_with_file(str(error), file, of_file)) from error
     streams.go_on_without()
@@ -201,17 +201,18 @@ def _work(module: str, command: str, thinks: bool, arguments: list[str]) -> int:
         thinks: whether it needs the tensor framework. As this takes seconds to load, the command's
             options are then parsed before: they stand in `options.py` beside the module.
     """
+    from ga3c.command.effects import check_measured
+
     package, _, name = module.rpartition(".")
-    if thinks:
-        of_package = importlib.import_module(f"{package}.options")
-        options = getattr(of_package, f"{name.capitalize()}Config")
-    else:
-        options = importlib.import_module(module).Config
+    own = (f"{package}.options", f"{name.capitalize()}Config")
+    place, kind = own if thinks else (module, "Config")
+    options = getattr(importlib.import_module(place), kind)
     try:
         base = options.defaults(arguments) if hasattr(options, "defaults") else None
     except ValueError as error:
         raise WrongUse(str(error)) from error
     config = parsed(arguments, options, f"ga3c {command}", base)
+    check_measured(config, arguments, f"ga3c {command}")
     if thinks:
         import ga3c.backend  # noqa: F401  imported first: it silences the framework
 

@@ -82,11 +82,11 @@ def train(
         )
     frameworks.choose()
     wanted, known = _wanted(config, settings)
+    start = prepared(wanted, known)._replace(on_figures=on_figures)
     of_command = {"ga3c.train, which returns the result": frozenset({"json"})}
-    for what, unread in (without_effect(wanted) | of_command).items():
+    for what, unread in (without_effect(wanted, start.spaces) | of_command).items():
         if idle := sorted(unread & settings.keys()):
             raise ValueError(no_effect(idle[0], what))
-    start = prepared(wanted, known)._replace(on_figures=on_figures)
     interrupts = Interrupts()
     gc.collect()  # frees an earlier run's model and ring before this one's memory is planned
     with _random_state_kept(), streams.tolerant():

@@ -14,7 +14,7 @@ MODULES = {
 ORDER = ("settings", "backend", "experience", "learning", "runs", "wire", "service", "evaluation")
 """Each folder imports from those before it only."""
 BESIDE = {
-    "reports": {"settings", "runs", "evaluation"},
+    "reports": {"settings", "runs", "evaluation", "command"},
     "measuring": {*ORDER, "reports"},
     "command": {"settings"},
     "training": {*ORDER, "command"},

@@ -36,15 +36,13 @@ def _settings(kind: type[Any]) -> Iterator[tuple[str, Any]]:
 def with_whole_numbers(arguments: list[str], kind: type[Any]) -> list[str]:
     """The arguments with `1e6` written out where a whole number is wanted."""
     whole = {name for name, hint in options(kind).items() if int in (hint, *get_args(hint))}
-    found = []
-    for place, argument in enumerate(arguments):
+    found, name = [], ""
+    for argument in arguments:
+        if not argument.startswith("--"):
+            found.append(_whole(argument) if name in whole else argument)
+            continue
         name, has_value, value = argument.partition("=")
-        if has_value and name in whole:
-            found.append(f"{name}={_whole(value)}")
-        elif place and arguments[place - 1] in whole:
-            found.append(_whole(argument))
-        else:
-            found.append(argument)
+        found.append(f"{name}={_whole(value)}" if has_value and name in whole else argument)
     return found
 
 

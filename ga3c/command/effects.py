@@ -1,8 +1,11 @@
 """Settings that would change nothing are refused: what their user meant would not be done."""
 
 from dataclasses import fields
+from typing import Any
 
+from agents.environments import Spaces, spaces
 from ga3c.command.help import check_effect
+from ga3c.command.line import WrongUse
 from ga3c.settings.scheduler import SchedulerConfig
 from ga3c.settings.service import OF_SEGMENTS
 from ga3c.settings.train import OWN_SECTIONS, UNREAD, TrainConfig
@@ -11,6 +14,7 @@ BY_CHOICE = {
     ("run", "resume", None): {"trust"},
     ("evaluation", "evaluate_every", None): {"evaluate_episodes", "evaluate_step_cap"},
     ("scheduler", "scheduler", "off"): {e.name for e in fields(SchedulerConfig)} - {"scheduler"},
+    ("scheduler", "scheduler", "random"): {"margin", "wins", "temperature", "cooling", "patience"},
     ("optimizer", "optimizer", "adam"): {"rms_decay", "rms_centered", "rms_start", "momentum"},
     ("dqn", "exploration", "schedule"): {"ladder_base", "ladder_exponent", "ladder_rungs"},
     ("dqn", "exploration", "ladder"): {"epsilon_start", "epsilon_end", "epsilon_steps"},
@@ -21,17 +25,29 @@ BY_CHOICE = {
         "importance_exponent",
         "importance_exponent_end",
     },
-    ("service", "synchronized", True): {"prediction_batch_min", "prediction_wait_s"},
+    ("service", "synchronized", True): {
+        "prediction_batch_min",
+        "prediction_batch_max",
+        "prediction_wait_s",
+    },
+    ("service", "lockstep", True): {"training_wait_s"},
     ("hosts", "launcher", "local"): {"ray_address"},
     ("pacing", "pacing", "ratio"): {"period_steps"},
     ("pacing", "pacing", "free"): {"steps_per_update", "slack_steps", "period_steps"},
-    ("pacing", "pacing", "target-period"): {"slack_steps", "target_period"},
+    ("pacing", "pacing", "target-period"): {"slack_steps", "target_period", "update_size"},
 }
 """By section, setting and value: the settings that are not read with it."""
 
 
-def without_effect(config: TrainConfig) -> dict[str, frozenset[str]]:
-    """The settings that would change nothing, by what they have no effect on."""
+OF_PICTURES = frozenset({"padding", "center", "pixel_scale"})
+OF_VECTORS = frozenset({"normalize_observations"})
+
+
+def without_effect(config: TrainConfig, found: Spaces) -> dict[str, frozenset[str]]:
+    """The settings that would change nothing, by what they have no effect on.
+
+    Args: found: the observations and actions of the configured environment.
+    """
     every = set[str]().union(*OWN_SECTIONS.values())
     sections = every - OWN_SECTIONS.get(config.algorithm, set())  # of its user's own: none
     if not config.learns_from_replay:
@@ -48,12 +64,41 @@ def without_effect(config: TrainConfig) -> dict[str, frozenset[str]]:
         for (section, name, value), idle in BY_CHOICE.items()
         if getattr(getattr(config, section), name) == value
     }
-    if not config.hosts.others_may_play:
+    if config.hosts.others_may_play:
+        chosen["a run that other machines may join"] = frozenset({"transport"})
+    else:
         chosen["a run that no other machine may join"] = frozenset({"agents_here", "compress"})
+    replay = config.replay
+    if replay.replay_draws == "uniform" and replay.eviction == "fifo":
+        chosen["a replay without priorities"] = frozenset({"first_priority"})
+    if found.is_picture:
+        chosen["observations that are pictures"] = OF_VECTORS
+    else:
+        chosen["observations that are vectors"] = OF_PICTURES
+    if found.actions.is_continuous:
+        chosen["continuous actions"] = frozenset({"log_epsilon"})
     return {f"algorithm {config.algorithm}": frozenset(unread), f"game {game}": of_atari, **chosen}
 
 
-def check_effects(config: TrainConfig, arguments: list[str]) -> None:
-    """Raises ValueError if one of the command's `arguments` has no effect with this `config`."""
-    for what, settings in without_effect(config).items():
-        check_effect(arguments, settings, what, "ga3c train --help-all")
+def check_effects(
+    config: TrainConfig, found: Spaces, arguments: list[str], command: str = "ga3c train"
+) -> None:
+    """Raises ValueError if one of the command's `arguments` has no effect with this `config`.
+
+    Args: found: as `without_effect` takes it.
+    """
+    for what, settings in without_effect(config, found).items():
+        check_effect(arguments, settings, what, f"{command} --help-all")
+
+
+def check_measured(config: Any, arguments: list[str], command: str) -> None:
+    """Raises WrongUse if one of the arguments has no effect on the run that `config` is of, if any.
+
+    Args: config: of any command; command: its name.
+    """
+    if isinstance(config, TrainConfig):
+        try:
+            found = spaces(config.environment, tried=False)
+            check_effects(config, found, arguments, command)
+        except ValueError as error:
+            raise WrongUse(str(error)) from error

@@ -112,6 +112,10 @@ def _plain(text: str, kind: type[Any], command: str) -> str:
     if number:
         rule = "a whole number" if number[2] == "int" else "a number"
         return f"{number[1]} {number[3]}: must be {rule}"
+    several = re.match(r"Error parsing (--\S+): Could not parse arguments \[(.*?)\] into", text)
+    if several:
+        values = several[2].replace("'", "").replace(",", "")
+        return f"{several[1]} {values}: must be numbers, and whole ones where its help says INT"
     return re.sub(r"^Error parsing \w+: ", "", text).rstrip(".")
 
 

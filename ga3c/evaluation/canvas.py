@@ -1,6 +1,8 @@
 """Draws the pictures of a video: the game at the left, the policy's view of it at the right."""
 
+import contextlib
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,12 +33,23 @@ class Moment(NamedTuple):
     action_values: np.ndarray | None = None  # [actions] Q, where the algorithm learns it
 
 
-def video(out: Path, per_second: float) -> Any:
-    """A writer of the pictures of a video, .mp4 or .gif; its folder is created."""
+@contextlib.contextmanager
+def video(out: Path, per_second: float) -> Iterator[Any]:
+    """A writer of the pictures of a video, .mp4 or .gif; its folder is created.
+
+    The file gets its name once it is whole; if it is interrupted, nothing of it is left.
+    """
     out.parent.mkdir(exist_ok=True)
+    partial = out.with_name(f".partial-{out.name}")
+    timing: dict[str, Any] = {"fps": per_second, "macro_block_size": 1, "quality": 7}
     if out.suffix == ".gif":
-        return imageio.get_writer(out, duration=1000 / per_second, loop=0)
-    return imageio.get_writer(out, fps=per_second, macro_block_size=1, quality=7)
+        timing = {"duration": 1000 / per_second, "loop": 0}
+    try:
+        with imageio.get_writer(partial, **timing) as writer:
+            yield writer
+        partial.rename(out)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 class Canvas:

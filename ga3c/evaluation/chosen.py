@@ -40,7 +40,8 @@ def load(wanted: LearnedConfig) -> tuple[TrainConfig, Path, Checkpoint]:
         return config, path, found
     best = checkpoints.kept(path / BEST)[-1:]
     chosen = best[0] if best and checkpoint == BEST else directory / checkpoint.zfill(12)
-    if not chosen.is_dir():
+    is_named = checkpoint == BEST or checkpoint.isdecimal()  # "" would else be the first, 0
+    if not is_named or not chosen.is_dir():
         steps = ", ".join(str(int(each.name)) for each in checkpoints.kept(directory))
         raise WrongInput(
             f"checkpoint {checkpoint}: the run has newest, {steps}, or best if it was evaluated"
@@ -56,6 +57,8 @@ def _path(wanted: LearnedConfig) -> Path:
     if wanted.pretrained is not None:
         if wanted.run is not None:
             raise ValueError(f"run {wanted.run} with pretrained {wanted.pretrained}: give one")
+        if wanted.game is not None:
+            raise ValueError(f"game {wanted.game} with pretrained {wanted.pretrained}: give one")
         return pretrained_run(wanted.pretrained)
     if wanted.run is None:
         return newest_run(wanted.game or EnvironmentConfig().game, wanted.runs_dir)

@@ -14,7 +14,6 @@ from ga3c.evaluation.games import Game, evaluate, record
 from ga3c.evaluation.policy import Policy
 from ga3c.evaluation.protocols import PROTOCOLS
 from ga3c.service.agents import SLOWEST_MAKE_S
-from ga3c.settings.checks import WrongInput
 from ga3c.settings.train import TrainConfig
 
 SEED = 2**31  # not a seed of `ga3c evaluate`, so it plays other games than those that chose `best`
@@ -35,17 +34,11 @@ class Evaluator:
         """Build it on the main thread, as it builds a network.
 
         Args: steps: the run's steps at its last evaluation.
-
-        Raises WrongInput if the protocol does not fit the actions.
         """
         self._environment = config.environment
         self._config = config.evaluation
         protocol = PROTOCOLS[self._config.evaluate_protocol]
         self._protocol = replace(protocol, step_cap=self._config.evaluate_step_cap)
-        try:
-            self._protocol.check_actions(spaces.actions)
-        except ValueError as error:
-            raise WrongInput(f"evaluate_protocol: {error}") from error
         self._policy = Policy(config, spaces)
         self._next_steps = self._after(steps)
         self._stop = threading.Event()

@@ -15,7 +15,7 @@ from agents.environments import Spaces
 from agents.games import resolve
 from ga3c.evaluation.protocols import OF_GAMES, PROTOCOLS, Protocol
 from ga3c.settings.checks import WrongInput, check_count, check_file, check_seed, no_effect
-from ga3c.settings.parse import given_value
+from ga3c.settings.parse import given_value, given_values
 from ga3c.settings.run import ProtocolName
 from ga3c.settings.train import TrainConfig
 
@@ -66,7 +66,7 @@ class PlayedConfig(LearnedConfig):
         given = given_value(arguments, "--protocol")
         known: Any = given if given in PROTOCOLS else None
         names = (each.name for each in fields(Protocol))
-        own = tuple(n for n in names if given_value(arguments, f"--{n.replace('_', '-')}"))
+        own = tuple(n for n in names if given_values(arguments, f"--{n.replace('_', '-')}"))
         return cls(protocol=known, settings=PROTOCOLS[known] if known else Protocol(), given=own)
 
     def _check_effect(self, settings: Protocol, is_atari: bool) -> None:
@@ -88,13 +88,8 @@ class PlayedConfig(LearnedConfig):
             changed = {key: getattr(settings, key) for key in self.given}
             settings = replace(PROTOCOLS[name], **changed)
         self._check_effect(settings, resolve(trained.environment.game).is_atari)
-        if name == "control" and not spaces.actions.is_continuous:
-            raise WrongInput(
-                f"protocol control: is for continuous actions, and those of "
-                f"{trained.environment.game} are {spaces.actions}: choose another"
-            )
         try:
-            settings.check_actions(spaces.actions)
+            settings.check_actions(name, spaces.actions)
         except ValueError as error:
             raise WrongInput(str(error)) from error
         return name, settings
@@ -134,6 +129,8 @@ class PlayConfig(PlayedConfig):
         if self.out is not None and self.out.suffix not in (".mp4", ".gif"):
             raise ValueError(f"out {self.out}: must end in .mp4 or .gif")
         check_file("out", self.out)
+        if self.window and self.out is not None:
+            raise ValueError(f"out {self.out} with window: no file would be written; give one")
         if not 0 < self.max_seconds <= DAY_S:
             raise ValueError(
                 f"max_seconds {self.max_seconds:g}: must be above 0, and at most a day"

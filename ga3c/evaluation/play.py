@@ -74,9 +74,10 @@ def _show(config: Config) -> None:
     environment = protocol.environment(trained.environment)
     steps = int(checkpoint.state["steps"])
     title = f"{trained.environment.game} after {steps:,} steps"
-    out = config.out or path / "video" / f"{steps}-{name}-{config.seed}.mp4"
+    named = protocol.named(name, trained.environment, config.checkpoint)["name"].replace(", ", "-")
+    out = config.out or path / "video" / f"{steps}-{named}-{config.seed}.mp4"
     if config.pretrained and config.out is None:
-        out = Path(f"{path.name}-{name}-{config.seed}.mp4")
+        out = Path(f"{path.name}-{named}-{config.seed}.mp4")
     with (
         closing(Pictures(environment)) as pictures,
         closing(moments(policy, pictures, environment, protocol, config.seed)) as played,

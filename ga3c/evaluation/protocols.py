@@ -42,8 +42,13 @@ class Protocol:
         whole = replace(trained, sticky_actions=trained.stickiness, life_loss_terminates=False)
         return replace(whole, **{name: v for name, v in given.items() if v is not None})
 
-    def check_actions(self, actions: Actions) -> None:
-        """Raises ValueError if such actions are not played by this protocol's policy."""
+    def check_actions(self, name: str, actions: Actions) -> None:
+        """Raises ValueError if such actions are not played by this protocol, called `name`."""
+        if name == "control" and not actions.is_continuous:
+            raise ValueError(
+                "protocol control: is for continuous actions, and those of the game are "
+                f"{actions}: choose another"
+            )
         if actions.is_continuous and self.policy != "greedy":
             raise ValueError(
                 f"policy {self.policy}: actions of {actions} have no probabilities, and are played "

@@ -19,6 +19,8 @@ from ga3c.measuring.serving import figures, measure_parts, measure_service
 from ga3c.reports.console import show
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.machine import CORES
+from ga3c.settings.parse import preset_like
+from ga3c.settings.presets import OF_LANES, RATES, SIZES, for_lanes
 from ga3c.settings.train import TrainConfig
 
 WARM_UP_S = 3.0
@@ -109,9 +111,21 @@ def _diagnosis(config: Config, figures: dict[str, Any]) -> str:
 
 
 def _changed(config: Config, remedy: Remedy) -> Config:
-    """The settings after the change. Raises ValueError if they contradict each other."""
+    """The settings after the change, as the command would have them with these options.
+
+    Raises ValueError if they contradict each other.
+    """
     section = replace(getattr(config, remedy.section), **remedy.options)
-    return replace(config, **{remedy.section: section})
+    changed = replace(config, **{remedy.section: section})
+    before, after = (
+        for_lanes(preset_like(each), *(getattr(each.service, name) for name in OF_LANES))
+        for each in (config, changed)
+    )
+    for part, names in (("service", SIZES), ("optimizer", RATES)):
+        now, default, then = (getattr(each, part) for each in (changed, before, after))
+        follow = {n: getattr(then, n) for n in names if getattr(now, n) == getattr(default, n)}
+        changed = replace(changed, **{part: replace(now, **follow)})
+    return changed
 
 
 def _fits(config: Config, remedy: Remedy) -> bool:

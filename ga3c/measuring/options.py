@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ga3c.settings.checks import check_file
+from ga3c.settings.checks import check_file, not_negative
 from ga3c.settings.machine import CORES
 from ga3c.settings.run import CheckpointConfig, EvaluationConfig, RunConfig
 from ga3c.settings.scheduler import SchedulerConfig
-from ga3c.settings.service import ServiceConfig
+from ga3c.settings.service import HostsConfig, ServiceConfig
 from ga3c.settings.train import TrainConfig
 
 Sizes = tuple[int, ...]
@@ -99,7 +99,9 @@ class DoctorConfig(MeasuringConfig):
 class LimitsConfig(MeasuringConfig):
     """Measure environments, wire, predictions and training, each alone, for several sizes."""
 
-    ignored: ClassVar[frozenset[str]] = OF_RUNS | {"seconds"} | names(ServiceConfig) - OF_PARTS
+    ignored: ClassVar[frozenset[str]] = (
+        OF_RUNS | {"seconds"} | names(HostsConfig) | names(ServiceConfig) - OF_PARTS
+    )
     agent_counts: Sizes = tuple(sorted({1, CORES}))
     """Numbers of agent processes that step environments, or send messages, at the same time."""
     env_counts: Sizes = (4, 16, 64)
@@ -123,3 +125,7 @@ class ThroughputConfig(MeasuringConfig):
 
     warm_up_seconds: float = 10.0
     """Seconds between the moment when all agents play and the first window."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        not_negative(self, "warm_up_seconds")

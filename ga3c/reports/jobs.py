@@ -16,15 +16,12 @@ from typing import NamedTuple
 
 from ga3c.reports import history
 from ga3c.reports.console import show
-from ga3c.reports.processes import LOST, Process, end, here
+from ga3c.reports.processes import LOST, Process, check_commands, end, here
 from ga3c.runs import checkpoints
 from ga3c.runs.finding import is_running, newest_figures
 from ga3c.runs.kept_config import CONFIG
 from ga3c.settings.checks import WrongInput
 
-# Arguments that a job sets itself, so that a user's further arguments may not contain them.
-OWN = {"--game", "--seed", "--name", "--runs-dir", "--resume", "--steps", "--seconds", "--score"}
-OWN |= {"--protocol", "--episodes", "--checkpoint"}
 STATES = {"train": "training", "evaluate": "evaluation"}  # by the command that runs
 POLL_S = 0.5
 MOST_LOSSES = 3  # of a job's nodes, before the job itself is to blame: for its memory, say
@@ -71,23 +68,33 @@ class Job(NamedTuple):
     @property
     def next_command(self) -> list[str]:
         """The arguments of the next command; empty if the job is done."""
-        limits = [
-            word
-            for name, limit in (("steps", self.steps), ("seconds", self.seconds))
-            for word in (f"--{name}", str(limit))
-        ]
         if not checkpoints.kept(self.path / "checkpoints"):
-            own = ["--game", self.game, "--seed", str(self.seed), "--name", self.path.name]
-            own += ["--runs-dir", str(self.path.parent)]
-            return ["train", *own, *limits, *shlex.split(self.arguments)]
+            return ["train", *self.training]
         if not self._trained:
-            return ["train", "--resume", str(self.path), "--trust", *limits]
+            return ["train", "--resume", str(self.path), "--trust", *self._limits]
         if self.evaluation and not self._evaluated:
-            protocol, episodes, arguments = self.evaluation
-            own = ["--protocol", protocol] if protocol else []
-            own += ["--episodes", str(episodes)]
-            return ["evaluate", str(self.path), "--trust", *own, *shlex.split(arguments)]
+            return ["evaluate", str(self.path), "--trust", *self.evaluating]
         return []
+
+    @property
+    def _limits(self) -> list[str]:
+        return ["--steps", str(self.steps), "--seconds", str(self.seconds)]
+
+    @property
+    def training(self) -> list[str]:
+        """The arguments of `ga3c train` for a new run."""
+        own = ["--game", self.game, "--seed", str(self.seed), "--name", self.path.name]
+        own += ["--runs-dir", str(self.path.parent)]
+        return [*own, *self._limits, *shlex.split(self.arguments)]
+
+    @property
+    def evaluating(self) -> list[str]:
+        """The arguments of its evaluation, without the run; empty if there is to be none."""
+        if not self.evaluation:
+            return []
+        protocol, episodes, arguments = self.evaluation
+        own = ["--protocol", protocol] if protocol else []
+        return [*own, "--episodes", str(episodes), *shlex.split(arguments)]
 
     @property
     def _trained(self) -> bool:
@@ -125,19 +132,6 @@ def _known(file: Path) -> dict[str, str]:
         return {}
 
 
-def check_arguments(setting: str, arguments: str, command: str) -> None:
-    """Raises ValueError if a user's `arguments` contain one that the jobs set themselves."""
-    try:
-        words = shlex.split(arguments)
-    except ValueError as error:
-        raise ValueError(f"{setting} {arguments!r}: {error}") from error
-    if own := OWN & {word.partition("=")[0] for word in words}:
-        raise ValueError(
-            f"{setting} {arguments!r}: {', '.join(sorted(own))} is set by ga3c {command} itself, "
-            "or it could not tell which runs are finished"
-        )
-
-
 def complete(
     jobs: Sequence[Job], at_once: int = 1, start: Callable[[list[str], Path], Process] = here
 ) -> None:
@@ -145,9 +139,11 @@ def complete(
 
     Args: start: starts a command on this machine or another.
 
-    Raises WrongInput if a run is there that was trained otherwise, and RuntimeError with the output
-    of a process that fails.
+    Raises WrongInput if ga3c would refuse what is asked for, or a run is there that was trained
+    otherwise, and RuntimeError with the output of a process that fails.
     """
+    for job in {(job.game, job.arguments): job for job in jobs}.values():
+        check_commands(job.training, job.evaluating)
     for job in jobs:
         job.check()
     for parent in {job.path.parent for job in jobs}:

@@ -3,23 +3,38 @@
 Commands on Ray need directories that all nodes of the cluster share.
 """
 
-import contextlib
 import logging
+import math
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import time
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any, Protocol
 
+from agents.environments import spaces
 from agents.launchers import search_path
 from agents.machine import COUNTED
-from agents.signals import end_with_parent
+from agents.signals import SAME_REQUEST_S, end_with_parent, handled, restore
+from ga3c.command.effects import check_effects
+from ga3c.command.line import WrongUse, parsed
+from ga3c.evaluation.options import EvaluateConfig
+from ga3c.settings.checks import WrongInput
+from ga3c.settings.parse import TrainArguments, given_value
 
-END_S = 12.0  # longer than a clean stop takes
+SAY_S = 12.0  # longer than most clean stops take
+KILL_S = 12.0  # then a killed command's node cannot be reached
+POLL_S = 0.05
 LOST = -1000  # the exit code of a command whose node was lost
+
+
+# Arguments that a job sets itself, so that a user's further arguments may not contain them.
+OWN = {"--game", "--seed", "--name", "--runs-dir", "--resume", "--steps", "--seconds", "--score"}
+OWN |= {"--protocol", "--episodes", "--checkpoint"}
 
 
 class Process(Protocol):
@@ -36,8 +51,38 @@ class Process(Protocol):
     def kill(self) -> None:
         """End it."""
 
-    def wait(self, timeout: float | None = None) -> Any:
-        """Until it has ended. Raises subprocess.TimeoutExpired."""
+
+def check_arguments(setting: str, arguments: str, command: str) -> None:
+    """Raises ValueError if a user's `arguments` contain one that the jobs set themselves."""
+    try:
+        words = shlex.split(arguments)
+    except ValueError as error:
+        raise ValueError(f"{setting} {arguments!r}: {error}") from error
+    if own := OWN & {word.partition("=")[0].replace("_", "-") for word in words}:
+        raise ValueError(
+            f"{setting} {arguments!r}: {', '.join(sorted(own))} is set by ga3c {command} itself, "
+            "or it could not tell which runs are finished"
+        )
+
+
+def check_commands(training: list[str], evaluating: list[str]) -> None:
+    """Raises WrongInput if `ga3c train` or `ga3c evaluate` refuses these arguments.
+
+    Else an evaluation's mistake would be found when all is trained. Nothing is checked where a file
+    says more. Args: evaluating: empty if there is no evaluation.
+    """
+    if given_value(training, "--config") is not None:
+        return
+    try:
+        config = parsed(training, TrainArguments, "ga3c train").settings
+        played = spaces(config.environment, tried=False)
+        check_effects(config, played, training)
+        if evaluating:
+            base = EvaluateConfig.defaults(evaluating)
+            asked = parsed(evaluating, EvaluateConfig, "ga3c evaluate", base)
+            asked.played_by(config, played)
+    except (WrongUse, ValueError) as error:
+        raise WrongInput(str(error)) from error
 
 
 def here(command: list[str], errors: Path) -> Process:
@@ -48,18 +93,34 @@ def here(command: list[str], errors: Path) -> Process:
 
 
 def end(*processes: Process) -> None:
-    """End the commands that still run: first by SIGTERM, then by SIGKILL."""
+    """End the commands that still run, by SIGTERM; they may take their time to keep their state.
+
+    SIGINT or SIGTERM meanwhile ends them by SIGKILL, unless it is still the request to end.
+    """
+    begun_s, killed_s = time.monotonic(), math.inf
+
+    def kill(number: int, frame: FrameType | None) -> None:
+        nonlocal killed_s
+        if time.monotonic() > begun_s + SAME_REQUEST_S:
+            killed_s = time.monotonic()
+            for process in running:
+                process.kill()
+
     running = [process for process in processes if process.poll() is None]
     for process in running:
         process.terminate()
-    until_s = time.monotonic() + END_S
-    for process in running:
-        try:
-            process.wait(max(until_s - time.monotonic(), 0.0))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            with contextlib.suppress(subprocess.TimeoutExpired):  # its node cannot be reached
-                process.wait(END_S)
+    is_said = False
+    before = handled((signal.SIGINT, signal.SIGTERM), kill)
+    try:
+        while running and time.monotonic() < killed_s + KILL_S:
+            time.sleep(POLL_S)
+            running = [process for process in running if process.poll() is None]
+            if running and not is_said and time.monotonic() > begun_s + SAY_S:
+                is_said = True
+                words = "waiting until runs have kept their state; Ctrl-C ends them without"
+                print(f"ga3c: {words}", file=sys.stderr, flush=True)
+    finally:
+        restore(before)
 
 
 class OnRay:
@@ -107,11 +168,6 @@ class RayProcess:
     def kill(self) -> None:
         """End the command, whatever it does."""
         self._ray.cancel(self._task, force=True)
-
-    def wait(self, timeout: float | None = None) -> None:
-        """Until the command has ended. Raises subprocess.TimeoutExpired."""
-        if not self._ray.wait([self._task], timeout=timeout)[0]:
-            raise subprocess.TimeoutExpired("ga3c", timeout or 0.0)
 
 
 def _command(command: list[str], errors: str, directory: str, cores: int) -> int:

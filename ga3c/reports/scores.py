@@ -15,9 +15,9 @@ from agents.games import check
 from ga3c.evaluation.protocols import PROTOCOLS
 from ga3c.reports import comparison, history, page, tables
 from ga3c.reports.figures import CONTROL, published_rows
-from ga3c.reports.jobs import Evaluation, Job, check_arguments, complete
-from ga3c.reports.processes import OnRay
-from ga3c.settings.checks import WrongInput
+from ga3c.reports.jobs import Evaluation, Job, complete
+from ga3c.reports.processes import OnRay, check_arguments
+from ga3c.settings.checks import WrongInput, no_effect
 from ga3c.settings.machine import CORES
 from ga3c.settings.run import ProtocolName
 
@@ -74,6 +74,9 @@ class Config:
                 raise ValueError(f"{name} {value}: must be above 0")
         if not self.games:
             raise ValueError("games: must be at least one game or list")
+        for name in ("at_once",) if self.on == "ray" else ("ray_address", "cores", "gpus"):
+            if getattr(self, name) != getattr(type(self), name):
+                raise ValueError(no_effect(f"--{name.replace('_', '-')}", f"--on {self.on}"))
         if self.gpus < 0:
             raise ValueError(f"gpus {self.gpus}: must not be negative")
         if self.steps is None and self.seconds is None:

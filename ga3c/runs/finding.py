@@ -113,16 +113,22 @@ def _is_linked(path: Path, runs_dir: Path) -> bool:
 
 def newest_run(game: str, runs_dir: Path = Path("runs")) -> Path:
     """The run of `game` that was started or resumed last. Raises ValueError if there is none."""
-    wanted = resolve(game)
+    wanted = _resolved(game)
     for path in runs_in(runs_dir):
         with contextlib.suppress(ValueError):  # settings that cannot be read
             config = load_config(path)
             name = config.environment.game
-            if name == game or (is_own(path, config) and resolve(name) == wanted):
+            if name == game or (is_own(path, config) and _resolved(name) == wanted):
                 return _from_here(path)
     raise ValueError(
         f"{runs_dir} has no run of {game}: ga3c train --game {shlex.quote(game)} starts one"
     )
+
+
+def _resolved(game: str) -> tuple[str, bool]:
+    """The game itself, which other names may have other sticky actions of, and if it is Atari's."""
+    found = resolve(game)
+    return found.name, found.is_atari
 
 
 def pretrained() -> list[str]:
@@ -142,8 +148,7 @@ def pretrained_run(game: str) -> Path:
 def check_resumed(config: TrainConfig, before: TrainConfig) -> None:
     """Raises ValueError if a run that was started with `before` cannot continue with `config`."""
     game, game_before = config.environment.game, before.environment.game
-    new, old = resolve(game), resolve(game_before)
-    if (new.name, new.is_atari) != (old.name, old.is_atari):
+    if _resolved(game) != _resolved(game_before):
         raise ValueError(
             f"game {game}: the run is of {game_before}, and what it has learned would be lost: "
             "start a new run"
@@ -168,8 +173,9 @@ def check_resumed(config: TrainConfig, before: TrainConfig) -> None:
                     f"{name} {value}: the replay was saved with {old_value}, and what it holds "
                     "is of that: leave it out, or give --no-save-replay to fill a new one"
                 )
-    played = (new, replace(config.environment, game=game_before), config.run.seed)
-    if config.service.lockstep and played != (old, before.environment, before.run.seed):
+    played = (resolve(game), replace(config.environment, game=game_before), config.run.seed)
+    known = (resolve(game_before), before.environment, before.run.seed)
+    if config.service.lockstep and played != known:
         raise ValueError(
             "lockstep: the seed and the environment's settings must stay the same, or the run's "
             "actions could not be played once more"

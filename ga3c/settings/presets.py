@@ -30,6 +30,7 @@ LANES, MOST_LANES = 64, 512  # for each two cores, and in all
 MOST_IN_PROGRESS = 16_384  # steps of one segment of each environment, with batches of 2,048
 OF_LANES = ("agents", "envs_per_agent", "t_max")  # what `for_lanes` takes, in this order
 SIZES = ("training_batch_min", "training_batch_max", "training_queue", "minibatch")
+RATES = ("learning_rate", "learning_rate_end")
 
 WHOLE_S = 30.0
 """ppo waits so long for a whole batch: what it learns must not depend on the machine's speed."""
@@ -94,8 +95,7 @@ def for_lanes(
     lanes = (agents or service.agents) * (envs_per_agent or service.envs_per_agent)
     larger = max(lanes * (t_max or service.t_max) / MOST_IN_PROGRESS, 1.0)
     sizes = {name: round(getattr(service, name) * larger) for name in SIZES}
-    names = ("learning_rate", "learning_rate_end")
-    rates = {name: rate * larger**0.5 for name in names if (rate := getattr(optimizer, name))}
+    rates = {name: rate * larger**0.5 for name in RATES if (rate := getattr(optimizer, name))}
     optimizer = replace(optimizer, **rates)
     return replace(settings, service=replace(service, **sizes), optimizer=optimizer)
 

@@ -4,9 +4,8 @@ import time
 from types import FrameType
 from typing import Any
 
-from agents.signals import ending, handled, restore
+from agents.signals import SAME_REQUEST_S, ending, handled, restore
 
-SAME_REQUEST_S = 0.5
 SLICE_S = 0.05
 
 
@@ -39,8 +38,7 @@ class Flag:
 class Interrupts:
     """SIGINT, SIGTERM and SIGHUP: the first stops the run, a later one cuts the clean stop short.
 
-    A signal within `SAME_REQUEST_S` of the first counts as the same request, because `make` passes
-    on a signal that the terminal has already sent to the whole process group.
+    A signal within `SAME_REQUEST_S` of the first counts as the same request.
     """
 
     def __init__(self) -> None:

@@ -12,6 +12,7 @@ from agents.launchers import LocalLauncher
 from agents.registrations import handed_over
 from agents.worker import Task
 from ga3c.command import files, frameworks, streams
+from ga3c.evaluation.protocols import PROTOCOLS
 from ga3c.runs.finding import check_resumed, find_run, is_running, new_run_path
 from ga3c.runs.kept_config import CONFIG, read_config
 from ga3c.runs.tracking import check_tracker
@@ -77,6 +78,12 @@ def prepared(config: TrainConfig, known: Known | None) -> Start:
         found = spaces(config.environment)
     finally:
         slow.cancel()
+    if config.evaluation.evaluate_every:
+        name = config.evaluation.evaluate_protocol
+        try:
+            PROTOCOLS[name].check_actions(name, found.actions)
+        except ValueError as error:
+            raise ValueError(f"evaluate_protocol: {error}") from error
     return Start(config, found, known.path if known else new_run_path(config))
 
 

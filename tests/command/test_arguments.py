@@ -37,6 +37,7 @@ from tests.commands import ended, refused
         (["train", "--agents", "x"], "--agents x: must be a whole number"),
         (["train", "--steps", "1.5"], "--steps 1.5: must be a whole number"),
         (["train", "--steps", "15e-1"], "--steps 15e-1: must be a whole number"),
+        (["train", "--actor-units", "3e2", "x"], "--actor-units 300 x: must be numbers, and whole"),
         (["train", "--learning-rate", "low"], "--learning-rate low: must be a number"),
         (["train", "--seconds"], "--seconds: its value is missing"),
         (["list", "seeds"], "kind seeds: must be one of games, presets, networks, "),
@@ -103,6 +104,8 @@ def test_whole_numbers_may_be_written_with_a_power_of_ten() -> None:
     assert config.replay.replay_steps == 250_000
     assert config.optimizer.learning_rate == 1e-3
     assert config.run.name == "1e6", "a name is left as it is"
+    given = ["--actor-units", "3e2", "2e2", "--name", "1e6"]
+    assert with_whole_numbers(given, TrainConfig)[1:] == ["300", "200", "--name", "1e6"]
 
 
 def test_every_option_of_train_is_known_by_its_name() -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from agents.actions import Actions
+from agents.environments import Spaces
 from benchmarks import NAMES
 from ga3c.__main__ import MEASURED
 from ga3c.command.arguments import options
@@ -156,6 +158,36 @@ def test_the_settings_of_the_first_level_exist() -> None:
         ),
         (["train", "--algorithm=dqn", "--ladder-base=.5"], "--ladder-base", "exploration schedule"),
         (["train", "--preset=apex-small", "--slack-steps=9"], "--slack-steps", "pacing free"),
+        (["train", "--scheduler", "random", "--margin", "0.1"], "--margin", "scheduler random"),
+        (
+            ["train", "--algorithm", "dqn", "--first-priority", "acting"],
+            "--first-priority",
+            "a replay without priorities",
+        ),
+        (
+            ["train", "--preset=fast-dqn", "--update-size=50"],
+            "--update-size",
+            "pacing target-period",
+        ),
+        (
+            ["train", "--preset=fast-dqn", "--prediction-batch-max=77"],
+            "--prediction-batch-max",
+            "synchronized True",
+        ),
+        (["train", "--game=CartPole-v1", "--no-center"], "--no-center", "observations that are v"),
+        (
+            ["train", "--normalize-observations"],
+            "--normalize-observations",
+            "observations that are pictures",
+        ),
+        (
+            ["train", "--game=Pendulum-v1", "--algorithm=a3c", "--log-epsilon=0.5"],
+            "--log-epsilon",
+            "continuous actions",
+        ),
+        (["doctor", "--noise", "0.5"], "--noise", "algorithm ppo"),
+        (["benchmark", "limits", "--noise=0.5"], "--noise", "algorithm ppo"),
+        (["benchmark", "limits", "--agents-here=1"], "--agents-here", "ga3c benchmark limits"),
         (
             ["train", "--game", "CartPole-v1", "--action-repeat=2"],
             "--action-repeat",
@@ -175,13 +207,14 @@ def test_an_option_without_effect_is_refused(arguments: list[str], option: str, 
 
 
 def test_settings_of_other_algorithms_are_known() -> None:
-    found = without_effect(PRESETS["ppo-pictures"])
+    pong = Spaces((84, 84), "uint8", Actions(6), 4)
+    found = without_effect(PRESETS["ppo-pictures"], pong)
     ppo = found["algorithm ppo"]
     assert not found["game Pong"]
     assert {"double", "noise", "replay_steps", "pacing"} <= ppo
     assert not {"clip_ratio", "entropy_weight", "t_max", "learning_rate"} & ppo
     own = replace(PRESETS["dqn-pictures"], algorithm="mine:Own", learns_from="replay")
-    unread = without_effect(own)["algorithm mine:Own"]
+    unread = without_effect(own, pong)["algorithm mine:Own"]
     assert {"double", "clip_ratio", "entropy_weight", "t_max"} <= unread, "it is not given these"
     assert not {"discount", "reward_clip", "replay_steps", "learning_rate", "network"} & unread
     assert preset_like(own) == own

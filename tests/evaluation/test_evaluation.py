@@ -87,6 +87,10 @@ def test_settings_that_are_given_change_the_runs_own_protocol() -> None:
                 PROTOCOLS["nature"], policy="sample", frame_cap=108_000, step_cap=7
             ),
         ),
+        (
+            ["--sticky-actions", "None"],
+            dataclasses.replace(PROTOCOLS["nature"], sticky_actions=None),
+        ),
         (["--protocol=paper"], PROTOCOLS["paper"]),
         (
             ["--protocol", "paper", *given],
@@ -276,6 +280,8 @@ def test_what_cannot_be_evaluated_is_said_in_a_line(pong_run: Path, tmp_path: Pa
         (["nowhere"], 2, "nowhere"),
         ([str(pong_run), "--checkpoint", "best"], 2, "checkpoint best"),
         ([str(pong_run), "--checkpoint", "17"], 2, "checkpoint 17"),
+        ([str(pong_run), "--checkpoint", ""], 2, "checkpoint : the run has newest"),
+        (["--pretrained", "Pong", "--game", "Breakout"], 2, "game Breakout with pretrained Pong"),
         ([str(pong_run), "--episodes", "0"], 2, "episodes 0"),
         ([str(pong_run), "--step-cap", "0"], 2, "step_cap 0"),
         ([str(pong_run), "--sticky-actions", "2"], 2, "sticky_actions 2"),

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,8 @@ from ga3c.evaluation.canvas import (
     Canvas,
     Moment,
 )
-from tests.commands import children, ended
+from ga3c.runs.finding import newest_run
+from tests.commands import STOP_S, Command, children, ended
 
 
 @pytest.mark.parametrize("game", ["Pong", "Breakout"])
@@ -150,6 +152,25 @@ def test_play_writes_a_video(pong_run: Path, tmp_path: Path, suffix: str) -> Non
     assert np.abs(np.diff(frames[::10].astype(int), axis=0)).max() > 50, "something moves"
 
 
+def test_an_interrupted_video_is_not_kept(
+    pong_run: Path, tmp_path: Path, command: Callable[..., Command]
+) -> None:
+    playing = command("play", str(pong_run), "--out", str(tmp_path / "game.mp4"))
+    playing.until(lambda: (tmp_path / ".partial-game.mp4").exists())
+    playing.interrupt()
+    assert playing.wait(STOP_S) == 130
+    assert not list(tmp_path.glob("*.mp4"))
+
+
+def test_videos_by_a_changed_protocol_do_not_replace_others(pong_run: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(pong_run, tmp_path / "mine")
+    for given in ([], ["--policy", "greedy"]):
+        done = ended("play", str(run), "--max-seconds", "1", *given)
+        assert done.returncode == 0, done.stderr
+    names = sorted(file.name.partition("-")[2] for file in (run / "video").iterdir())
+    assert names == ["trained-0.mp4", "trained-changed-0.mp4"]
+
+
 def test_what_is_played_is_the_first_game_of_an_evaluation(pong_run: Path, tmp_path: Path) -> None:
     """Both are cut at the same step, with the same score."""
     run = shutil.copytree(pong_run, tmp_path / "mine")
@@ -165,10 +186,18 @@ def test_what_is_played_is_the_first_game_of_an_evaluation(pong_run: Path, tmp_p
     assert score in shown.stdout
 
 
+def test_the_newest_run_of_a_game_is_found_by_each_of_its_names(pong_run: Path) -> None:
+    for name in ("Pong", "pong", "ALE/Pong-v5", "PongNoFrameskip-v4"):
+        assert newest_run(name, pong_run.parent).resolve() == pong_run.resolve()
+
+
 def test_play_takes_the_newest_run_of_a_game(pong_run: Path) -> None:
     done = ended("play", "--game", "Breakout", "--out", "x.txt")
     assert done.returncode == 2
     assert "must end in .mp4 or .gif" in done.stderr
+    done = ended("play", "--out", "x.gif", "--window")
+    assert done.returncode == 2
+    assert "out x.gif with window: no file would be written" in done.stderr
     done = ended("play", "--game", "Surround")
     assert done.returncode == 2
     assert "no run of Surround" in done.stderr

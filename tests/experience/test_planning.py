@@ -49,7 +49,7 @@ def test_too_much_is_refused(given: list[str], words: str) -> None:
     ("given", "words"),
     [
         (["--agents", "100000"], "agents 100,000 of 64 environments each take about"),
-        (["--max-agents", "9000", "--groups", "2"], "give fewer --agents, --max-agents or"),
+        (["--max-agents", "9000", "--scheduler", "anneal"], "give fewer --agents, --max-agents or"),
         ([*QUEUE, "--network", "large-1", "--minibatch", "900000"], "give a smaller --frame-size"),
     ],
 )
@@ -57,6 +57,11 @@ def test_processes_and_networks_that_do_not_fit_are_refused(given: list[str], wo
     config = parse(given, TrainConfig, "test")
     with pytest.raises(ValueError, match=words):
         planned(config)
+
+
+def test_only_agents_that_may_start_take_memory() -> None:
+    """Without a scheduler these are the ones that are asked for, whatever the machine's cores."""
+    planned(parse(["--agents", "1", "--max-agents", "9000"], TrainConfig, "test"))
 
 
 def test_agents_that_play_elsewhere_take_no_memory_here() -> None:

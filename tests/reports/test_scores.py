@@ -2,13 +2,17 @@
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ga3c.reports import jobs
+from ga3c.reports import jobs, processes
 from ga3c.reports.jobs import Evaluation, Job, complete
 from ga3c.reports.processes import LOST
 from ga3c.reports.scores import Config, _jobs
@@ -177,11 +181,42 @@ def test_what_is_no_game_is_said_before_anything_is_trained(tmp_path: Path) -> N
         (["--evaluate=--checkpoint best"], "--checkpoint is set by ga3c scores itself"),
         (["--train='"], 'train "\'": No closing quotation'),
         (["--games"], "games: must be at least one"),
+        (["--train=--runs_dir x"], "--runs-dir is set by ga3c scores itself"),
+        (["--train=--agents 0"], "agents 0: must be between 1"),
+        (["--train=--noise 0.5"], "--noise has no effect on algorithm ppo"),
+        (["--evaluate=--nonsense"], "unknown option --nonsense"),
+        (["--protocol", "control"], "protocol control: is for continuous actions"),
+        (["--gpus", "3"], "--gpus has no effect on --on here"),
+        (["--on", "ray", "--at-once", "2"], "--at-once has no effect on --on ray"),
     ):
         done = ended("scores", "--out-dir", str(tmp_path / "out"), *arguments)
         assert done.returncode == 2
         assert words in done.stderr
         assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_command_is_ended_when_it_has_kept_its_state_or_by_another_signal(
+    tmp_path: Path, again: bool, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(processes, "SAY_S", 0.2)
+    program = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: (time.sleep(2), sys.exit(7)))\n"
+        "print(flush=True)\n"
+        "while True: time.sleep(0.01)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    assert process.stdout
+    process.stdout.readline()
+    timers = [threading.Timer(0.1, signal.raise_signal, [signal.SIGTERM])]  # the same request
+    timers += [threading.Timer(1.0, signal.raise_signal, [signal.SIGTERM])] * again
+    for timer in timers:
+        timer.start()
+    processes.end(process)
+    assert process.returncode == (-signal.SIGKILL if again else 7)
+    assert "waiting until runs have kept their state" in capsys.readouterr().err
+    process.stdout.close()
 
 
 def test_a_run_that_fails_ends_the_list_with_its_words(tmp_path: Path) -> None:

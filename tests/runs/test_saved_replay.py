@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from agents.environments import EnvironmentConfig, spaces
+from agents.signals import SAME_REQUEST_S
 from ga3c import backend
 from ga3c.runs import checkpoints
 from ga3c.runs.checkpoints import Checkpoint
@@ -21,7 +22,6 @@ from ga3c.settings.run import RunConfig
 from ga3c.settings.scheduler import SchedulerConfig
 from ga3c.settings.service import ServiceConfig
 from ga3c.settings.train import TrainConfig
-from ga3c.training.interrupts import SAME_REQUEST_S
 from tests.commands import STOP_S, Command, assert_nothing_is_left, ended, wait_for
 
 LEDGER = "tests.tiny:Ledger-v0"

@@ -67,11 +67,21 @@ def test_it_is_evaluated_without_noise_by_its_own_protocol(run: ga3c.Run) -> Non
     assert "are played without noise: choose the protocol control" in done.stderr
 
 
-def test_a_protocol_of_probabilities_is_refused_before_the_run(tmp_path: Path) -> None:
-    given = ["--evaluate-every", "1000", "--evaluate-protocol", "paper"]
-    done = ended("train", "--game", GAME, *given, "--runs-dir", str(tmp_path))
+@pytest.mark.parametrize(
+    ("game", "protocol", "words"),
+    [
+        (GAME, "paper", "evaluate_protocol: policy sample"),
+        ("CartPole-v1", "control", "evaluate_protocol: protocol control: is for continuous act"),
+    ],
+)
+def test_a_protocol_for_other_actions_is_refused_before_there_is_a_run(
+    tmp_path: Path, game: str, protocol: str, words: str
+) -> None:
+    given = ["--evaluate-every", "1000", "--evaluate-protocol", protocol]
+    done = ended("train", "--game", game, *given, "--runs-dir", str(tmp_path))
     assert done.returncode == 2
-    assert "evaluate_protocol: policy sample" in done.stderr.splitlines()[-1]
+    assert words in done.stderr.splitlines()[-1]
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(backend.FRAMEWORK != "tensorflow", reason="only TensorFlow exports")
