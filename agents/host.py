@@ -213,7 +213,9 @@ class Host:
             "agents": self._agents,
             "playing": len(self._playing),
             "exits": dict(islice(self._exits.items(), MOST_EXITS)),
-            "refuses": " ".join(self._refuses.split())[:MAX_REASON],
+            "refuses": "".join(filter(str.isprintable, " ".join(self._refuses.split())))[
+                :MAX_REASON
+            ],
         }
 
     def stop(self, *_: Any) -> None:

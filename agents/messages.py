@@ -26,6 +26,7 @@ import numpy as np
 from agents import packing
 from agents.actions import Actions
 from agents.headers import (
+    MOST_AGENTS,
     PROTOCOL,
     Header,
     Kind,
@@ -37,7 +38,7 @@ from agents.headers import (
 
 MAX_HELLO_BYTES = 4096
 MAX_FAILURE_BYTES = 65536
-MAX_NOTE_BYTES = 1 << 20
+MAX_NOTE_BYTES = MOST_AGENTS << 10  # an order has a task, of some 600 bytes, for each agent
 MAX_ACTIONS = 1 << 16  # of an environment: lockstep records an action in 16 bits
 MAX_PART_BYTES = 1 << 28  # of the newest frames, or of the outcomes, of a group
 
@@ -139,11 +140,8 @@ def decode_hello(parts: Sequence[bytes | memoryview]) -> Hello:
 
 def encode_step(header: Header, step: Step) -> list[bytes | memoryview]:
     """The parts of a step, without copying the frames."""
-    return [
-        encode_header(header),
-        step.outcomes.tobytes(),
-        np.ascontiguousarray(step.frames).data.cast("B"),
-    ]
+    frames = np.ascontiguousarray(step.frames).data.cast("B")
+    return [encode_header(header), step.outcomes.tobytes(), frames]
 
 
 def encode_packed_step(header: Header, step: Step) -> list[bytes | memoryview]:

@@ -14,7 +14,7 @@ from ga3c.experience.ring import Experience
 from ga3c.experience.segments import SegmentBook
 
 Prepare = Callable[[np.ndarray, np.ndarray], None]
-"""Sets the targets of segments: lanes int32 [B], slots int32 [B, T + 1]."""
+"""Does something with segments: lanes int32 [B], slots int32 [B, T + 1]."""
 
 
 class InOrder:
@@ -97,22 +97,23 @@ class Shuffled(InOrder):
         observations = ((count, *ring.observation_shape), ring.dtype)
         return [observations, ((count, *shape), dtype), *[((count,), "float32")] * 6]
 
-    def preparing(self, function: Callable[[Segments], Mapping[str, Any]]) -> Prepare:
-        """Keeps what `function` gives for segments: columns, by name, [B, T]."""
+    def preparing(self, function: Callable[[Segments], Mapping[str, Any] | None]) -> Prepare:
+        """Keeps what `function` gives for segments, if anything: columns, by name, [B, T]."""
         experience, whole = self.experience, InOrder(self.experience, self.book)
         memory, rows = experience.memory, experience.ring.rows
 
-        def given(*parts: Any) -> Mapping[str, Any]:
+        def given(*parts: Any) -> Mapping[str, Any] | None:
             return function(Segments(*parts))
 
         if not memory.on_device:
             given = backend.compiled(given, whole.signature())
 
         def keep(lanes: Any, slots: Any) -> None:
-            values = given(*whole.draw({}, lanes, slots))
+            values = given(*whole.draw({}, lanes, slots)) or {}
             flat = {name: memory.ops.reshape(each, (-1,)) for name, each in values.items()}
             before = memory.ops.reshape(rows(lanes[:, None], slots[:, :-1]), (-1,))
-            experience.write(before, flat)
+            if flat:
+                experience.write(before, flat)
 
         compiled = memory.compiled(keep, whole.inputs)
 

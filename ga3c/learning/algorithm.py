@@ -1,6 +1,6 @@
 """The interface between the model and an algorithm. Each algorithm has its own module."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import keras
@@ -8,7 +8,6 @@ import numpy as np
 
 from ga3c.backend import Column, Tensor
 from ga3c.experience.batches import Segments
-from ga3c.learning.layers import Measured, measure
 from ga3c.settings.learning import NetworkConfig
 
 
@@ -75,18 +74,6 @@ class Preparing(Algorithm, Protocol):
 
     def prepare(self, network: keras.Model, segments: Segments) -> dict[str, Tensor]:
         """The values [B, T] of `prepared` for segments, under the weights before all passes."""
-
-
-def prepared(
-    algorithm: Preparing, network: keras.Model, measured: Sequence[Measured]
-) -> Callable[[Segments], dict[str, Tensor]]:
-    """What the algorithm prepares of segments, once the measured weights have taken them in."""
-
-    def of(segments: Segments) -> dict[str, Tensor]:
-        measure(measured, segments)
-        return algorithm.prepare(network, segments)
-
-    return of
 
 
 def kept_columns(algorithm: Algorithm) -> dict[str, Column]:

@@ -6,6 +6,7 @@ one at a time. Predictions run at the same time as updates and see the weights o
 
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import keras
@@ -16,7 +17,7 @@ from ga3c.experience.batches import Source
 from ga3c.experience.in_order import Prepare, Shuffled
 from ga3c.experience.ring import Arrivals, filled_rows, step_record
 from ga3c.learning import optimizers, weights
-from ga3c.learning.algorithm import Algorithm, Preparing, prepared
+from ga3c.learning.algorithm import Algorithm, Preparing
 from ga3c.learning.distributions import bounded
 from ga3c.learning.layers import measure, measured_by
 from ga3c.settings.learning import NetworkConfig, OptimizerConfig
@@ -38,8 +39,7 @@ class Model:
     Raises ValueError if the network does not fit the observations.
     """
 
-    prepare: Prepare | None = None
-    """Sets the targets of segments, before the updates from their steps, where it is needed."""
+    preparations: Sequence[Prepare] = ()  # of a batch's segments, before it is learned from
 
     def __init__(
         self,
@@ -78,8 +78,10 @@ class Model:
         self._measured = measured_by(self.network)
         self._rates = optimizers.Rates(self._optimizer_config, algorithm, source)
         if isinstance(source, Shuffled) and isinstance(algorithm, Preparing):
-            self.prepare = source.preparing(prepared(algorithm, self.network, self._measured))
-            self._measured = []  # all updates of a batch are in the same unit
+            measuring = source.preparing(partial(measure, self._measured))
+            targets = source.preparing(partial(algorithm.prepare, self.network))
+            self.preparations = [measuring, targets] if self._measured else [targets]
+            self._measured = []  # all targets and updates of a batch are in the same unit
         self._trace()
 
     @property

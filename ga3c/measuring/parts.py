@@ -223,7 +223,7 @@ class ModelAlone:
 
     def _preparation(self, count: int) -> Callable[[], object]:
         """Sets the targets of so many steps, in whole segments; does nothing without need."""
-        if self._model.prepare is None:
+        if not self._model.preparations:
             return lambda: None
         source, network = self._model.source, self._model.network
         algorithm = build_algorithm(self._config, self._actions)

@@ -63,7 +63,7 @@ class Agents:
         self._launcher = launcher
         self._identities: dict[int, str] = {}
         self._retired: list[str] = []  # agents that rest, or will after their current step
-        self._killed: dict[str, str] = {}  # why this service killed an agent, by identity
+        self._killed: dict[str, tuple[str, float]] = {}  # why, and the seconds it was silent for
         self._deaths = Deaths()
         self._due_s: dict[int, float] = {}  # when the successor in a place must start
 
@@ -109,24 +109,23 @@ class Agents:
         if stopped_s := self._stops.last_s():
             self._frontend.peers.excuse(stopped_s)
         for identity in self._frontend.silent(timeout_s):
-            self._kill(identity, f"it owed a step for {timeout_s:g} s (agent_timeout_s)")
+            self._kill(identity, f"it owed a step for {timeout_s:g} s (agent_timeout_s)", timeout_s)
         for identity, fault in self._frontend.peers.faults().items():
-            self._kill(identity, f"its message was refused: {fault}")
+            self._kill(identity, f"its message was refused: {fault}", 0.0)
         events = [self._bury(ended) for ended in self._launcher.reap()]
         for index in [i for i, due_s in self._due_s.items() if due_s <= time.monotonic()]:
             del self._due_s[index]
             self._start(index)
         return [*self._launcher.news(), *filter(None, events)]
 
-    def _kill(self, identity: str, why: str) -> None:
-        self._killed.setdefault(identity, why)
+    def _kill(self, identity: str, why: str, silent_s: float) -> None:
+        self._killed.setdefault(identity, (why, silent_s))
         self._launcher.kill(identity)
 
     def _bury(self, ended: Exit) -> str:
         """Handle an agent that has ended. Returns a line about it; empty if it was retired."""
         identity = ended.identity
-        why = self._killed.pop(identity, "")
-        silent_s = self._service.agent_timeout_s if why else 0.0
+        why, silent_s = self._killed.pop(identity, ("", 0.0))
         from_outside = not why and ended.code in OUTSIDE
         peers = self._frontend.peers
         of_machine = ended.code == UNSTARTED or not peers.is_here(identity)

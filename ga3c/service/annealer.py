@@ -72,24 +72,27 @@ class Annealer:
 
     def propose(self, kept: Figures) -> Counts | None:
         """The next setting to try, given the kept one's figures; None if there is none."""
-        if not self._untried:
-            self._untried = self._neighbours(kept)
-        cap = self._config.max_memory_mb
+        cap, most = self._config.max_memory_mb, self._most
         if cap is not None and kept.memory_mb + kept.agent_mb > cap:  # no room for one more
-            self._untried = [c for c in self._untried if c.agents <= self.kept.agents]
-        return self._untried[-1] if self._untried else None
+            most = most._replace(agents=self.kept.agents)
+        untried = [counts for counts in self._untried if counts.agents <= most.agents]
+        untried = untried or self._neighbours(kept, most)
+        if not untried:  # nothing changes, as the journal keeps nothing of this
+            return None
+        self._untried = untried
+        return untried[-1]
 
     def _dice(self, purpose: str) -> random.Random:
         """Random numbers of one decision, which depend only on how many were made before."""
         return random.Random(f"{self._seed} {self._decisions} {purpose}")
 
-    def _neighbours(self, figures: Figures) -> list[Counts]:
-        """The neighbours of the kept setting, the most promising one last."""
+    def _neighbours(self, figures: Figures, most: Counts) -> list[Counts]:
+        """The neighbours of the kept setting up to `most`, the most promising one last."""
         found = []
         for name, waiting in zip(Counts._fields, figures.waiting, strict=True):
             for change, promise in ((-1, waiting), (1, 1 - waiting)):
                 count = getattr(self.kept, name) + change
-                if 1 <= count <= getattr(self._most, name):
+                if 1 <= count <= getattr(most, name):
                     found.append((promise, self.kept._replace(**{name: count})))
         self._dice("propose").shuffle(found)
         if self._config.scheduler == "random":

@@ -1,5 +1,6 @@
 """The work of trainers: updates from segments in order, or updates and flushes of a replay."""
 
+import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -89,28 +90,28 @@ class SegmentFeed:
     """Samples of the smallest batch."""
     passes: Passes
     whole_batches: bool
-    """Whether the updates of a batch are one piece of work."""
+    """Whether a batch is one piece of work, with all its updates."""
 
     def next(self, timeout_s: float) -> Iterable[Work]:
         """The updates of the next batch. Raises Closed."""
         batch = self.segments.get(timeout_s)
-        return self._updates(batch) if batch else []
+        works = self._updates(batch) if batch else iter([])
+        return [partial(_in_one, works)] if batch and self.whole_batches else works
 
     def _updates(self, batch: list[Segment]) -> Iterator[Work]:
-        """The updates of a batch, as far as the run does not end before."""
+        """The updates of a batch; unless it is one piece, as far as the run does not end before."""
         lanes = np.array([segment.lane for segment in batch], np.int32)
         slots, passes = self.book.slots(batch), self.passes
-        if self.model.prepare:
-            for part in replace(passes, passes=1).minibatches(lanes, slots, 0):
-                yield partial(self._prepare, self.model.prepare, *part)
+        if self.model.preparations:
+            once = list(replace(passes, passes=1).minibatches(lanes, slots, 0))
+            for prepare, part in itertools.product(self.model.preparations, once):
+                yield partial(self._prepare, prepare, *part)
             lanes, slots = single_steps(lanes, slots)
         parts = list(passes.minibatches(lanes, slots, self.model.updates))
-        size = len(parts) if self.whole_batches else 1
-        for first in range(0, len(parts), size):
-            if self.segments.closed and first:
+        for made, part in enumerate(parts, 1):
+            if self.segments.closed and made > 1 and not self.whole_batches:
                 return
-            done = batch if first + size >= len(parts) else []
-            yield partial(self._learn, parts[first : first + size], done)
+            yield partial(self._learn, *part, batch if made == len(parts) else [])
 
     def waits(self) -> str:
         """How many samples await training, and how many a batch takes."""
@@ -126,26 +127,27 @@ class SegmentFeed:
         cpu_s = time.thread_time() - cpu_s
         return Done("prepare", {"samples": slots[:, 1:].size}, {}, cpu_s=cpu_s)
 
-    def _learn(self, parts: list[Part], batch: list[Segment]) -> Done:
-        """Make an update from each part, then release the batch, of which they are the last."""
-        cpu_s, counts = time.thread_time(), Counter[str]()
-        for part in parts:
-            newest = self._update(*part, counts)
-        self.book.release(batch)
-        cpu_s = time.thread_time() - cpu_s
-        samples = sum(slots[:, 1:].size for _, slots in parts)
-        return Done("learn", {"samples": samples}, newest, dict(counts), batch, cpu_s)
-
-    def _update(
-        self, lanes: np.ndarray, slots: np.ndarray, counts: Counter[str]
-    ) -> dict[str, float]:
-        """Make one update and add it to `counts`. Returns the new values of gauges."""
+    def _learn(self, lanes: np.ndarray, slots: np.ndarray, batch: list[Segment]) -> Done:
+        """Make an update, then release the batch, of which it is the last."""
+        cpu_s = time.thread_time()
         versions = self.book.versions(lanes, slots[:, :-1])
         learned = self.model.learn(lanes, slots, progress=self.progress())
+        self.book.release(batch)
+        cpu_s = time.thread_time() - cpu_s
         lags = learned.update - 1 - versions
         lag = {"lag_updates": float(lags.sum()) * learned.is_finite}
-        counts.update({**_counted(learned, lags.size), **lag})
-        return {**learned.means, "policy_lag_max": float(lags.max())}
+        counts = {**_counted(learned, lags.size), **lag}
+        newest = {**learned.means, "policy_lag_max": float(lags.max())}
+        return Done("learn", {"samples": lags.size}, newest, counts, batch, cpu_s)
+
+
+def _in_one(works: Iterable[Work]) -> Done:
+    """All that is done with a batch, at once: a checkpoint between would keep half of it."""
+    done = [work() for work in works]
+    counts = sum((Counter(each.counts) for each in done), Counter[str]())
+    samples = sum(each.details["samples"] for each in done if each.name == done[-1].name)
+    cpu_s = sum(each.cpu_s for each in done)
+    return replace(done[-1], details={"samples": samples}, counts=dict(counts), cpu_s=cpu_s)
 
 
 @dataclass(frozen=True, kw_only=True)

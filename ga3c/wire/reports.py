@@ -28,7 +28,7 @@ def decode_report(parts: list[bytes]) -> Report:
         raise MessageError("host size")
     try:
         return msgspec.json.decode(parts[1], type=Report)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MessageError("host fields", str(error)) from error
 
 

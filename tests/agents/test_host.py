@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ import zmq
 from agents import keys, messages
 from agents.actions import Actions
 from agents.environments import EnvironmentConfig, spaces
-from agents.headers import Header, Kind
+from agents.headers import MOST_AGENTS, Header, Kind
 from agents.host import MOST_EXITS, MOST_WORDS, Host
 from agents.host import Config as HostConfig
 from agents.launchers import LocalLauncher
@@ -346,6 +346,14 @@ def test_what_the_service_would_refuse_is_said_here(
         HostConfig(**{**right, **given})
 
 
+@pytest.fixture
+def host() -> Iterator[Host]:
+    curve = Curve(*(keys.new().public for _ in range(2)), keys.new().secret)
+    host = Host(connect="tcp://127.0.0.1:9", curve=curve, agents=99, name="atlas", modules=())
+    yield host
+    host.close()
+
+
 def test_a_host_plays_only_what_it_was_told_that_it_may(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -427,24 +435,43 @@ def test_a_host_that_reports_without_end_is_answered_now_and_then() -> None:
     assert [each.identity for each in rig.hosts.reap()] == ["a"]
 
 
-@pytest.mark.parametrize("part", [b"{" * 100, b"[1]", b"{" + b" " * (1 << 18), b"\xff"])
+REPORT = b'{"name": "%b", "agents": 1, "playing": 0, "refuses": "", "exits": {"%b": [0, ""]}}'
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        *(b"{" * 100, b"[1]", b"{" + b" " * (1 << 18), b"\xff"),
+        *(REPORT % (b"b\xff", b"a"), REPORT % (b"b", b"a\xff")),  # no UTF-8
+    ],
+    ids=lambda part: f"{part[:12]!r} {len(part)}",
+)
 def test_a_report_that_is_none_or_too_large_is_refused(part: bytes) -> None:
+    assert decode_report([b"", REPORT % (b"b", b"a")]).name == "b"
     header, _ = encode_note(Kind.HOST, {})
     with pytest.raises(MessageError):
         Rig().hosts.report("atlas", "key", [header, part])
 
 
-def test_a_report_of_as_many_ends_as_a_host_tells_of_is_taken() -> None:
-    curve = Curve(*(keys.new().public for _ in range(2)), keys.new().secret)
-    host = Host(connect="tcp://127.0.0.1:9", curve=curve, agents=99, name="atlas", modules=())
-    try:
-        host._exits = {
-            f"agent-{n}.0#" + 16 * "f": (1, MOST_WORDS * "\U0001f600") for n in range(99)
-        }
-        parts = encode_note(Kind.HOST, host._state())
-    finally:
-        host.close()
+def test_a_report_of_as_many_ends_as_a_host_tells_of_is_taken(host: Host) -> None:
+    host._exits = {f"agent-{n}.0#" + 16 * "f": (1, MOST_WORDS * "\U0001f600") for n in range(99)}
+    parts = encode_note(Kind.HOST, host._state())
     assert len(decode_report(parts).exits) == MOST_EXITS
+
+
+def test_why_a_host_plays_nothing_arrives_whatever_signs_an_error_has(host: Host) -> None:
+    host._refuses = "\x1b[31mno\x00 such\nmod\udcffule\x9b"
+    assert decode_report(encode_note(Kind.HOST, host._state())).refuses == "[31mno such module"
+
+
+def test_an_order_for_as_many_agents_as_a_host_may_have_is_followed(host: Host) -> None:
+    name = "agent-4095.9999#" + 16 * "f"
+    task = Task(name, "ipc://" + 99 * "x", 32 * "f", 2, 32, 2**31, EnvironmentConfig("Pnog"), 2000)
+    values = {**asdict(task), "after": name}  # as `Hosts` orders them
+    tasks = {f"agent-{n}.0#{16 * 'f'}": values for n in range(MOST_AGENTS)}
+    order = {"game": "Pnog", "versions": versions(), "tasks": tasks}
+    host._follow(encode_note(Kind.ORDER, order))
+    assert "unknown game" in host._refuses, "the order was read"
 
 
 def test_an_agent_is_welcome_by_the_key_of_its_host_only(tmp_path: Path) -> None:

@@ -383,7 +383,7 @@ def test_last_words_with_a_lone_surrogate_can_be_sent() -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"{", b"[]", b"5", b"\xff", b"[" * 10**5, b'{"a": "' + b"x" * (1 << 20) + b'"}'],
+    [b"", b"{", b"[]", b"5", b"\xff", b"[" * 10**5, b'{"a": "' + b"x" * (4 << 20) + b'"}'],
     ids=lambda body: f"{body[:4]!r} {len(body)}",
 )
 def test_a_note_that_is_no_small_json_object_is_refused(body: bytes) -> None:

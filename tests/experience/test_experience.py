@@ -515,8 +515,8 @@ def test_single_steps_come_with_what_was_prepared_for_their_segments(
         batch,
         Weights(0.5, 0.01, 0.9, reward_clip=1.0, log_epsilon=0.0, vtrace=True, normalize=False),
     )
-    assert model.prepare
-    model.prepare(*played.places())
+    (prepare,) = model.preparations
+    prepare(*played.places())
     lanes, slots = single_steps(*played.places())
     order = np.random.default_rng(0).permutation(len(lanes))
     draw = partial(source.draw, {})
@@ -546,7 +546,7 @@ def test_single_steps_come_with_what_was_prepared_for_their_segments(
 
 
 @PLACES
-def test_all_updates_of_a_batch_are_in_the_units_that_were_measured_before_them(
+def test_targets_and_updates_of_a_batch_are_in_the_units_that_were_measured_before_them(
     on_device: bool,
 ) -> None:
     algorithm = PPO(A3CConfig(), PPOConfig(), Actions(3), reward_clip=0.0)
@@ -558,10 +558,11 @@ def test_all_updates_of_a_batch_are_in_the_units_that_were_measured_before_them(
         return {p: w for p, w in played.model.read().items() if any(n in p for n in names)}
 
     first = measured()
-    assert played.model.prepare
-    played.model.prepare(*played.places())
+    measure, prepare = played.model.preparations
+    measure(*played.places())
     before = measured()
     assert before and not any(np.array_equal(before[path], first[path]) for path in first)
+    prepare(*played.places())
     lanes, slots = single_steps(*played.places())
     played.model.learn(lanes[:5], slots[:5], progress=0.0)
     for path, value in measured().items():

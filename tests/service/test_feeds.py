@@ -80,7 +80,12 @@ def test_a_batch_is_prepared_first_and_released_with_its_last_update(whole_batch
             release=lambda released: done.append("release") if released else None,
         ),
         model=SimpleNamespace(  # type: ignore[arg-type]
-            prepare=lambda lanes, slots: done.append("prepare"), learn=learn, updates=0
+            preparations=[
+                lambda lanes, slots: done.append("measure"),
+                lambda lanes, slots: done.append("prepare"),
+            ],
+            learn=learn,
+            updates=0,
         ),
         progress=lambda: 0.0,
         batch_min=1,
@@ -88,9 +93,10 @@ def test_a_batch_is_prepared_first_and_released_with_its_last_update(whole_batch
         whole_batches=whole_batches,
     )
     released: list[Segment] = []
-    for work in feed.next(0.0):
-        released += work().segments
+    works = [work for work in feed.next(0.0) if released.extend(work().segments) is None]
+    assert (len(works) == 1) == whole_batches, "a checkpoint may be taken between two works"
     updates = 2 * 3  # of 200 single steps, at most 70 in each
     assert done.count("learn") == updates
-    assert done == ["prepare"] * done.count("prepare") + ["learn"] * updates + ["release"]
+    counts = [(name, done.count(name)) for name in ("measure", "prepare", "learn", "release")]
+    assert done == [name for name, count in counts for _ in range(count)]
     assert released == batch
