@@ -92,9 +92,8 @@ class Host:
         self._context = zmq.Context()
         identity = f"host-{os.urandom(8).hex()}"
         self._socket = link.connect(self._context, connect, identity, "", curve)
-        self._events = self._socket.get_monitor_socket(
-            zmq.EVENT_HANDSHAKE_SUCCEEDED | sum(REFUSALS)
-        )
+        events = zmq.EVENT_HANDSHAKE_SUCCEEDED | sum(REFUSALS)
+        self._events = self._socket.get_monitor_socket(events)
         self._playing: set[str] = set()
         self._ending: dict[str, float] = {}  # when each is killed, if it has not ended
         self._exits: dict[str, tuple[int, str]] = {}  # until the service orders them no more
@@ -208,14 +207,13 @@ class Host:
                 self._socket.send_multipart(state, zmq.DONTWAIT)
 
     def _state(self) -> dict[str, Any]:
+        refuses = filter(str.isprintable, " ".join(self._refuses.split()))
         return {
             "name": self._name,
             "agents": self._agents,
             "playing": len(self._playing),
             "exits": dict(islice(self._exits.items(), MOST_EXITS)),
-            "refuses": "".join(filter(str.isprintable, " ".join(self._refuses.split())))[
-                :MAX_REASON
-            ],
+            "refuses": "".join(refuses)[:MAX_REASON],
         }
 
     def stop(self, *_: Any) -> None:
