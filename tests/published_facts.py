@@ -6,6 +6,7 @@ from typing import Any
 # al. 2016; Parr 2018 and its code; Daley and Amato 2021 and its code.
 A3C_CODE, GYM = "GA3C's Config.py and NetworkVP.py", "Gym's Atari games of 2017, used as they were"
 NATURE, WANG = "Mnih et al. 2015, Methods and table 1", "Wang et al. 2016, section 4.2"
+ALEWRAP = "alewrap, the games of Mnih et al. 2015: a new game begins with no-ops"
 PARR, PARR_CODE = "Parr 2018, section 4", "the public code of Parr 2018"
 DALEY, DALEY_CODE = "Daley and Amato 2021", "the public code of Daley and Amato 2021"
 HORGAN = "Horgan et al. 2018, section 4 and appendix"
@@ -63,6 +64,7 @@ EVALUATED: list[Fact] = [
 IN_TURN: list[Fact] = [
     ("environment.max_pool", True, NATURE),
     ("environment.noop_max", 31, NATURE),  # fewer than 31
+    ("environment.fire_on_reset", False, ALEWRAP),
     ("replay.target_period", 10_000, NATURE),
     ("pacing.pacing", "ratio", NATURE),
     ("pacing.slack_steps", 4, NATURE),
@@ -198,6 +200,7 @@ FACTS: dict[str, list[Fact]] = {
         ("environment.action_repeat", 4, NATURE),
         ("environment.frame_cap", 50_000, HORGAN),
         ("environment.noop_max", 31, NATURE),
+        ("environment.fire_on_reset", False, ALEWRAP),
         ("environment.sticky_actions", 0.0, NATURE),
         ("learning.discount", 0.99, NATURE),
         ("learning.reward_clip", 1.0, NATURE),

@@ -34,7 +34,7 @@ BY_CHOICE = {
     ("hosts", "launcher", "local"): {"ray_address"},
     ("pacing", "pacing", "ratio"): {"period_steps"},
     ("pacing", "pacing", "free"): {"steps_per_update", "slack_steps", "period_steps"},
-    ("pacing", "pacing", "target-period"): {"slack_steps", "target_period", "update_size"},
+    ("pacing", "pacing", "target-period"): {"slack_steps", "target_period"},
 }
 """By section, setting and value: the settings that are not read with it."""
 

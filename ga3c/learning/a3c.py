@@ -201,6 +201,12 @@ class ActorCritic:
         """Zeros [n]: the policy is stochastic and explores without a further rate."""
         return np.zeros(len(lanes), np.float32)
 
+    def comparable(self, advantages: Tensor, valid: Tensor, unit: Tensor) -> Tensor:
+        """Advantages [...] beside the bonus for entropy: normalised, or else over the unit."""
+        if self.config.normalize_advantages:
+            return normalized(advantages, valid)
+        return advantages / unit
+
     def _clipped(self, rewards: Tensor) -> Tensor:
         limit = self._reward_clip
         return ops.clip(rewards, -limit, limit) if limit else rewards
@@ -229,11 +235,10 @@ class A3C(ActorCritic):
         valid = 1.0 - segments.firsts
         moved = ops.stop_gradient(self.log_probs(parameters, segments) - segments.log_probs)
         targets, advantages, weights = self.returns(ops.stop_gradient(values), segments, moved)
-        if config.normalize_advantages:
-            advantages = normalized(advantages, valid)
+        weight, unit = rates["entropy_weight"], value_unit(network)
+        advantages = self.comparable(advantages, valid, unit)
         logs = self.log_probs(parameters, segments, config.log_epsilon)
         policy = policy_gradient_loss(logs, advantages * weights)
         entropies = self.distribution.entropies(parameters, config.log_epsilon)
         entropies = ops.reshape(entropies, ops.shape(valid))
-        weight, unit = rates["entropy_weight"], value_unit(network)
         return self.combined(policy, targets, values[:, :-1], entropies, moved, valid, weight, unit)

@@ -17,7 +17,7 @@ from keras import ops
 from agents.actions import Actions
 from ga3c.backend import Column
 from ga3c.experience.batches import Segments, Steps
-from ga3c.learning.a3c import ActorCritic, normalized
+from ga3c.learning.a3c import ActorCritic
 from ga3c.learning.layers import value_unit
 from ga3c.settings.learning import A3CConfig, PPOConfig
 
@@ -76,9 +76,8 @@ class PPO(ActorCritic):
         parameters, values = network(steps.observations)
         logs = self.distribution.log_probs(parameters, steps.actions)
         valid = 1.0 - steps.firsts
-        advantages = steps.advantages * valid
-        if self.config.normalize_advantages:
-            advantages = normalized(advantages, valid)
+        unit = value_unit(network)
+        advantages = self.comparable(steps.advantages * valid, valid, unit)
         clip, moved = self._ppo.clip_ratio, logs - steps.prior_log_probs
         loss, (figures, errors) = self.combined(
             clipped_surrogate_loss(moved, advantages, clip),
@@ -88,7 +87,7 @@ class PPO(ActorCritic):
             ops.stop_gradient(logs - steps.log_probs),
             valid,
             rates["entropy_weight"],
-            value_unit(network),
+            unit,
         )
         count = ops.maximum(ops.sum(valid), 1.0)
         left = ops.sum(ops.where(ops.abs(ops.exp(moved) - 1.0) > clip, valid, 0.0))

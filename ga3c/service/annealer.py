@@ -77,10 +77,8 @@ class Annealer:
             most = most._replace(agents=self.kept.agents)
         untried = [counts for counts in self._untried if counts.agents <= most.agents]
         untried = untried or self._neighbours(kept, most)
-        if not untried:  # nothing changes, as the journal keeps nothing of this
-            return None
-        self._untried = untried
-        return untried[-1]
+        self._untried = untried or self._untried  # the journal keeps nothing of a None
+        return untried[-1] if untried else None
 
     def _dice(self, purpose: str) -> random.Random:
         """Random numbers of one decision, which depend only on how many were made before."""

@@ -24,7 +24,7 @@ DQN = TrainConfig(
         action_repeat=4,
         sticky_actions=0.0,
         noop_max=31,  # 0 to 30
-        fire_on_reset=True,
+        fire_on_reset=False,
         max_pool=True,
         life_loss_terminates=True,
         full_action_space=False,
@@ -142,7 +142,9 @@ IN_GPU_REPLAY = replace(
 FAST_DQN = replace(
     DQN,
     preset="fast-dqn",
-    environment=replace(DQN.environment, noop_max=121, max_pool=False, frame_cap=18_000),
+    environment=replace(
+        DQN.environment, noop_max=121, fire_on_reset=True, max_pool=False, frame_cap=18_000
+    ),
     service=replace(DQN.service, agents=8, max_agents=8, synchronized=True),
     replay=replace(DQN.replay, target_period=2_500),
     pacing=replace(DQN.pacing, pacing="target-period"),

@@ -165,11 +165,6 @@ def test_the_settings_of_the_first_level_exist() -> None:
             "a replay without priorities",
         ),
         (
-            ["train", "--preset=fast-dqn", "--update-size=50"],
-            "--update-size",
-            "pacing target-period",
-        ),
-        (
             ["train", "--preset=fast-dqn", "--prediction-batch-max=77"],
             "--prediction-batch-max",
             "synchronized True",

@@ -204,7 +204,11 @@ def test_the_loss_does_not_depend_on_the_unit_of_rewards(unit: float) -> None:
     first, losses = network.get_weights(), []
     for times in (1.0, unit):
         network.set_weights(first)
-        scaled = steps._replace(rewards=np.full(64, times), targets=times * steps.targets)
+        scaled = steps._replace(
+            rewards=np.full(64, times),
+            targets=times * steps.targets,
+            advantages=times * steps.advantages,
+        )
         given = Steps(*(keras.ops.convert_to_tensor(part, "float32") for part in scaled))
         given = given._replace(actions=keras.ops.cast(given.actions, "int32"))
         measure(measured_by(network), given)
