@@ -47,7 +47,8 @@ class A3CConfig:
     value_weight: float = 0.5
     """Weight of the value's squared error in the loss."""
     trace_decay: float = 0.95
-    """Lambda of the returns: 1 is the paper's n-step return, less than 1 is GAE's mixture."""
+    """Lambda of the returns: 1 is the paper's n-step return, less than 1 is GAE's mixture. V-trace
+    shortens them further, the more policies differ."""
     correction: Literal["none", "vtrace"] = "vtrace"
     """Correction of policy lag: none (the paper) or V-trace (Espeholt et al. 2018)."""
     normalize_advantages: bool = False
