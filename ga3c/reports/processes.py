@@ -97,7 +97,8 @@ def end(*processes: Process) -> None:
 
     SIGINT or SIGTERM meanwhile ends them by SIGKILL, unless it is still the request to end.
     """
-    begun_s, killed_s = time.monotonic(), math.inf
+    begun_s, killed_s, is_said = time.monotonic(), math.inf, False
+    running = list[Process]()
 
     def kill(number: int, frame: FrameType | None) -> None:
         nonlocal killed_s
@@ -106,12 +107,11 @@ def end(*processes: Process) -> None:
             for process in running:
                 process.kill()
 
-    running = [process for process in processes if process.poll() is None]
-    for process in running:
-        process.terminate()
-    is_said = False
     before = handled((signal.SIGINT, signal.SIGTERM), kill)
     try:
+        running = [process for process in processes if process.poll() is None]
+        for process in running:
+            process.terminate()
         while running and time.monotonic() < killed_s + KILL_S:
             time.sleep(POLL_S)
             running = [process for process in running if process.poll() is None]
