@@ -12,9 +12,11 @@ StudyName = Literal["actors", "priorities", "recency", "epsilons", "replay", "fr
 # vectors. The learner's rate is fixed by the ratio: acting waits for it and never runs ahead.
 COMMON = (
     "--algorithm dqn --preset dqn-vectors --scheduler off --agents 1 --max-agents 1 --dueling "
-    "--exploration ladder --replay-draws prioritised --importance-exponent-end 0.4 --n-step 3 "
-    "--pacing ratio --update-size 1000 --checkpoint-every-s 1000000"
+    "--exploration ladder --n-step 3 --pacing ratio --update-size 1000 "
+    "--checkpoint-every-s 1000000"
 )
+PRIORITISED = "--replay-draws prioritised --importance-exponent-end 0.4"
+ACTING = f"{PRIORITISED} --first-priority acting"
 MIN_STEPS = 5_000
 REPLAY_STEPS = 200_000
 ACTORS = (8, 32, 128, 256)
@@ -29,7 +31,7 @@ class Variant(NamedTuple):
     actors: int  # environments
     steps_per_update: int
     replay_steps: int = REPLAY_STEPS
-    arguments: str = "--first-priority acting"
+    arguments: str = ACTING
 
     @property
     def train(self) -> str:
@@ -72,8 +74,8 @@ STUDIES: dict[StudyName, Study] = {
             Variant(name, 256, PAPER_RATIO, arguments=arguments)
             for name, arguments in (
                 ("uniform", "--replay-draws uniform"),
-                ("prioritised, first the largest", "--first-priority largest"),
-                ("prioritised, first from acting", "--first-priority acting"),
+                ("prioritised, first the largest", f"{PRIORITISED} --first-priority largest"),
+                ("prioritised, first from acting", ACTING),
             )
         ),
     ),
@@ -90,7 +92,7 @@ STUDIES: dict[StudyName, Study] = {
         "six epsilons, or one for each actor",
         "the full range is slightly better overall (appendix)",
         (
-            Variant(f"{RUNGS} epsilons", 128, 128, arguments=f"--ladder-rungs {RUNGS}"),
+            Variant(f"{RUNGS} epsilons", 128, 128, arguments=f"{ACTING} --ladder-rungs {RUNGS}"),
             Variant("128 epsilons", 128, 128),
         ),
     ),

@@ -70,9 +70,11 @@ def _points(config: Config) -> Iterator[Point]:
                     "max-agents": str(samplers),
                     "preset": "fast-dqn",
                     "synchronized" if synchronized else "no-synchronized": "",
-                    "pacing": "target-period" if concurrent else "ratio",
-                    "period-steps": str(config.period_steps),
-                    "slack-steps": str(samplers + 3),
+                    **(
+                        {"pacing": "target-period", "period-steps": str(config.period_steps)}
+                        if concurrent
+                        else {"pacing": "ratio", "slack-steps": str(samplers + 3)}
+                    ),
                     "intra-op-threads": str(config.intra_op_threads),
                     "epsilon-start": "0.1",
                     "replay-steps": "50000",

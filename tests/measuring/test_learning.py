@@ -1,6 +1,7 @@
 """The studies of learning: recipes side by side, and the peers."""
 
 import json
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -9,7 +10,9 @@ import pytest
 
 from benchmarks import fresh, learning_curves, peers
 from benchmarks.apex_studies import STUDIES
+from benchmarks.learning import RECIPES
 from benchmarks.peers import Learned
+from ga3c.reports.processes import check_commands
 from tests.commands import ROOT, ended, refused
 
 LIGHT = "--agents 1 --envs-per-agent 8 --scheduler off"
@@ -84,6 +87,12 @@ def test_every_study_has_the_same_number_of_updates_in_each_variant() -> None:
         for variant in study.variants:
             assert variant.updates(variant.steps(500)) == 500
             assert variant.updates(0) == 0
+            check_commands(["--game", "CartPole-v1", *shlex.split(variant.train)], [])
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_recipe_is_one_that_train_takes(recipe: str) -> None:
+    check_commands(["--game", "Pong", *shlex.split(RECIPES[recipe])], [])
 
 
 @pytest.mark.parametrize(
