@@ -22,6 +22,7 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot
 
+from agents.games import check
 from benchmarks.points import GA3C, Figures, Point, PointsConfig, conclude, measure
 from ga3c.reports.console import show
 from ga3c.reports.figures import published_rows
@@ -42,6 +43,8 @@ class Config(PointsConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not check(self.game).is_atari:
+            raise ValueError(f"game {self.game}: must be an Atari game, whose bytes can be floats")
         if self.agents < 1:
             raise ValueError(f"agents {self.agents}: must be at least 1")
         if not self.env_counts or any(count < 2 or count % 2 for count in self.env_counts):

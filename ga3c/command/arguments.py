@@ -4,7 +4,7 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 import tyro
 
@@ -35,11 +35,13 @@ def _settings(kind: type[Any]) -> Iterator[tuple[str, Any]]:
 
 def with_whole_numbers(arguments: list[str], kind: type[Any]) -> list[str]:
     """The arguments with `1e6` written out where a whole number is wanted."""
-    whole = {name for name, hint in options(kind).items() if int in (hint, *get_args(hint))}
+    hints = options(kind)
+    whole = {name for name, hint in hints.items() if int in (hint, *get_args(hint))}
     found, name = [], ""
     for argument in arguments:
         if not argument.startswith("--"):
             found.append(_whole(argument) if name in whole else argument)
+            name = name if get_origin(hints.get(name)) is tuple else ""  # else it has its value
             continue
         name, has_value, value = argument.partition("=")
         found.append(f"{name}={_whole(value)}" if has_value and name in whole else argument)

@@ -14,7 +14,7 @@ from ga3c.experience.ring import Experience
 from ga3c.experience.segments import SegmentBook
 
 Prepare = Callable[[np.ndarray, np.ndarray], None]
-"""Does something with segments: lanes int32 [B], slots int32 [B, T + 1]."""
+"""Measures segments, or sets their targets: lanes int32 [B], slots int32 [B, T + 1]."""
 
 
 class InOrder:

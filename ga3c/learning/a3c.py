@@ -202,7 +202,7 @@ class ActorCritic:
         return np.zeros(len(lanes), np.float32)
 
     def comparable(self, advantages: Tensor, valid: Tensor, unit: Tensor) -> Tensor:
-        """Advantages [...] beside the bonus for entropy: normalised, or else over the unit."""
+        """Advantages [...] normalised, or else divided by the unit of the rewards."""
         if self.config.normalize_advantages:
             return normalized(advantages, valid)
         return advantages / unit

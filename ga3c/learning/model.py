@@ -78,9 +78,9 @@ class Model:
         self._measured = measured_by(self.network)
         self._rates = optimizers.Rates(self._optimizer_config, algorithm, source)
         if isinstance(source, Shuffled) and isinstance(algorithm, Preparing):
-            measuring = source.preparing(partial(measure, self._measured))
+            first = [source.preparing(partial(measure, self._measured))] if self._measured else []
             targets = source.preparing(partial(algorithm.prepare, self.network))
-            self.preparations = [measuring, targets] if self._measured else [targets]
+            self.preparations = [*first, targets]
             self._measured = []  # all targets and updates of a batch are in the same unit
         self._trace()
 

@@ -5,6 +5,7 @@ so the same jobs, given again, continue.
 """
 
 import json
+import math
 import shlex
 import shutil
 import sys
@@ -142,10 +143,12 @@ def complete(
     Raises WrongInput if ga3c would refuse what is asked for, or a run is there that was trained
     otherwise, and RuntimeError with the output of a process that fails.
     """
-    for job in {(job.game, job.arguments): job for job in jobs}.values():
-        check_commands(job.training, job.evaluating)
     for job in jobs:
         job.check()
+    new = [job for job in jobs if not checkpoints.kept(job.path / "checkpoints")]
+    for job in {(job.game, job.arguments): job for job in new}.values():
+        if start is here:  # elsewhere are other cores and perhaps other packages
+            check_commands(job.training, job.evaluating)
     for parent in {job.path.parent for job in jobs}:
         parent.mkdir(parents=True, exist_ok=True)
     if busy := [job.path.name for job in jobs if is_running(job.path)]:
@@ -183,7 +186,7 @@ def complete(
                 _show_state(jobs, waiting, commands)
             time.sleep(POLL_S)
     finally:
-        end(*(process for process, _ in running.values()))
+        end(*(process for process, _ in running.values()), within_s=math.inf)
     _show_state(jobs, waiting, {})
 
 

@@ -26,10 +26,12 @@ from ga3c.evaluation.options import EvaluateConfig
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.parse import TrainArguments, given_value
 
-SAY_S = 12.0  # longer than most clean stops take
+END_S = 12.0  # longer than most clean stops take
+SAY_S = 10.0
 KILL_S = 12.0  # then a killed command's node cannot be reached
 POLL_S = 0.05
 LOST = -1000  # the exit code of a command whose node was lost
+INTERRUPTED = 130
 
 
 # Arguments that a job sets itself, so that a user's further arguments may not contain them.
@@ -92,22 +94,25 @@ def here(command: list[str], errors: Path) -> Process:
         return subprocess.Popen(whole, stdout=subprocess.DEVNULL, stderr=file)
 
 
-def end(*processes: Process) -> None:
-    """End the commands that still run, by SIGTERM; they may take their time to keep their state.
+def end(*processes: Process, within_s: float = END_S) -> None:
+    """End the commands that still run: first by SIGTERM, after `within_s` by SIGKILL.
 
-    SIGINT or SIGTERM meanwhile ends them by SIGKILL, unless it is still the request to end.
+    SIGINT or SIGTERM meanwhile kills them at once, unless it is still the request to end.
     """
     begun_s, killed_s, is_said = time.monotonic(), math.inf, False
     running = list[Process]()
 
-    def kill(number: int, frame: FrameType | None) -> None:
+    def kill() -> None:
         nonlocal killed_s
-        if time.monotonic() > begun_s + SAME_REQUEST_S:
-            killed_s = time.monotonic()
-            for process in running:
-                process.kill()
+        killed_s = time.monotonic()
+        for process in running:
+            process.kill()
 
-    before = handled((signal.SIGINT, signal.SIGTERM), kill)
+    def again(number: int, frame: FrameType | None) -> None:
+        if time.monotonic() > begun_s + SAME_REQUEST_S:
+            kill()
+
+    before = handled((signal.SIGINT, signal.SIGTERM), again)
     try:
         running = [process for process in processes if process.poll() is None]
         for process in running:
@@ -115,7 +120,10 @@ def end(*processes: Process) -> None:
         while running and time.monotonic() < killed_s + KILL_S:
             time.sleep(POLL_S)
             running = [process for process in running if process.poll() is None]
-            if running and not is_said and time.monotonic() > begun_s + SAY_S:
+            taken_s = time.monotonic() - begun_s
+            if taken_s > within_s and killed_s == math.inf:
+                kill()
+            if running and not is_said and SAY_S < taken_s < within_s:
                 is_said = True
                 words = "waiting until runs have kept their state; Ctrl-C ends them without"
                 print(f"ga3c: {words}", file=sys.stderr, flush=True)
@@ -154,6 +162,8 @@ class RayProcess:
         if self.returncode is None and self._ray.wait([self._task], timeout=0)[0]:
             try:
                 self.returncode = self._ray.get(self._task)
+            except self._ray.exceptions.TaskCancelledError:  # may be a RayTaskError, too
+                self.returncode = INTERRUPTED
             except self._ray.exceptions.RayTaskError:
                 raise
             except self._ray.exceptions.RayError as error:
@@ -189,4 +199,4 @@ def _command(command: list[str], errors: str, directory: str, cores: int) -> int
         try:
             return process.wait()
         finally:
-            end(process)
+            end(process, within_s=math.inf)

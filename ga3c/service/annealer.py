@@ -59,7 +59,7 @@ class Annealer:
     ) -> None:
         if config.scheduler == "random":
             config = replace(config, wins=1, margin=0.0, temperature=COLDEST, patience=1.0)
-        self._config = config
+        self.config = config
         self._most = most
         self._seed = random.random() if seed is None else seed
         self._decisions = 0
@@ -72,7 +72,7 @@ class Annealer:
 
     def propose(self, kept: Figures) -> Counts | None:
         """The next setting to try, given the kept one's figures; None if there is none."""
-        cap, most = self._config.max_memory_mb, self._most
+        cap, most = self.config.max_memory_mb, self._most
         if cap is not None and kept.memory_mb + kept.agent_mb > cap:  # no room for one more
             most = most._replace(agents=self.kept.agents)
         untried = [counts for counts in self._untried if counts.agents <= most.agents]
@@ -93,7 +93,7 @@ class Annealer:
                 if 1 <= count <= getattr(most, name):
                     found.append((promise, self.kept._replace(**{name: count})))
         self._dice("propose").shuffle(found)
-        if self._config.scheduler == "random":
+        if self.config.scheduler == "random":
             return [counts for _, counts in found[:1]]
         found = [(promise, counts) for promise, counts in found if promise >= SURE]
         return [counts for _, counts in sorted(found, key=lambda pair: pair[0])]
@@ -101,14 +101,14 @@ class Annealer:
     def judge(self, tried: Counts, kept: Figures, made: Figures, seconds: float) -> Decision:
         """Judge `tried` by its figures `made` and those of the kept setting, `kept`."""
         gain = made.rate / max(kept.rate, TINY) - 1
-        lacking = min(gain - self._config.margin, 0.0)
+        lacking = min(gain - self.config.margin, 0.0)
         won = self._dice("judge").random() < math.exp(lacking / self.temperature)
         self._decisions += 1
         better = [
             after < before
             for cap, before, after in (
-                (self._config.max_policy_lag, kept.policy_lag, made.policy_lag),
-                (self._config.max_memory_mb, kept.memory_mb, made.memory_mb),
+                (self.config.max_policy_lag, kept.policy_lag, made.policy_lag),
+                (self.config.max_memory_mb, kept.memory_mb, made.memory_mb),
             )
             if cap is not None and max(before, after) > cap
         ]
@@ -118,11 +118,11 @@ class Annealer:
             self._wins = 0  # the wins belong to another setting
         self._judged = tried
         self._wins = self._wins + 1 if won else 0
-        accepted = self._wins >= self._config.wins
+        accepted = self._wins >= self.config.wins
         decision = Decision(
             *(seconds, self.kept, tried, kept, made), *(self.temperature, self._wins, accepted)
         )
-        self.temperature = max(self.temperature * self._config.cooling, COLDEST)
+        self.temperature = max(self.temperature * self.config.cooling, COLDEST)
         if accepted:
             self.kept, self._untried, self._wins, self.calm = tried, [], 0, 0
         elif not won:

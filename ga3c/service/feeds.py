@@ -99,7 +99,7 @@ class SegmentFeed:
         return [partial(_in_one, works)] if batch and self.whole_batches else works
 
     def _updates(self, batch: list[Segment]) -> Iterator[Work]:
-        """The updates of a batch; unless it is one piece, as far as the run does not end before."""
+        """The updates of a batch. At the run's end the rest is left out, unless it is one piece."""
         lanes = np.array([segment.lane for segment in batch], np.int32)
         slots, passes = self.book.slots(batch), self.passes
         if self.model.preparations:

@@ -177,7 +177,7 @@ class Scheduler:
             self._service.resize(self._annealer.kept)
         self._write(decision.plain())
         self._tried = self._kept_made = None
-        pause = self._config.patience ** min(self._annealer.calm, 8) - 1
+        pause = self._annealer.config.patience ** min(self._annealer.calm, 8) - 1
         self._begin(self._config.settle_s + pause * self._config.window_s)
         return decision
 

@@ -134,8 +134,8 @@ def preset_of(
 
 def preset_like(config: TrainConfig) -> TrainConfig:
     """The settings that a run with these settings began with. Raises ValueError as `preset_of`."""
-    played, is_own = config.environment, config.algorithm not in LEARNS_FROM
-    name = None if is_own else config.preset  # which is of the algorithm that it is most like
+    played, begun = config.environment, PRESETS.get(config.preset)
+    name = config.preset if begun and begun.algorithm == config.algorithm else None
     given = (name, config.algorithm, played.game, config.learns_from)
     return preset_of(*given, env_args=played.env_args)
 

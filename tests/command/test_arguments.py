@@ -106,6 +106,7 @@ def test_whole_numbers_may_be_written_with_a_power_of_ten() -> None:
     assert config.run.name == "1e6", "a name is left as it is"
     given = ["--actor-units", "3e2", "2e2", "--name", "1e6"]
     assert with_whole_numbers(given, TrainConfig)[1:] == ["300", "200", "--name", "1e6"]
+    assert with_whole_numbers(["--steps", "5e1", "1e6"], TrainConfig) == ["--steps", "50", "1e6"]
 
 
 def test_every_option_of_train_is_known_by_its_name() -> None:

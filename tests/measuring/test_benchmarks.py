@@ -29,7 +29,7 @@ from ga3c.learning.model import Model
 from ga3c.learning.ppo import PPO
 from ga3c.measuring import parts
 from ga3c.measuring.accounting import usage
-from ga3c.measuring.doctor import _try
+from ga3c.measuring.doctor import _changed, _try
 from ga3c.measuring.options import DoctorConfig
 from ga3c.measuring.parts import ModelAlone
 from ga3c.measuring.remedies import Remedy, Sizes, remedies
@@ -214,6 +214,18 @@ def doctored(config: TrainConfig, **found: float) -> list[dict[str, Any]]:
     parts = {"train_only": 1000.0, "environment_only": 2000.0 / CORES}
     found_remedies = sorted(remedies(config, figures, parts, sizes), key=lambda each: -each.gain)
     return [remedy.options for remedy in found_remedies if remedy.gain > 0]
+
+
+def test_the_doctor_tries_what_its_command_would_do() -> None:
+    """Beyond 512 environments batches and the learning rate of ppo follow their number."""
+    given = ["--agents", "16", "--envs-per-agent", "32", "--training-queue", "9000"]
+    remedy = Remedy({"envs_per_agent": 64}, 0.5, "more is more")
+    tried = _changed(parse(given, DoctorConfig, "ga3c doctor"), remedy)
+    asked = parse([*given, *remedy.command.split()], DoctorConfig, "ga3c doctor")
+    assert tried == asked
+    assert tried.service.training_batch_max == 4096
+    own = replace(PRESETS["dqn-pictures"], algorithm="dpg")
+    assert _changed(own, Remedy({"agents": 2}, 0.5, "")).service.agents == 2  # type: ignore[arg-type]
 
 
 def test_the_doctor_proposes_what_the_figures_call_for() -> None:

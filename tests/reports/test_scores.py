@@ -1,6 +1,7 @@
 """A list of games is trained, evaluated and tabulated, even if it is interrupted."""
 
 import json
+import math
 import shutil
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -213,10 +215,39 @@ def test_a_command_is_ended_when_it_has_kept_its_state_or_by_another_signal(
     timers += [threading.Timer(1.0, signal.raise_signal, [signal.SIGTERM])] * again
     for timer in timers:
         timer.start()
-    processes.end(process)
+    processes.end(process, within_s=math.inf)
     assert process.returncode == (-signal.SIGKILL if again else 7)
     assert "waiting until runs have kept their state" in capsys.readouterr().err
     process.stdout.close()
+
+
+def test_a_command_that_does_not_end_in_time_is_killed(capsys: pytest.CaptureFixture[str]) -> None:
+    program = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True)"
+    hangs = [sys.executable, "-c", f"{program}; signal.pause()"]
+    with subprocess.Popen(hangs, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
+        processes.end(process, within_s=0.2)
+    assert process.returncode == -signal.SIGKILL
+    assert not capsys.readouterr().err
+
+
+def test_a_cancelled_task_of_a_cluster_is_interrupted_and_not_lost(tmp_path: Path) -> None:
+    ray = pytest.importorskip("ray")
+    cancelled = ray.exceptions.TaskCancelledError()
+    for error in (cancelled, ray.exceptions.RayTaskError("f", "", cancelled).as_instanceof_cause()):
+        fake = MagicMock(exceptions=ray.exceptions, wait=lambda tasks, timeout: (tasks, []))
+        fake.get.side_effect = error
+        assert processes.RayProcess(fake, "task", tmp_path / "err").poll() == 130
+    assert not (tmp_path / "err").exists()
+
+
+def test_what_is_trained_already_is_not_checked_again(pong_run: Path, tmp_path: Path) -> None:
+    """An earlier version may have taken what this one refuses."""
+    run, refused = shutil.copytree(pong_run, tmp_path / "run"), "--normalize-observations"
+    complete([Job(run, "Pong", 0, steps=1, seconds=None, arguments=refused)])
+    with pytest.raises(WrongInput, match=f"{refused} has no effect"):
+        complete([Job(tmp_path / "new", "Pong", 0, steps=1, seconds=None, arguments=refused)])
 
 
 def test_a_run_that_fails_ends_the_list_with_its_words(tmp_path: Path) -> None:

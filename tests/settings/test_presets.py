@@ -15,7 +15,7 @@ import pytest
 from ga3c.__main__ import USAGE
 from ga3c.runs.kept_config import load_config
 from ga3c.settings import machine, preset_names
-from ga3c.settings.parse import given_values, parse
+from ga3c.settings.parse import given_values, parse, preset_like
 from ga3c.settings.presets import OURS, PRESETS, ppo_pictures
 from ga3c.settings.published import PUBLISHED
 from ga3c.settings.train import PresetName, TrainConfig
@@ -271,6 +271,11 @@ def test_every_preset_has_its_line_in_both_helps() -> None:
     for name, line in preset_names.PRESETS.items():
         assert f"{name} {line}" in said.replace(" │ │ ", " "), name
         assert f"{name} {line}" in " ".join(USAGE.split()), name
+
+
+def test_settings_of_another_algorithms_preset_are_known_for_theirs() -> None:
+    begun = replace(PRESETS["dqn-pictures"], algorithm="dpg")
+    assert preset_like(begun).algorithm == "dpg"
 
 
 def test_a_run_says_which_settings_it_took_and_keeps_their_name(tmp_path: Path) -> None:
