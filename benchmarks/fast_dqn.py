@@ -62,7 +62,9 @@ def _points(config: Config) -> Iterator[Point]:
             if samplers == 1 and variant in ("synchronized", "both"):
                 continue
             synchronized = variant in ("synchronized", "both")
-            concurrent = variant in ("concurrent", "both")
+            pacing = {"pacing": "ratio", "slack-steps": str(samplers + 3)}
+            if variant in ("concurrent", "both"):
+                pacing = {"pacing": "target-period", "period-steps": str(config.period_steps)}
             yield Point(
                 variant,
                 {
@@ -70,11 +72,7 @@ def _points(config: Config) -> Iterator[Point]:
                     "max-agents": str(samplers),
                     "preset": "fast-dqn",
                     "synchronized" if synchronized else "no-synchronized": "",
-                    **(
-                        {"pacing": "target-period", "period-steps": str(config.period_steps)}
-                        if concurrent
-                        else {"pacing": "ratio", "slack-steps": str(samplers + 3)}
-                    ),
+                    **pacing,
                     "intra-op-threads": str(config.intra_op_threads),
                     "epsilon-start": "0.1",
                     "replay-steps": "50000",

@@ -112,8 +112,7 @@ class Shuffled(InOrder):
             values = given(*whole.draw({}, lanes, slots)) or {}
             flat = {name: memory.ops.reshape(each, (-1,)) for name, each in values.items()}
             before = memory.ops.reshape(rows(lanes[:, None], slots[:, :-1]), (-1,))
-            if flat:
-                experience.write(before, flat)
+            experience.write(before, flat)
 
         compiled = memory.compiled(keep, whole.inputs)
 

@@ -53,10 +53,15 @@ class Job(NamedTuple):
         """The file with the further arguments of its training and of its evaluation."""
         return self.path.parent / f"{self.path.name}.arguments.json"
 
+    @property
+    def kept(self) -> list[Path]:
+        """The checkpoints of its run, the newest last; none if it has not begun."""
+        return checkpoints.kept(self.path / "checkpoints")
+
     def check(self) -> None:
         """Raises WrongInput if the run that is there was trained with other arguments."""
         trained = _known(self.asked).get("train", self.arguments)
-        if trained != self.arguments and checkpoints.kept(self.path / "checkpoints"):
+        if trained != self.arguments and self.kept:
             raise WrongInput(
                 f"{self.path} was trained with {trained or 'no further arguments'!r}, and is asked "
                 f"for with {self.arguments or 'none'!r}: choose another folder, or remove it"
@@ -69,7 +74,7 @@ class Job(NamedTuple):
     @property
     def next_command(self) -> list[str]:
         """The arguments of the next command; empty if the job is done."""
-        if not checkpoints.kept(self.path / "checkpoints"):
+        if not self.kept:
             return ["train", *self.training]
         if not self._trained:
             return ["train", "--resume", str(self.path), "--trust", *self._limits]
@@ -101,7 +106,7 @@ class Job(NamedTuple):
     def _trained(self) -> bool:
         """Whether its newest checkpoint is at a limit. A run with a damaged one is resumed."""
         try:
-            newest = checkpoints.read(checkpoints.kept(self.path / "checkpoints")[-1])
+            newest = checkpoints.read(self.kept[-1])
         except (checkpoints.Damaged, IndexError):
             return False
         reached = newest.state["steps"], newest.state["seconds"]
@@ -111,7 +116,7 @@ class Job(NamedTuple):
     @property
     def _evaluated(self) -> bool:
         assert self.evaluation is not None
-        newest = int(checkpoints.kept(self.path / "checkpoints")[-1].name)
+        newest = int(self.kept[-1].name)
         run = history.read(self.path)
         protocol = self.evaluation.protocol or run.config.evaluation.evaluate_protocol
         arguments = self.evaluation.arguments
@@ -145,9 +150,9 @@ def complete(
     """
     for job in jobs:
         job.check()
-    new = [job for job in jobs if not checkpoints.kept(job.path / "checkpoints")]
-    for job in {(job.game, job.arguments): job for job in new}.values():
-        if start is here:  # elsewhere are other cores and perhaps other packages
+    if start is here:  # elsewhere are other cores and perhaps other packages
+        new = {(job.game, job.arguments): job for job in jobs if not job.kept}
+        for job in new.values():
             check_commands(job.training, job.evaluating)
     for parent in {job.path.parent for job in jobs}:
         parent.mkdir(parents=True, exist_ok=True)
@@ -201,7 +206,7 @@ def _started(job: Job, start: Callable[[list[str], Path], Process]) -> tuple[Pro
 
 def _count_loss(job: Job, losses: dict[Job, list[str]]) -> None:
     """Note the newest checkpoint at a loss. Raises RuntimeError at the third with the same one."""
-    newest = max((each.name for each in checkpoints.kept(job.path / "checkpoints")), default="")
+    newest = max((each.name for each in job.kept), default="")
     losses[job] = [*(name for name in losses.get(job, []) if name == newest), newest]
     if len(losses[job]) == MOST_LOSSES:
         words = _error_file(job).read_text(errors="replace")[-2000:]

@@ -26,8 +26,7 @@ from ga3c.evaluation.options import EvaluateConfig
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.parse import TrainArguments, given_value
 
-END_S = 12.0  # longer than most clean stops take
-SAY_S = 10.0
+END_S = SAY_S = 12.0  # longer than most clean stops take
 KILL_S = 12.0  # then a killed command's node cannot be reached
 POLL_S = 0.05
 LOST = -1000  # the exit code of a command whose node was lost
@@ -99,34 +98,29 @@ def end(*processes: Process, within_s: float = END_S) -> None:
 
     SIGINT or SIGTERM meanwhile kills them at once, unless it is still the request to end.
     """
-    begun_s, killed_s, is_said = time.monotonic(), math.inf, False
-    running = list[Process]()
-
-    def kill() -> None:
-        nonlocal killed_s
-        killed_s = time.monotonic()
-        for process in running:
-            process.kill()
+    begun_s, is_said = time.monotonic(), False
+    kill_s = begun_s + within_s
 
     def again(number: int, frame: FrameType | None) -> None:
+        nonlocal kill_s
         if time.monotonic() > begun_s + SAME_REQUEST_S:
-            kill()
+            kill_s = min(kill_s, time.monotonic())
 
     before = handled((signal.SIGINT, signal.SIGTERM), again)
     try:
         running = [process for process in processes if process.poll() is None]
         for process in running:
             process.terminate()
-        while running and time.monotonic() < killed_s + KILL_S:
-            time.sleep(POLL_S)
-            running = [process for process in running if process.poll() is None]
-            taken_s = time.monotonic() - begun_s
-            if taken_s > within_s and killed_s == math.inf:
-                kill()
-            if running and not is_said and SAY_S < taken_s < within_s:
+        while running and (now_s := time.monotonic()) < kill_s + KILL_S:
+            if now_s >= kill_s:
+                for process in running:
+                    process.kill()
+            elif now_s > begun_s + SAY_S and not is_said:
                 is_said = True
                 words = "waiting until runs have kept their state; Ctrl-C ends them without"
                 print(f"ga3c: {words}", file=sys.stderr, flush=True)
+            time.sleep(POLL_S)
+            running = [process for process in running if process.poll() is None]
     finally:
         restore(before)
 

@@ -133,7 +133,8 @@ def _ring(config: TrainConfig, spaces: Spaces) -> RingShape:
 
 def _processes(config: TrainConfig) -> float:
     """The bytes that agent processes on this machine take. Raises ValueError if they do not fit."""
-    agents = config.max_lanes // (envs := config.service.envs_per_agent)
+    envs = config.service.envs_per_agent
+    agents = config.max_lanes // envs
     if config.hosts.others_may_play:
         agents = min(agents, config.hosts.agents_here)
     is_atari = resolve(config.environment.game).is_atari

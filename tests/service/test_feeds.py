@@ -93,8 +93,11 @@ def test_a_batch_is_prepared_first_and_released_with_its_last_update(whole_batch
         whole_batches=whole_batches,
     )
     released: list[Segment] = []
-    works = [work for work in feed.next(0.0) if released.extend(work().segments) is None]
-    assert (len(works) == 1) == whole_batches, "a checkpoint may be taken between two works"
+    works = 0
+    for work in feed.next(0.0):
+        released += work().segments
+        works += 1
+    assert (works == 1) == whole_batches, "a checkpoint may be taken between two works"
     updates = 2 * 3  # of 200 single steps, at most 70 in each
     assert done.count("learn") == updates
     counts = [(name, done.count(name)) for name in ("measure", "prepare", "learn", "release")]
