@@ -161,6 +161,11 @@ class Link:
         self._socket.send_multipart(messages.encode_retire())
 
     def fail(self, words: str) -> None:
-        """Send the traceback that ends the agent, if a service listens."""
+        """Send the traceback that ends the agent, if a service listens.
+
+        One who has not said hello is unknown to it: what the agent prints is heard all the same.
+        """
+        if not self._hello:
+            return
         with contextlib.suppress(zmq.Again):
             self._socket.send_multipart(messages.encode_failure(words), zmq.DONTWAIT)

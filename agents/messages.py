@@ -9,7 +9,7 @@ always a `Header`. The other parts are
     actions  `int32[n]` or `float32[n, d]`, one action per environment of the group
     retire   none; the service asks the agent to rest, and the agent repeats this as its answer
     failure  a traceback as UTF-8 text; the agent has ended
-    host     a JSON object: what a machine that plays for the service has and does (`agents.host`)
+    host     a JSON object: what a machine that plays for the service has and does (`agents.orders`)
     order    a JSON object: what the service wants it to do
 
 Frames are never stacked on the wire: the service keeps the older ones.

@@ -20,8 +20,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from agents import keys
-from agents.host import Host
 from agents.link import Curve
+from agents.orders import Host
 
 POLL_S = 0.5
 RETRY_S = 5.0  # after a host of a node has ended

@@ -75,12 +75,13 @@ class Pictures:
         self._process.join(END_S)
 
     def _asked(self, method: str, given: Any) -> np.ndarray:
-        self._pipe.send((method, given))
-        picture: np.ndarray = self._answer()
+        picture: np.ndarray = self._answer((method, given))
         return picture
 
-    def _answer(self) -> Any:
+    def _answer(self, asked: tuple[str, Any] | None = None) -> Any:
         try:
+            if asked:
+                self._pipe.send(asked)
             if not self._pipe.poll(ANSWER_S):
                 raise NoPictures(f"{self._name} cannot be rendered: nothing came in {ANSWER_S:g} s")
             answer = self._pipe.recv()

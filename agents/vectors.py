@@ -82,6 +82,11 @@ def flat(environment: Any) -> Any:
 
 
 def seeds_of(game: Game, seed: int, num_envs: int, first: int = 0) -> Any:
-    """One seed for each environment, from number `first` of `seed` on, in the back end's type."""
+    """One seed for each environment, from number `first` of `seed` on, in the back end's type.
+
+    What exists only as a vector takes one seed, from which it seeds its environments itself.
+    """
     words = np.random.SeedSequence(seed).generate_state(first + num_envs)[first:] & 0x7FFFFFFF
+    if not game.is_atari and gymnasium.spec(game.name).entry_point is None:
+        return int(words[0])
     return words.astype(np.int64) if game.is_atari else words.tolist()

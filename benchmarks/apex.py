@@ -135,10 +135,10 @@ def _study(config: Config, name: str, study: Study) -> list[dict[str, Any]]:
 
 def _jobs(config: Config, name: str, variant: Variant) -> list[Job]:
     seeds, updates = config.size
-    words = variant.name.replace(" ", "-").replace(",", "")
+    game, words = config.game.replace("/", "-"), variant.name.replace(" ", "-").replace(",", "")
     return [
         Job(
-            config.out_dir / "runs" / f"{name}-{words}-{seed}",
+            config.out_dir / "runs" / f"{game}-{name}-{words}-{seed}",
             config.game,
             seed,
             variant.steps(updates),

@@ -9,11 +9,12 @@ from typing import Literal, NamedTuple
 StudyName = Literal["actors", "priorities", "recency", "epsilons", "replay", "fresh"]
 
 # Ape-X's settings, but for the network, the optimizer and the size of a batch, which are ours for
-# vectors. The learner's rate is fixed by the ratio: acting waits for it and never runs ahead.
+# vectors. The learner's rate is fixed by the ratio: acting waits for it and never runs ahead. The
+# replay is kept, as a resumed run that fills it anew would make fewer updates than the others.
 COMMON = (
     "--algorithm dqn --preset dqn-vectors --scheduler off --agents 1 --max-agents 1 --dueling "
     "--exploration ladder --n-step 3 --pacing ratio --update-size 1000 "
-    "--checkpoint-every-s 1000000"
+    "--checkpoint-every-s 1000000 --save-replay"
 )
 PRIORITISED = "--replay-draws prioritised --importance-exponent-end 0.4"
 ACTING = f"{PRIORITISED} --first-priority acting"

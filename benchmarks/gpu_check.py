@@ -8,7 +8,7 @@ cannot download anything. It also runs without a GPU, and then says so.
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -134,15 +134,19 @@ def _parity(config: Config, limit_s: float) -> Result:
             program += PARITY_QUICK if config.quick else ()
             said_by(["env", *WHOLE_FLOATS, *environment, *program], limit_s / 2)
             outputs.append(dict(np.load(file)))
+    return compared(*outputs)
+
+
+def compared(on_gpu: Mapping[str, np.ndarray], on_cpu: Mapping[str, np.ndarray]) -> Result:
+    """The largest relative difference. Raises RuntimeError if it is above TOLERANCE, or NaN."""
     differences = {
-        name: float(np.abs(outputs[1][name] - on_gpu).max() / max(np.abs(on_gpu).max(), 1e-3))
-        for name, on_gpu in outputs[0].items()
+        name: float(np.abs(on_cpu[name] - values).max() / max(np.abs(values).max(), 1e-3))
+        for name, values in on_gpu.items()
     }
-    worst = max(differences, key=lambda name: differences[name])
-    result = {"compared": len(differences), "largest": differences[worst], "of": worst}
-    if differences[worst] > TOLERANCE:
+    worst = max(differences, key=lambda name: np.nan_to_num(differences[name], nan=np.inf))
+    if not differences[worst] <= TOLERANCE:
         raise RuntimeError(f"{worst} differs by {differences[worst]:.2g} > {TOLERANCE}")
-    return result
+    return {"compared": len(differences), "largest": differences[worst], "of": worst}
 
 
 def _limits(config: Config, limit_s: float) -> Result:

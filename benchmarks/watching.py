@@ -15,6 +15,7 @@ from agents.environments import Spaces
 from ga3c.measuring.options import BenchmarkConfig, MeasuringConfig, names
 from ga3c.measuring.parts import prepare
 from ga3c.measuring.reporting import keep, spread
+from ga3c.measuring.serving import await_update
 from ga3c.reports.console import show
 from ga3c.runs.directory import RunDirectory
 from ga3c.runs.metrics import Window
@@ -68,7 +69,10 @@ def run(config: Config) -> None:
 def _pairs(
     config: Config, spaces: Spaces, seconds: float, path: Path
 ) -> tuple[list[float], list[float]]:
-    """PPS of the windows without watching, and with it."""
+    """PPS of the windows without watching, and with it.
+
+    Raises RunFailed if it makes no update for long.
+    """
     often = CheckpointConfig(checkpoint_every_s=seconds)
     train = replace(config, run=replace(config.run, seconds=None), checkpoints=often)
     try:
@@ -81,8 +85,7 @@ def _pairs(
     try:
         run.prepare()
         service.start()
-        while not service.plays():
-            _window(service, TICK_S, None)
+        await_update(service)
         _window(service, config.warm_up_seconds, None)
         kinds = [(bare, None), (watched, run)]
         for _ in range(config.benchmark.repeats):

@@ -135,6 +135,14 @@ class Fallen(Corridor):
         return super().step(action)
 
 
+class Unmade(Corridor):
+    """Cannot be made, which shows after the agent that makes it is connected."""
+
+    def __init__(self, **given: object) -> None:
+        time.sleep(0.5)
+        raise RuntimeError("there is no floor")
+
+
 class Broken(Corridor):
     """Walks on whatever happens, and is broken from step `at_step` of each game on, in one way."""
 
@@ -238,6 +246,7 @@ gymnasium.register("Corridor-v0", "tests.tiny:Corridor", max_episode_steps=20)
 gymnasium.register("Catch-v0", "tests.tiny:Catch", max_episode_steps=50)
 gymnasium.register("Ledger-v0", "tests.tiny:Ledger")
 gymnasium.register("Fallen-v0", "tests.tiny:Fallen")
+gymnasium.register("Unmade-v0", "tests.tiny:Unmade")
 gymnasium.register("Careless-v0", "tests.tiny:Careless", max_episode_steps=20)
 gymnasium.register("Chatty-v0", "tests.tiny:Chatty", max_episode_steps=20)
 for fault in ("raises", "observation", "reward", "large reward", "hangs", "holds the lock"):

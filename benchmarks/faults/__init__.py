@@ -23,7 +23,8 @@ from benchmarks.faults import (
     service,
     soak,
 )
-from benchmarks.faults.case import Bench, Case
+from benchmarks.faults.case import Bench, Case, Seen
+from benchmarks.faults.nodes import NoNamespaces
 from benchmarks.faults.table import print_table
 from benchmarks.points import keep_in
 from ga3c.runs import records
@@ -31,6 +32,7 @@ from ga3c.runs.scratch import ScratchDirectory
 from ga3c.settings.machine import origin
 
 GROUPS = (agents, service, counts, refused, data, messages, numbers, machines, soak)
+SOAKS = tuple(case.name for case in soak.CASES)  # whose length is given
 CASES: dict[str, Case] = {case.name: case for group in GROUPS for case in group.CASES}
 
 
@@ -91,7 +93,8 @@ def run(config: Config) -> int | None:
     place = origin()
     seen: dict[str, dict[str, Any]] = {}
     for number, case in enumerate(config.chosen, 1):
-        key = json.dumps([case.name, config.quick, config.seed, *place])
+        hours = () if config.quick or case.name not in SOAKS else (config.soak_hours,)
+        key = json.dumps([case.name, config.quick, config.seed, *hours, *place])
         if key not in kept:
             kept[key] = attempt(case, config)
             records.append(file, {"key": key, "seen": kept[key]})
@@ -104,16 +107,17 @@ def run(config: Config) -> int | None:
 
 
 def attempt(case: Case, config: Config) -> dict[str, Any]:
-    """Try one case. One that raises has failed."""
+    """Try one case. One that raises has failed, as has one that cannot be tried here."""
     began_s = time.monotonic()
     with ScratchDirectory() as directory:
         try:
             figures = case.attempt(
                 Bench(directory, config.quick, config.seed, config.soak_hours * 3600)
             ).figures()
+        except NoNamespaces as error:
+            figures = Seen(problems=[str(error)]).figures()
         except Exception as error:  # the other cases are tried all the same
             traceback.print_exc()
-            problem = f"{type(error).__name__}: {error}"
-            figures = {"injected": 0, "problems": [problem], "passed": False}
+            figures = Seen(problems=[f"{type(error).__name__}: {error}"]).figures()
     seconds = round(time.monotonic() - began_s, 1)
     return {"promise": case.promise, **figures, "seconds": seconds}

@@ -1,13 +1,12 @@
 """Runs whose agents all live on two other nodes: they learn, and as fast as with agents here."""
 
-import contextlib
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from benchmarks.faults.case import Bench, Case, Seen
 from benchmarks.faults.far import NODES, Far
-from benchmarks.faults.nodes import Namespaces, NoNamespaces
+from benchmarks.faults.nodes import Namespaces
 from ga3c.runs.finding import newest_figures
 
 CATCH = (
@@ -20,17 +19,6 @@ PONG_SCORE = -19.0  # chance: -20.4
 CATCH_S, PONG_S = 120.0, 1500.0
 SETTLE_S = 4.0
 LEAST_SHARE = 0.75  # of the speed with agents here; more is noise of a busy machine
-
-
-@contextlib.contextmanager
-def _nodes(bench: Bench, seen: Seen) -> Iterator[Namespaces]:
-    """Two nodes and a learner; nothing, and the reason in `seen`, where they cannot be made."""
-    try:
-        with Namespaces(NODES) as net:
-            seen.note = net.words
-            yield net
-    except NoNamespaces as error:
-        seen.problems.append(str(error))
 
 
 def _learn(far: Far, seen: Seen, score: float, within_s: float, *arguments: str) -> None:
@@ -46,18 +34,23 @@ def _learn(far: Far, seen: Seen, score: float, within_s: float, *arguments: str)
 
 
 def catch(bench: Bench) -> Seen:
-    """Catch is learned by agents of two nodes."""
+    """Catch is learned by agents of two nodes. Raises NoNamespaces."""
     seen = Seen()
-    with _nodes(bench, seen) as net, bench.watched() as run, Far(bench, run, net, NODES) as far:
+    with Namespaces(NODES) as net, bench.watched() as run, Far(bench, run, net, NODES) as far:
+        seen.note = net.words
         _learn(far, seen, CAUGHT, CATCH_S, *CATCH)
         far.account(seen)
     return seen
 
 
 def pong(bench: Bench) -> Seen:
-    """Pong by agents of two nodes against as many here, in turn; and, in full, it is learned."""
+    """Pong by agents of two nodes against as many here, in turn; and, in full, it is learned.
+
+    Raises NoNamespaces.
+    """
     seen = Seen()
-    with _nodes(bench, seen) as net:
+    with Namespaces(NODES) as net:
+        seen.note = net.words
         here, there = [], []
         for turn in range(int(bench.scaled(3, 1))):
             here.append(_pps(bench, seen, net, f"here-{turn}", 0))

@@ -57,9 +57,10 @@ def remedies(
         yield from _remedies_of_segments(config, figures, parts, sizes)
     for change in more_groups(figures, service):
         yield Remedy(*change)
-    waited = min(2 * service.prediction_min, service.largest_prediction(config.max_lanes))
-    if figures["prediction_batch"] < PREDICTION_BATCH and waited > service.prediction_min:
-        now, then = (sizes.predictions(int(n)) for n in (service.prediction_min, waited))
+    batch = max(service.prediction_min, round(figures["prediction_batch"]))
+    waited = min(2 * batch, service.largest_prediction(config.max_lanes))
+    if batch < PREDICTION_BATCH and waited > batch:
+        now, then = sizes.predictions(batch), sizes.predictions(waited)
         saved = 1 - now / then
         yield Remedy(
             {"envs_per_agent": 2 * service.envs_per_agent, "prediction_batch_min": waited},

@@ -144,14 +144,19 @@ def _learning(config: TrainConfig, found: Spaces, model: Model | None = None) ->
         raise WrongInput(str(error)) from error
     try:
         service.start()
-        until_s = time.monotonic() + FIRST_UPDATE_S
-        while not service.plays() or not service.snapshot()["updates"]:
-            if time.monotonic() > until_s:
-                raise RunFailed(f"no update was made in the first {FIRST_UPDATE_S:g} s")
-            _tend(service, TICK_S)
+        await_update(service)
         yield service
     finally:
         service.stop(STOP_TIMEOUT_S)
+
+
+def await_update(service: Service) -> None:
+    """Tend the service until it has learned once. Raises RunFailed if that takes too long."""
+    until_s = time.monotonic() + FIRST_UPDATE_S
+    while not service.plays() or not service.snapshot()["updates"]:
+        if time.monotonic() > until_s:
+            raise RunFailed(f"no update was made in the first {FIRST_UPDATE_S:g} s")
+        _tend(service, TICK_S)
 
 
 def _window(service: Service, seconds: float) -> Measured:

@@ -15,12 +15,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from agents.games import are_same
 from ga3c.reports import history
-from ga3c.reports.console import show
+from ga3c.reports.listing import show_states
 from ga3c.reports.processes import LOST, Process, check_commands, end, here
 from ga3c.runs import checkpoints
-from ga3c.runs.finding import is_running, newest_figures
-from ga3c.runs.kept_config import CONFIG
+from ga3c.runs.finding import is_running
+from ga3c.runs.kept_config import CONFIG, load_config
 from ga3c.settings.checks import WrongInput
 
 STATES = {"train": "training", "evaluate": "evaluation"}  # by the command that runs
@@ -59,12 +60,15 @@ class Job(NamedTuple):
         return checkpoints.kept(self.path / "checkpoints")
 
     def check(self) -> None:
-        """Raises WrongInput if the run that is there was trained with other arguments."""
+        """Raises WrongInput if another game's run is there, or one that was trained otherwise."""
+        if not self.kept:
+            return
+        game = load_config(self.path).environment.game
         trained = _known(self.asked).get("train", self.arguments)
-        if trained != self.arguments and self.kept:
+        if not are_same(game, self.game) or trained != self.arguments:
             raise WrongInput(
-                f"{self.path} was trained with {trained or 'no further arguments'!r}, and is asked "
-                f"for with {self.arguments or 'none'!r}: choose another folder, or remove it"
+                f"{self.path} is a run of {game}, trained with {trained or 'no arguments'!r}, and "
+                f"{self.game} with {self.arguments or 'none'!r} is asked for: choose another folder"
             )
 
     def note(self, **arguments: str) -> None:
@@ -84,7 +88,12 @@ class Job(NamedTuple):
 
     @property
     def _limits(self) -> list[str]:
-        return ["--steps", str(self.steps), "--seconds", str(self.seconds)]
+        """Its ends. More steps if it would end while it fills a replay anew that was not saved."""
+        steps = self.steps
+        if steps and self.kept and (config := load_config(self.path)).learns_from_replay:
+            refill = 0 if config.replay.save_replay else config.replay.replay_min_steps
+            steps += refill if steps - int(self.kept[-1].name) <= refill else 0
+        return ["--steps", str(steps), "--seconds", str(self.seconds)]
 
     @property
     def training(self) -> list[str]:
@@ -187,12 +196,11 @@ def complete(
                         waiting.appendleft(job)
             if time.monotonic() - shown_s > SHOW_STATE_S:
                 shown_s = time.monotonic()
-                commands = {job: command[0] for job, (_, command) in running.items()}
-                _show_state(jobs, waiting, commands)
+                _show_states(jobs, waiting, running)
             time.sleep(POLL_S)
     finally:
         end(*(process for process, _ in running.values()), within_s=math.inf)
-    _show_state(jobs, waiting, {})
+    _show_states(jobs, waiting, {})
 
 
 def _started(job: Job, start: Callable[[list[str], Path], Process]) -> tuple[Process, list[str]]:
@@ -230,18 +238,12 @@ def _check(job: Job, process: Process) -> None:
         raise RuntimeError(f"{job.path.name}: exit {process.returncode}: {errors[-2000:]}")
 
 
-def _show_state(jobs: Sequence[Job], waiting: Collection[Job], running: Mapping[Job, str]) -> None:
-    """Print the state of all jobs. Args: running: the command of each job that runs."""
-    rows = []
-    for job in jobs:
-        steps, minutes, score = "", "", ""
-        state = "to do" if job in waiting else STATES.get(running.get(job, ""), "done")
-        if (job.path / CONFIG).exists():
-            state = "waiting" if job in waiting else state
-            figures = newest_figures(job.path)
-            steps = f"{figures.get('steps', 0):,}"
-            minutes = f"{figures.get('seconds', 0.0) / 60:,.1f}"
-            mean = figures.get("score_mean_100")
-            score = "" if mean is None else f"{mean:,.1f}"
-        rows.append((job.path.name, steps, minutes, score, state))
-    show(f"{time.strftime('%H:%M')}", ("run", "steps", "minutes", "score", "state"), rows)
+def _show_states(
+    jobs: Sequence[Job], waiting: Collection[Job], running: Mapping[Job, tuple[Process, list[str]]]
+) -> None:
+    states = dict.fromkeys((job.path for job in jobs), "done")
+    for job in waiting:
+        states[job.path] = "waiting" if (job.path / CONFIG).exists() else "to do"
+    for job, (_, command) in running.items():
+        states[job.path] = STATES[command[0]]
+    show_states(states)

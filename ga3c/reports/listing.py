@@ -2,6 +2,8 @@
 
 import json
 import sys
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,3 +104,21 @@ def _print(lines: list[dict[str, Any]]) -> None:
     headings = ("run", "no.", "game", "algorithm", "seed", "steps", "score", "minutes", "state")
     title = "RUN is a name or a number: ga3c play 1 plays the newest"
     show(title, headings, rows, spare=("algorithm", "seed", "minutes", "game", "state"))
+
+
+def show_states(states: Mapping[Path, str]) -> None:
+    """Print the steps and the score of some runs beside their given states. Runs may be to come."""
+    rows = []
+    for path, state in states.items():
+        newest = newest_figures(path)
+        score = newest.get("score_mean_100")
+        rows.append(
+            (
+                path.name,
+                f"{newest['steps']:,}" if newest else "",
+                f"{newest['seconds'] / 60:,.1f}" if newest else "",
+                "" if score is None else f"{score:,.1f}",
+                state,
+            )
+        )
+    show(f"{time.strftime('%H:%M')}", ("run", "steps", "minutes", "score", "state"), rows)

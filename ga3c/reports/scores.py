@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from agents.cluster import check_ray
-from agents.games import check
+from agents.games import are_same, check
 from ga3c.evaluation.protocols import PROTOCOLS
 from ga3c.reports import comparison, history, page, tables
 from ga3c.reports.figures import CONTROL, published_rows
@@ -112,7 +112,7 @@ def _jobs(config: Config) -> list[Job]:
                 known_game, known = games.setdefault(check(game).name, (game, protocol))
             except ValueError as error:
                 raise WrongInput(f"{error}; lists: {', '.join(LISTS)}") from error
-            if known != protocol or check(known_game) != check(game):
+            if known != protocol or not are_same(known_game, game):
                 raise WrongInput(
                     f"games {' '.join(config.games)}: {game} is in two lists that train or "
                     "evaluate it in two ways; name one of them, or make two tables"

@@ -225,4 +225,4 @@ class HostsConfig:
     @property
     def others_may_play(self) -> bool:
         """Whether agents may play on other machines."""
-        return self.launcher == "ray" or self.listen is not None
+        return self.launcher != "local" or self.listen is not None

@@ -46,19 +46,22 @@ class Doors:
         allowed = listening.allowed if listening else {}
         self._context = zmq.Context()
         self.authenticator = Authenticator(self._context, token, allowed)
-        self._near = bound_router(self._context, endpoint, hello)
         self._far: zmq.Socket | None = None
         self._waker = Waker()
         self._poller = zmq.Poller()
-        for place in (self._near, self.authenticator.socket, self._waker.fd):
-            self._poller.register(place, zmq.POLLIN)
-        if listening is not None:
-            try:
-                self._far = bound_router(self._context, listening.endpoint, hello, listening.keys)
-            except zmq.ZMQError as error:
-                self.close()
-                raise ValueError(f"listen {listening.endpoint}: {error}") from None
-            self._poller.register(self._far, zmq.POLLIN)
+        address = endpoint
+        try:
+            self._near = bound_router(self._context, address, hello)
+            if listening is not None:
+                address = listening.endpoint
+                self._far = bound_router(self._context, address, hello, listening.keys)
+        except zmq.ZMQError as error:
+            self.close()
+            self.close_waker()
+            raise ValueError(f"listen {address}: {error}") from None
+        for place in (self._near, self._far, self.authenticator.socket, self._waker.fd):
+            if place is not None:
+                self._poller.register(place, zmq.POLLIN)
         self.endpoint = address_of(self._near)
         self.listening: Listening | None = None
         """How other machines may come, with the port that was taken; None if they may not."""
@@ -102,10 +105,7 @@ class Doors:
 
     def close(self) -> None:
         """Close the sockets; `wake` still may be called."""
-        for socket in (self._near, self._far, self.authenticator.socket):
-            if socket is not None:
-                socket.close(linger=0)
-        self._context.term()
+        self._context.destroy(linger=0)
 
     def close_waker(self) -> None:
         """After the last `wake`."""

@@ -1,4 +1,4 @@
-"""Places agents on this machine and on others, which `agents.host` lets play for the service."""
+"""Places agents on this machine and on others, which `agents.orders` lets play for the service."""
 
 import threading
 import time

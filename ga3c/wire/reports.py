@@ -1,4 +1,4 @@
-"""What another machine says of itself (`agents.host`), checked."""
+"""What another machine says of itself (`agents.orders`), checked."""
 
 from typing import Annotated
 

@@ -26,9 +26,9 @@ def endpoint_in(directory: Path, transport: str) -> str:
     if transport == "tcp":
         return "tcp://127.0.0.1:*"
     path = directory / "agents"
-    if len(str(path)) > MAX_SOCKET_PATH:
+    if (length := len(os.fsencode(path))) > MAX_SOCKET_PATH:
         raise ValueError(
-            f"socket path {path} has {len(str(path))} characters > {MAX_SOCKET_PATH}: agents "
+            f"socket path {path} has {length} bytes > {MAX_SOCKET_PATH}: agents "
             "could not connect; set TMPDIR to a shorter path, or --transport tcp"
         )
     return f"ipc://{path}"

@@ -23,7 +23,7 @@ from agents.environments import (
     UnfitSpaces,
     spaces,
 )
-from agents.games import UnfitRom, UnknownGame, check, fault, resolve
+from agents.games import Game, UnfitRom, UnknownGame, check, fault, resolve
 from agents.messages import Step
 
 
@@ -284,10 +284,15 @@ def test_missing_module_is_named():
 
 
 @pytest.mark.parametrize(
-    "name,probability", [("ALE/Pong-v5", 0.25), ("Pong", 0.0), ("PongNoFrameskip-v4", 0.0)]
+    "name", ["ALE/Pong-v5", "PongNoFrameskip-v4", "Pong-v4", "PongNoFrameskip-v0", "Pong-v0"]
 )
-def test_sticky_actions_default_to_what_the_name_says(name, probability):
-    assert resolve(name).sticky_actions == probability
+def test_sticky_actions_default_to_what_the_id_means(name):
+    meant = gymnasium.spec(name).kwargs["repeat_action_probability"]
+    assert resolve(name) == Game("pong", True, meant)
+
+
+def test_an_atari_game_without_a_version_has_no_sticky_actions():
+    assert resolve("Pong") == Game("pong", True, 0.0)
 
 
 def test_sticky_actions_of_the_name_reach_the_emulator():
@@ -863,6 +868,8 @@ class Vector(gymnasium.vector.VectorEnv):
         self._answer |= answer
 
     def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)  # as Gymnasium wants it: one number for the whole vector
+        self.drawn = self.np_random.random()
         return self._first, {}
 
     def step(self, actions):
@@ -870,6 +877,19 @@ class Vector(gymnasium.vector.VectorEnv):
 
 
 gymnasium.register("TestVector-v0", vector_entry_point=Vector)
+
+
+def test_what_exists_only_as_a_vector_is_seeded_by_one_number() -> None:
+    config = EnvironmentConfig("TestVector-v0")
+    assert spaces(config).shape == (3,)
+
+    def drawn(seed: int, first: int) -> float:
+        environments = Environments(config, 2)
+        environments.reset(seed, first)
+        return environments._vector.drawn
+
+    assert drawn(0, 0) == drawn(0, 0)
+    assert len({drawn(0, 0), drawn(1, 0), drawn(0, 2)}) == 3
 
 
 @pytest.mark.parametrize(

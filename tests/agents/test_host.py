@@ -19,12 +19,12 @@ from agents import keys, messages
 from agents.actions import Actions
 from agents.environments import EnvironmentConfig, spaces
 from agents.headers import MOST_AGENTS, Header, Kind
-from agents.host import MOST_EXITS, MOST_WORDS, Host
 from agents.host import Config as HostConfig
 from agents.launchers import LocalLauncher
 from agents.link import Curve, connect
 from agents.messages import Hello, MessageError, encode_note
-from agents.versions import versions
+from agents.orders import MOST_EXITS, MOST_WORDS, SILENT_S, Host
+from agents.versions import OURS, versions
 from agents.worker import Task
 from ga3c.reports.listing import summary
 from ga3c.runs.metrics import Metrics
@@ -147,6 +147,7 @@ def test_wrong_use_is_said_before_anything_begins(tmp_path: Path) -> None:
         (["train", *given, "--key", str(tmp_path / "no")], "ga3c keys makes one"),
         (["train", *given, "--listen", "tcp://203.0.113.1:9"], "listen tcp://203.0.113.1:9: "),
         (["agents", "--connect", "here", *own, *service], "connect here: must be tcp://HOST:PORT"),
+        (["agents", "--connect", "tcp://u@h:5", *own, *service], "must be tcp://HOST:PORT"),
         (["agents", "--connect", "tcp://x:1", *own, "--service", str(tmp_path)], "cannot be read"),
         (["agents", "--connect", "tcp://x:1", *service], "--key is missing"),
     ):
@@ -162,7 +163,7 @@ def test_a_host_needs_no_framework() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr == "ga3c: connect x: must be tcp://HOST:PORT\n"
+    assert done.stderr == "ga3c: connect x: must be tcp://HOST:PORT, with a port of 1 to 65535\n"
 
 
 class Ordered(NamedTuple):
@@ -472,6 +473,37 @@ def test_an_order_for_as_many_agents_as_a_host_may_have_is_followed(host: Host) 
     order = {"game": "Pnog", "versions": versions(), "tasks": tasks}
     host._follow(encode_note(Kind.ORDER, order))
     assert "unknown game" in host._refuses, "the order was read"
+
+
+def test_a_host_of_other_settings_of_agents_says_so_and_not_to_another_service(host: Host) -> None:
+    task = asdict(Task("a", "ipc://x", TOKEN, 1, 2, 0, EnvironmentConfig("Pong")))
+    newer = {"a": {**task, "new_setting": 1}}
+    there = {**versions(), OURS: "00000000"}
+    host._follow(encode_note(Kind.ORDER, {"game": "Pong", "versions": there, "tasks": newer}))
+    assert f"{OURS}: " in host._state()["refuses"]
+    host._tell_of(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+    assert host._state()["refuses"] == "", "it was of the service before"
+
+
+def test_a_service_that_says_nothing_is_told_of_once(
+    host: Host, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one of another version does, which takes no report of this host."""
+    host._tend()
+    assert "nothing was heard" not in capsys.readouterr().out, "it was not reached yet"
+    host._tell_of(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+    now_s = time.monotonic() + SILENT_S + 1.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    for _ in range(2):
+        host._tend()
+    (line,) = (each for each in capsys.readouterr().out.splitlines() if "nothing was" in each)
+    assert "or is of another version of ga3c" in line
+
+
+@pytest.mark.parametrize("host", ["h:0", "h:70000", "a,b:5", "-h:1", "exämple:5", "h", "u@h:5"])
+def test_an_address_that_cannot_be_one_is_refused(host: str) -> None:
+    with pytest.raises(ValueError, match="must be tcp://HOST:PORT"):
+        HostConfig(f"tcp://{host}", Path("key"), Path("service"))
 
 
 def test_an_agent_is_welcome_by_the_key_of_its_host_only(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import zmq
 
 from agents.environments import EnvironmentConfig, spaces
 from agents.keys import Pair
-from agents.launchers import LocalLauncher
+from agents.launchers import Exit, LocalLauncher
 from agents.link import Curve
 from agents.worker import Task
 from ga3c.runs.metrics import Metrics
@@ -22,6 +22,7 @@ from ga3c.wire.doors import Listening
 from ga3c.wire.frontend import Frontend
 from ga3c.wire.queues import BatchQueue
 from ga3c.wire.requests import Reply, Request
+from tests.commands import wait_for
 from tests.relay import Relay
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,11 +55,11 @@ class Rig:
         self.taken: list[list[Request]] = [[] for _ in range(GROUPS)]
         self.actions: list[list[np.ndarray]] = [[] for _ in range(GROUPS)]
 
-    def start(self) -> None:
+    def start(self, game: EnvironmentConfig = LEDGER) -> None:
         lanes = np.arange(GROUPS * ENVS, dtype=np.int32).reshape(GROUPS, ENVS)
         self.frontend.peers.expect("agent", lanes)
         self.frontend.peers.expect_of("agent", "atlas" if self._curve else "")
-        task = Task("agent", self.relay.endpoint, TOKEN, GROUPS, ENVS, 1, LEDGER)
+        task = Task("agent", self.relay.endpoint, TOKEN, GROUPS, ENVS, 1, game)
         self.launcher.start(replace(task, curve=self._curve))
 
     def take(self) -> Request:
@@ -186,3 +187,13 @@ def test_a_retired_agent_rests_though_the_order_was_lost(rig: Rig) -> None:
         assert time.monotonic() < deadline_s, "it has not confirmed that it rests"
         time.sleep(0.01)
     rig.check()
+
+
+def test_an_agent_that_fails_before_its_hello_is_heard_by_what_it_printed(rig: Rig) -> None:
+    """A message before it would be refused, and the agent would die of that, as it seemed."""
+    rig.start(EnvironmentConfig(game="tests.tiny:Unmade-v0"))
+    ends: list[Exit] = []
+    wait_for(lambda: bool(ends.extend(rig.launcher.reap()) or ends), LIMIT_S)
+    assert "there is no floor" in ends[0].log
+    counts = rig.metrics.snapshot().counts
+    assert not [name for name in counts if name.startswith("rejected")], counts

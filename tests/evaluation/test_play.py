@@ -191,7 +191,17 @@ def test_the_newest_run_of_a_game_is_found_by_each_of_its_names(pong_run: Path) 
         assert newest_run(name, pong_run.parent).resolve() == pong_run.resolve()
 
 
-def test_play_takes_the_newest_run_of_a_game(pong_run: Path) -> None:
+@pytest.mark.slow
+def test_play_takes_the_newest_run_of_a_game(pong_run: Path, tmp_path: Path) -> None:
+    given = ["--runs-dir", str(pong_run.parent), "--max-seconds", "1", "--out"]
+    for game in ([], ["--game", "PongNoFrameskip-v4"]):
+        done = ended("play", *game, *given, str(tmp_path / "x.gif"))
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("score ")
+        assert len(imageio.imread(tmp_path / "x.gif", index=None)) > 5
+
+
+def test_wrong_uses_of_play_are_said() -> None:
     done = ended("play", "--game", "Breakout", "--out", "x.txt")
     assert done.returncode == 2
     assert "must end in .mp4 or .gif" in done.stderr
@@ -201,3 +211,12 @@ def test_play_takes_the_newest_run_of_a_game(pong_run: Path) -> None:
     done = ended("play", "--game", "Surround")
     assert done.returncode == 2
     assert "no run of Surround" in done.stderr
+
+
+def test_a_drawing_process_that_dies_between_two_pictures_is_told() -> None:
+    with closing(Pictures(EnvironmentConfig("CartPole-v1"))) as pictures:
+        pictures.reset(0)
+        pictures._process.kill()
+        pictures._process.join()
+        with pytest.raises(NoPictures, match="ended with code -9"):
+            pictures.step(np.zeros(1, np.int32))

@@ -22,6 +22,7 @@ from packaging.utils import canonicalize_name
 
 from agents.environments import spaces
 from benchmarks import machines
+from benchmarks.gpu_check import compared
 from benchmarks.points import measure, said_by
 from benchmarks.readme import table
 from ga3c.experience.batches import Segments
@@ -205,12 +206,12 @@ def test_the_doctor_says_what_limits_and_tries_what_it_proposes() -> None:
 
 
 def doctored(config: TrainConfig, **found: float) -> list[dict[str, Any]]:
-    """What the doctor would change, best first, where doubled batches cost a sample as much."""
+    """What the doctor would change, best first, where a prediction costs the same of any size."""
     account = dict.fromkeys(("environment", "prediction", "training"), CORES / 4)
     figures = {"predictors_blocked_share": 0.0, "prediction_batch": 128.0, "pps": 1000.0, **found}
     figures.setdefault("trainers_waiting_share", 0.5)
     figures["core_seconds_per_s"] = {**account, "idle": found.get("idle", 0.0)}  # type: ignore[assignment]
-    sizes = Sizes(lambda batch: 1000.0, lambda batch: 1000.0 * (1.25 if batch > 80 else 1.0))
+    sizes = Sizes(lambda batch: 10.0 * batch, lambda batch: 1000.0 * (1.25 if batch > 80 else 1.0))
     parts = {"train_only": 1000.0, "environment_only": 2000.0 / CORES}
     found_remedies = sorted(remedies(config, figures, parts, sizes), key=lambda each: -each.gain)
     return [remedy.options for remedy in found_remedies if remedy.gain > 0]
@@ -243,6 +244,8 @@ def test_the_doctor_proposes_what_the_figures_call_for() -> None:
     assert doctored(PRESETS["dqn-pictures"], predictors_blocked_share=0.3) == [fewer]
     meets_seldom = {"pacing": "target-period", "period_steps": 2000}
     assert doctored(PRESETS["dqn-pictures"], idle=CORES / 4) == [meets_seldom, fewer]
+    whole, served = PRESETS["in-gpu-replay"], {"prediction_batch": 4.0}
+    assert {"envs_per_agent": 16, "prediction_batch_min": 8} in doctored(whole, **served)
     pacing = replace(PRESETS["dqn-pictures"].pacing, pacing="target-period")
     assert doctored(replace(PRESETS["dqn-pictures"], pacing=pacing), idle=CORES / 4) == [fewer]
 
@@ -562,3 +565,13 @@ def test_a_spread_is_the_median_and_the_range() -> None:
         "a": [{"median": 2.0, "low": 1.0, "high": 3.0}],
         "1": "x",
     }
+
+
+def test_no_number_is_no_parity() -> None:
+    one = {"loss": np.ones(3), "weights": np.ones(3)}
+    assert (
+        compared(one, {name: values * (1 + 1e-6) for name, values in one.items()})["compared"] == 2
+    )
+    for name in one:
+        with pytest.raises(RuntimeError, match=f"{name} differs by nan"):
+            compared(one, {**one, name: np.array([1.0, np.nan, 1.0])})

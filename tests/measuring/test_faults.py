@@ -9,6 +9,7 @@ import pytest
 from benchmarks import faults
 from benchmarks.faults import CASES, Config, attempt
 from benchmarks.faults.case import Bench, Case, Seen
+from benchmarks.faults.nodes import NoNamespaces
 from benchmarks.faults.soak import drift_and_noise
 from benchmarks.faults.watched import PROGRESS_S, Reading, Watched
 from benchmarks.reliability import MARKERS, PAGE, markdown
@@ -63,8 +64,18 @@ def raising(bench: Bench) -> Seen:
     raise RuntimeError("no more")
 
 
+def without_right(bench: Bench) -> Seen:
+    raise NoNamespaces("no right")
+
+
 @pytest.mark.parametrize(
-    ("attempted", "said"), [(not_injected, ""), (not_held, "the sky fell"), (raising, "no more")]
+    ("attempted", "said"),
+    [
+        (not_injected, ""),
+        (not_held, "the sky fell"),
+        (raising, "RuntimeError: no more"),
+        (without_right, "FAILED: no right"),
+    ],
 )
 def test_a_case_fails_if_it_injects_nothing_or_something_does_not_hold(
     attempted: object,
@@ -91,6 +102,23 @@ def test_a_case_has_a_place_of_its_own_that_is_removed(tmp_path: Path) -> None:
     figures = attempt(Case("a/b", "it holds", attempted), Config(tmp_path))
     assert figures["passed"] and figures["promise"] == "it holds"
     assert not places[0].exists()
+
+
+def test_a_soak_of_another_length_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths = []
+
+    def attempted(bench: Bench) -> Seen:
+        lengths.append(bench.soak_s)
+        return Seen(injected=1)
+
+    (soak,) = faults.SOAKS
+    cases = {name: Case(name, "it holds", attempted) for name in (soak, "a/b")}
+    monkeypatch.setattr(faults, "CASES", cases)
+    for hours in (1.0, 1.0, 2.0):
+        assert faults.run(Config(tmp_path, soak_hours=hours)) == 0
+    assert sorted(lengths) == [3600, 3600, 7200], "a/b once, the soak twice"
 
 
 def test_every_case_has_a_name_and_a_promise_of_its_own() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import fresh, learning_curves, peers
+from benchmarks.apex import Config, _jobs
 from benchmarks.apex_studies import STUDIES
 from benchmarks.learning import RECIPES
 from benchmarks.peers import Learned
@@ -68,7 +69,9 @@ def test_a_study_of_apex_is_made_once_and_shown_by_updates(tmp_path: Path) -> No
     kept = json.loads((tmp_path / "epsilons.json").read_text())
     assert kept["results"] == [few, all_of_them]
     assert kept["machine"]["cores"] > 0
-    config = json.loads((tmp_path / "runs" / "epsilons-6-epsilons-0" / "config.json").read_text())
+    config = json.loads(
+        (tmp_path / "runs" / "CartPole-v1-epsilons-6-epsilons-0" / "config.json").read_text()
+    )
     assert config["dqn"]["ladder_rungs"] == 6
     assert config["run"]["steps"] == 5_000 + 30 * 128
     again = ended(*given)
@@ -87,6 +90,7 @@ def test_every_study_has_the_same_number_of_updates_in_each_variant() -> None:
         for variant in study.variants:
             assert variant.updates(variant.steps(500)) == 500
             assert variant.updates(0) == 0
+            assert "--save-replay" in variant.train, "or a resumed run makes fewer updates"
             check_commands(["--game", "CartPole-v1", *shlex.split(variant.train)], [])
 
 
@@ -195,3 +199,12 @@ def test_a_kept_curve_is_of_one_run_alone(pong_run: Path, tmp_path: Path) -> Non
         with pytest.raises(ValueError, match=words):
             learning_curves.keep(runs, tmp_path / "again")
     assert not (tmp_path / "again").exists()
+
+
+def test_the_runs_of_a_study_are_of_its_game(tmp_path: Path) -> None:
+    (variant, *_), games = STUDIES["actors"].variants, ("MountainCar-v0", "CartPole-v1")
+    paths = {
+        job.path for game in games for job in _jobs(Config(tmp_path, game=game), "actors", variant)
+    }
+    assert len(paths) == 2 * len(_jobs(Config(tmp_path), "actors", variant))
+    assert {path.parent for path in paths} == {tmp_path / "runs"}

@@ -19,7 +19,10 @@ from ga3c.reports.jobs import Evaluation, Job, complete
 from ga3c.reports.processes import LOST
 from ga3c.reports.scores import Config, _jobs
 from ga3c.runs import checkpoints, records
+from ga3c.runs.finding import newest_figures
+from ga3c.runs.kept_config import CONFIG, to_json
 from ga3c.settings.checks import WrongInput
+from ga3c.settings.train import TrainConfig
 from tests.commands import BEGIN_S, STOP_S, Command, assert_nothing_is_left, ended
 
 GAMES = ["tests.tiny:Corridor-v0", "CartPole-v1"]
@@ -132,7 +135,7 @@ def test_a_run_that_was_trained_otherwise_is_not_taken_for_the_one_that_is_asked
     first.check()  # made by hand: nothing is known of it
     first.note(train=first.arguments)
     first.check()
-    with pytest.raises(WrongInput, match="and is asked for with 'none'"):
+    with pytest.raises(WrongInput, match="with 'none' is asked for"):
         complete([first._replace(arguments="")])
     steps = int(checkpoints.kept(run / "checkpoints")[-1].name)
     played = {"name": "trained", "weights": "newest"}
@@ -145,6 +148,27 @@ def test_a_run_that_was_trained_otherwise_is_not_taken_for_the_one_that_is_asked
     assert third.next_command[0] == "evaluate"
 
 
+@pytest.mark.parametrize("name", ["ALE/Pong-v5", "PongNoFrameskip-v0", "mine:Pong", "Boxing"])
+def test_a_run_of_another_game_is_not_taken_for_the_one_that_is_asked_for(
+    name: str, pong_run: Path
+) -> None:
+    Job(pong_run, "PONG", 0, steps=1, seconds=None).check()
+    with pytest.raises(WrongInput, match=f"is a run of Pong, .* and {name} with 'none' is asked"):
+        complete([Job(pong_run, name, 0, steps=1, seconds=None)])
+
+
+@pytest.mark.slow
+def test_a_run_whose_replay_is_lost_ends_when_it_has_learned_on(tmp_path: Path) -> None:
+    given = "--algorithm dqn --agents 1 --envs-per-agent 4 --scheduler off --replay-min-steps 2000"
+    job = Job(tmp_path / "run", "CartPole-v1", 0, steps=3000, seconds=None, arguments=given)
+    complete([job])
+    more = job._replace(steps=4500)
+    complete([more])
+    figures = newest_figures(job.path)
+    assert figures["steps"] >= 4500 + 2000, "2,000 steps fill the replay anew"
+    assert more.next_command == []
+
+
 class Lost:
     """A command whose node is lost at once; its last words are those of Ray."""
 
@@ -152,6 +176,7 @@ class Lost:
 
     def __init__(self, job: Job, newest: str) -> None:
         (job.path / "checkpoints" / newest).mkdir(parents=True, exist_ok=True)
+        (job.path / CONFIG).write_text(json.dumps(to_json(TrainConfig())))
         (job.path.parent / f"{job.path.name}.err").write_text("OutOfMemoryError: it took all")
 
     def poll(self) -> int:

@@ -6,6 +6,7 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
 import zmq
 
 from agents import keys
@@ -13,6 +14,8 @@ from agents.actions import Actions
 from agents.link import Curve, connect
 from agents.messages import Hello
 from ga3c.wire.doors import MOST_PARTS, Doors, Listening
+from ga3c.wire.sockets import endpoint_in
+from tests import leaks
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "a token"
@@ -90,3 +93,23 @@ def test_of_a_message_of_too_many_parts_a_few_are_kept_and_the_next_is_whole(
         doors.close_waker()
     kept = [[b"peer", *parts][: MOST_PARTS + 1] for parts in sent]
     assert came == [("atlas", parts) for parts in kept]
+
+
+def test_a_socket_path_is_as_long_as_its_bytes() -> None:
+    assert endpoint_in(Path("/tmp/" + 60 * "u"), "ipc")
+    with pytest.raises(ValueError, match="has 132 bytes > 107"):
+        endpoint_in(Path("/tmp/" + 60 * "\N{LATIN SMALL LETTER U WITH DIAERESIS}"), "ipc")
+
+
+def test_an_address_that_cannot_be_used_leaves_nothing(tmp_path: Path) -> None:
+    hello = Hello(TOKEN, (4,), "float32", Actions(2), 1, 1)
+    taken = Doors("tcp://127.0.0.1:*", TOKEN, hello)
+    listening = Listening(taken.endpoint, keys.new(), {})
+    free = "tcp://127.0.0.1:*"
+    for given in ((free, listening), (taken.endpoint, None), (f"ipc://{tmp_path}/no/x", None)):
+        before = leaks.descriptors()
+        with pytest.raises(ValueError, match=r"^listen (tcp|ipc)://"):
+            Doors(given[0], TOKEN, hello, given[1])
+        assert not leaks.descriptors() - before, given
+    taken.close()
+    taken.close_waker()

@@ -1,0 +1,193 @@
+"""Follows the orders of a service on another machine.
+
+Every STATE_S the host tells the service what it has and which agents have ended. The service
+answers with all that the host is to do. Both are complete each time, so that a message that is lost
+costs nothing: the host starts the agents that are ordered and do not run yet, and ends those that
+run and are not ordered. Agents connect to the service themselves.
+"""
+
+import contextlib
+import os
+import time
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import zmq
+from zmq.utils.monitor import recv_monitor_message
+
+from agents import link, messages
+from agents.games import check
+from agents.headers import MAX_REASON, Kind, MessageError, decode_header
+from agents.launchers import LocalLauncher
+from agents.link import Curve
+from agents.versions import differences
+from agents.worker import Task
+
+STATE_S = 2.0
+SILENT_S = 30.0  # without a word from the service, agents are ended
+KILLED_AFTER_S = 3.0  # an agent that was to end
+STOP_S = 2.0
+MOST_EXITS = 16  # in one report; the service takes a report of at most 256 KiB
+MOST_WORDS = 1000  # of each, its last ones; a sign takes up to 12 bytes
+REFUSALS: dict[int, str] = {
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH: "it does not allow this key (its --allow)",
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "it has another key than --service says, or is no service",
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "it has another key than --service says, or has gone",
+}
+
+
+class Host:
+    """Obeys the service. Owned by one thread."""
+
+    def __init__(
+        self, *, connect: str, curve: Curve, agents: int, name: str, modules: tuple[str, ...]
+    ) -> None:
+        """Args: as `Config` has them."""
+        self._address, self._curve = connect, curve
+        self._agents, self._name, self._modules = agents, name, modules
+        self._launcher = LocalLauncher()
+        self._context = zmq.Context()
+        identity = f"host-{os.urandom(8).hex()}"
+        self._socket = link.connect(self._context, connect, identity, "", curve)
+        events = zmq.EVENT_HANDSHAKE_SUCCEEDED | sum(REFUSALS)
+        self._events = self._socket.get_monitor_socket(events)
+        self._playing: set[str] = set()
+        self._ending: dict[str, float] = {}  # when each is killed, if it has not ended
+        self._exits: dict[str, tuple[int, str]] = {}  # until the service orders them no more
+        self._refuses = ""
+        self._counted = 0
+        self._heard_s = 0.0  # 0: nothing since the last silence was said
+        self._told_s = 0.0
+        self._said = ""
+        self._stopped = False  # no Event: a signal may come while its lock is held
+
+    def obey(self) -> None:
+        """Until `stop` is called."""
+        poller = zmq.Poller()
+        poller.register(self._socket, zmq.POLLIN)
+        poller.register(self._events, zmq.POLLIN)
+        while not self._stopped:
+            ready = dict(poller.poll(100))
+            if self._events in ready:
+                self._tell_of(recv_monitor_message(self._events)["event"])
+            if self._socket in ready:
+                self._follow(self._socket.recv_multipart())
+            self._tend()
+
+    def _tell_of(self, event: int) -> None:
+        if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+            self._say(f"connected to {self._address}")
+            self._told_s = 0.0  # the service hears of this host at once
+            self._heard_s = time.monotonic()
+            self._refuses = ""  # it may be another service than before
+        else:
+            self._say(f"the service at {self._address} is not reached: {REFUSALS[event]}")
+
+    def _say(self, line: str) -> None:
+        if line != self._said:  # a refusal comes again and again
+            print(f"ga3c: {line}", flush=True)
+        self._said = line
+
+    def _follow(self, parts: list[bytes]) -> None:
+        """Do what the service orders.
+
+        An order names the `game`, the service's `versions`, and all `tasks` by identity, each
+        `after` the resting agent that is to take it, or none.
+        """
+        try:
+            if decode_header(parts[0]).kind != Kind.ORDER:
+                raise MessageError("kind")
+            order = messages.decode_note(parts)
+            ordered: dict[str, dict[str, Any]] = dict(order["tasks"])
+            self._refuses = self._why_not(dict(order["versions"]), str(order["game"]))
+            tasks = {name: self._task(values) for name, values in ordered.items()}
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            self._say(f"an order was refused: {error!r}")
+            return
+        self._heard_s = time.monotonic()
+        if any(task.environment.game != order["game"] for task in tasks.values()):
+            self._refuses = "tasks of another game"
+        if self._refuses:
+            self._say(f"nothing is played: {self._refuses}")
+            tasks = {}
+        self._exits = {name: ended for name, ended in self._exits.items() if name in ordered}
+        for name in [name for name in tasks if name not in self._playing | set(self._exits)]:
+            rests = ordered[name].get("after")
+            if rests in self._playing:
+                self._playing.remove(rests)
+                self._launcher.start_again(rests, tasks[name])
+            else:
+                self._launcher.start(tasks[name])
+            self._playing.add(name)
+        self._end(self._playing - set(tasks))
+        if len(tasks) != self._counted:
+            self._counted = len(tasks)
+            self._say(f"plays with {len(tasks)} of {self._agents} agents")
+
+    def _task(self, values: dict[str, Any]) -> Task:
+        given = {name: value for name, value in values.items() if name != "after"}
+        given |= {"registration": None, "played": None, "played_steps": 0, "curve": None}
+        task = Task.of(given)
+        return replace(task, endpoint=self._address, curve=self._curve)
+
+    def _why_not(self, there: dict[str, str], game: str) -> str:
+        """Why `game` is not played here; empty if it is. Args: there: the service's versions."""
+        if others := differences(there):
+            return others
+        module, _, _ = game.rpartition(":")
+        if module and module not in self._modules:
+            return f"{game} is of a module that --modules does not name"
+        try:
+            check(game)
+        except ValueError as error:
+            return str(error)
+        return ""
+
+    def _end(self, names: set[str]) -> None:
+        for name in names - self._ending.keys():
+            self._ending[name] = time.monotonic() + KILLED_AFTER_S
+            self._launcher.end(name)
+
+    def _tend(self) -> None:
+        now_s = time.monotonic()
+        if self._heard_s and now_s - self._heard_s > SILENT_S:
+            self._heard_s = 0.0  # until it is heard again
+            also = ", and its agents are ended" if self._playing else ""
+            self._say(
+                f"nothing was heard of the service for {SILENT_S:g} s{also}: it has ended, is not "
+                "reached, or is of another version of ga3c"
+            )
+            self._end(set(self._playing))
+        for name in [name for name, at_s in self._ending.items() if at_s <= now_s]:
+            self._launcher.kill(name)
+        ended = self._launcher.reap()
+        for each in ended:
+            self._playing.discard(each.identity)
+            self._exits[each.identity] = each.code, each.log[-MOST_WORDS:]
+            self._ending.pop(each.identity, None)
+        if ended or now_s - self._told_s >= STATE_S:
+            self._told_s = now_s
+            with contextlib.suppress(zmq.Again):  # there is no connection now
+                state = messages.encode_note(Kind.HOST, self._state())
+                self._socket.send_multipart(state, zmq.DONTWAIT)
+
+    def _state(self) -> dict[str, Any]:
+        refuses = filter(str.isprintable, " ".join(self._refuses.split()))
+        return {
+            "name": self._name,
+            "agents": self._agents,
+            "playing": len(self._playing),
+            "exits": dict(islice(self._exits.items(), MOST_EXITS)),
+            "refuses": "".join(refuses)[:MAX_REASON],
+        }
+
+    def stop(self, *_: Any) -> None:
+        """Let `obey` return. Handles signals."""
+        self._stopped = True
+
+    def close(self) -> None:
+        """End all agents."""
+        self._launcher.stop(STOP_S)
+        self._socket.disable_monitor()
+        self._context.destroy(linger=0)
