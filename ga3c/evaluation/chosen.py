@@ -7,14 +7,12 @@ from agents.environments import EnvironmentConfig, spaces
 from ga3c.evaluation.options import LearnedConfig
 from ga3c.evaluation.policy import Policy
 from ga3c.runs import checkpoints
-from ga3c.runs.checkpoints import Checkpoint
+from ga3c.runs.checkpoints import BEST, Checkpoint
 from ga3c.runs.finding import find_run, newest_run, pretrained_run
 from ga3c.runs.kept_config import read_config
 from ga3c.runs.trust import check_trust
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.train import TrainConfig
-
-BEST = "best"
 
 
 def load(wanted: LearnedConfig) -> tuple[TrainConfig, Path, Checkpoint]:

@@ -15,10 +15,11 @@ from typing import Any
 
 from agents.signals import handled, restore
 from ga3c import backend
-from ga3c.evaluation.chosen import BEST, load, policy_of
+from ga3c.evaluation.chosen import load, policy_of
 from ga3c.evaluation.games import Game, evaluate, record
 from ga3c.evaluation.options import EvaluateConfig as Config
 from ga3c.runs import records
+from ga3c.runs.checkpoints import BEST
 from ga3c.runs.finding import EVALUATIONS
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.machine import CORES, machine
@@ -59,8 +60,10 @@ def run(config: Config) -> None:
 def scores(config: Config) -> dict[str, Any]:
     """The same, and the line that is kept. Raises WrongInput or RuntimeError."""
     trained, path, checkpoint = load(config)
-    if config.pretrained is None and not os.access(path, os.W_OK):
-        raise WrongInput(f"run {path} is not writable: the scores would be lost")
+    file = path / EVALUATIONS
+    for each in (path, file) if config.pretrained is None else ():
+        if each.exists() and not os.access(each, os.W_OK):
+            raise WrongInput(f"{each} is not writable: the scores would be lost")
     backend.configure(CORES, config.seed)
     policy = policy_of(trained, checkpoint)
     weights = config.checkpoint if config.checkpoint in ("newest", BEST) else "chosen"
@@ -106,10 +109,13 @@ def scores(config: Config) -> dict[str, Any]:
         raise
     seconds = time.monotonic() - started_s
     entry = record(games, steps, protocol, config.seed, config.at_once, seconds)
-    kept = ""
+    kept, failure = "", None
     if config.pretrained is None:
-        records.append(path / EVALUATIONS, {**entry, "machine": machine()})
-        kept = f"; kept in {path / EVALUATIONS}"
+        try:
+            records.append(file, {**entry, "machine": machine()})
+            kept = f"; kept in {file}"
+        except OSError as error:
+            kept, failure = "; not kept", error
     cut = f", {entry['games_cut']} cut by a limit of their length" if entry["games_cut"] else ""
     count = "1 game" if len(games) == 1 else f"{len(games)} games"
     print(
@@ -119,4 +125,6 @@ def scores(config: Config) -> dict[str, Any]:
     )
     if config.json:
         print(json.dumps(entry), flush=True)
+    if failure is not None:
+        raise failure
     return entry

@@ -18,6 +18,7 @@ from ga3c.runs.durable import Progress, SyncedFile, Work, put_in_place, seal, sy
 
 ARRAYS, STATE, MANIFEST = "arrays.npz", "state.json", "manifest.json"
 PARTIAL = ".partial-"
+BEST = "best"  # the folder of the one with the best evaluation
 FORMAT = 1
 RETRY_S = 10.0
 LEARNED = ("weights/", "target/", "optimizer/")  # arrays that must be finite

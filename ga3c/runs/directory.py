@@ -10,7 +10,8 @@ scheduler.jsonl  the start, then one object per decision; `scheduler.replay` rep
 evaluations.jsonl  one object per evaluation: its protocol, its scores
 actions.bin      every action of a run in lockstep; a resumed run plays them once more
 checkpoints/     the newest states, from which the run can be resumed (ga3c/runs/checkpoints.py)
-best/            the state that had the best evaluation of the run (--evaluate-every)
+best/            the state that had the best evaluation of the run (--evaluate-every); one of more
+                 steps than a run is resumed from is set aside there as beyond-STEPS-TIME
 result.json      the run's figures, written at the end
 tracking.json    only with --track: the run's id at the tracker
 lock             held while a service uses the directory
@@ -30,12 +31,14 @@ import csv
 import json
 import shutil
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ga3c.runs import records
+from ga3c.runs.checkpoints import BEST, kept
 from ga3c.runs.durable import rewrite_lines, rewrite_whole
 from ga3c.runs.events import Events
 from ga3c.runs.finding import EVALUATIONS, LATEST, LOCK, RESULT, locked
@@ -57,7 +60,7 @@ class RunDirectory:
 
     Raises:
         BlockingIOError: if another service uses the directory.
-        OSError: if it cannot be created.
+        OSError: if it cannot be created, or there is a run and this one is a new one.
     """
 
     def __init__(self, config: TrainConfig, path: Path) -> None:
@@ -67,6 +70,9 @@ class RunDirectory:
         if not locked(self._lock):
             self._lock.close()
             raise BlockingIOError(f"another process uses {path}")
+        if config.run.resume is None and (path / CONFIG).exists():
+            self._lock.close()
+            raise FileExistsError(f"another process has made the run {path}")
         self._log = records.Rotated(self.path / LOG, MOST_BYTES[LOG])
         self._open: list[Any] = [self._lock, self._log]
         self._config = config
@@ -84,8 +90,6 @@ class RunDirectory:
         tracking = self._tracking()
         self._write(CONFIG, settings)
         self._note_start(steps)
-        (self.path / RESULT).unlink(missing_ok=True)
-        self._point_latest()
         self._cut(steps)
         self._episodes = records.Thinned(self.path / EPISODES, MOST_BYTES[EPISODES])
         self._csv = csv.writer(self._episodes)
@@ -93,6 +97,9 @@ class RunDirectory:
             self._csv.writerow(Episode._fields)
         self._metrics = records.Thinned(self.path / METRICS, MOST_BYTES[METRICS])
         self._events = Events(self.path, steps, tracking)
+        (self.path / RESULT).unlink(missing_ok=True)
+        with self._errors_reported():  # its folder may be one that others write
+            self._point_latest()
         with self._errors_reported():
             self._events.settings(settings)
         self._open = [self._events, self._episodes, self._metrics, *self._open]
@@ -116,12 +123,14 @@ class RunDirectory:
         """Append one line of figures."""
         with self._errors_reported():
             self._metrics.write(json.dumps(values) + "\n")
+        with self._errors_reported():
             self._events.figures(values)
 
     def evaluation(self, entry: Mapping[str, Any]) -> None:
         """Append an evaluation."""
         with self._errors_reported():
             records.append(self.path / EVALUATIONS, entry)
+        with self._errors_reported():
             self._events.evaluation(entry)
 
     def finish(self, result: Mapping[str, Any]) -> None:
@@ -165,6 +174,9 @@ class RunDirectory:
         for file in (self.path / METRICS, self.path / EVALUATIONS):
             if file.exists():
                 rewrite_lines(file, _entries_until(file, steps))
+        for best in kept(self.path / BEST):
+            if int(best.name) > steps:  # its evaluation is one of those that were removed
+                best.rename(best.with_name(f"beyond-{best.name}-{time.time_ns()}"))
 
     def _note_start(self, steps: int) -> None:
         """Write the machine of this start to meta.json, or add that of resuming after `steps`."""

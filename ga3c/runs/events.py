@@ -73,10 +73,13 @@ class Events:
         self._lines = 0  # of figures
         before = directory.glob("events.out.*")
         self._parts_bytes = sum(file.stat().st_size for file in before)
-        name = f"events.out.tfevents.{time.time_ns() // 10**6:013}.{os.getpid()}"
+        # TensorBoard reads files by name: this one is the last even if the clock was set back.
+        known = [file.name.split(".")[3] for file in directory.glob("events.out.tfevents.*")]
+        number = max(time.time_ns() // 10**6, *(int(n) + 1 for n in ["0", *known] if n.isdecimal()))
+        name = f"events.out.tfevents.{number:013}.{os.getpid()}"
         self._file = open(directory / name, "wb", buffering=0)  # noqa: SIM115
         self._write(Event(file_version="brain.Event:2"))
-        self._write(Event(step=steps, session_log=SessionLog(status=SessionLog.START)))
+        self._write(Event(step=steps + 1, session_log=SessionLog(status=SessionLog.START)))
 
     def settings(self, values: Mapping[str, Any]) -> None:
         """Add the run's settings, as text and as hyperparameters. Args: values: of config.json."""
@@ -112,10 +115,12 @@ class Events:
 
     def result(self, values: Mapping[str, Any]) -> None:
         """Add the score of the run's result, the last of its curve, and end the tracking."""
-        if (score := values.get("score_mean_100")) is not None:
-            self._add({TAGS["score_mean_100"]: score}, values["steps"])
-        if self._tracking:
-            self._tracking.close(values.get("ended", "failed"))
+        try:
+            if (score := values.get("score_mean_100")) is not None:
+                self._add({TAGS["score_mean_100"]: score}, values["steps"])
+        finally:
+            if self._tracking:
+                self._tracking.close(values.get("ended", "failed"))
 
     def close(self) -> None:
         """Close the file. A run without a result has failed."""
@@ -130,12 +135,13 @@ class Events:
 
     def _add(self, scalars: Mapping[str, float], steps: int, left_out: bool = False) -> None:
         """Write scalars, and hand them to the tracker with those of the newest episode."""
-        both = {**self._newest, **scalars}
-        if not left_out:
-            self._write_scalars(both if self._rarity > 1 else scalars, steps)
-        if self._tracking:
-            self._tracking.scalars(_finite(both), steps)
-        self._newest = {}
+        both, self._newest = {**self._newest, **scalars}, {}
+        try:
+            if not left_out:
+                self._write_scalars(both if self._rarity > 1 else scalars, steps)
+        finally:  # the disk may be full
+            if self._tracking:
+                self._tracking.scalars(_finite(both), steps)
 
     def _write_scalars(self, scalars: Mapping[str, float], steps: int) -> None:
         values = [Summary.Value(tag=tag, simple_value=v) for tag, v in _finite(scalars).items()]

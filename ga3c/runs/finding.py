@@ -29,7 +29,10 @@ RESULT, LOCK = "result.json", "lock"
 LATEST = "latest"  # a file beside the runs with the name of the newest; earlier it was a link
 EVALUATIONS = "evaluations.jsonl"
 PRETRAINED = Path(__file__).resolve().parents[1] / "pretrained"
-OF_REPLAY = ("pacing", "steps_per_update", "period_steps", "replay_min_steps", "n_step", "discount")
+OF_PACING = ("pacing", "steps_per_update", "period_steps", "replay_min_steps", "n_step", "discount")
+OF_ROWS = ("replay_steps", "update_size", "slack_steps", "eviction", "replay_draws")
+OF_PRIORITIES = ("first_priority", "priority_exponent", "eviction_exponent")
+OF_REPLAY = (*OF_PACING, *OF_ROWS, *OF_PRIORITIES, "environments", "pixels")
 NAME_BYTES = 200  # of a run's name: file systems take 255, and some files are named after it
 DEPTH = 3  # folders below runs/ in which runs are found, such as runs/scores/pong-0
 GivenRuns = Annotated[
@@ -51,6 +54,11 @@ def new_run_path(config: TrainConfig) -> Path:
         raise ValueError(f"name {run.name}: numbers and {LATEST} stand for runs by their age")
     if len(os.fsencode(path.name)) > NAME_BYTES:
         raise ValueError(f"name {run.name}: must be of at most {NAME_BYTES} bytes, to be a file's")
+    if path.exists() and not (path / CONFIG).exists():
+        raise ValueError(
+            f"run {path} is a folder without a {CONFIG}, such as a run leaves that was ended at "
+            "its very start: remove it, or choose another --name"
+        )
     if path.exists():
         raise ValueError(
             f"run {path} exists already: choose another --name, or continue it with --resume "
@@ -164,7 +172,9 @@ def check_resumed(config: TrainConfig, before: TrainConfig) -> None:
         raise ValueError(f"name {config.run.name}: a resumed run keeps its name; leave it out")
     if config.replay.save_replay and before.replay.save_replay:
         new_replay, old_replay = (
-            {**asdict(c.pacing), **asdict(c.replay), **asdict(c.learning)} for c in (config, before)
+            {**asdict(c.pacing), **asdict(c.replay), **asdict(c.learning)}
+            | {"environments": c.max_lanes, "pixels": c.environment.pixels}
+            for c in (config, before)
         )
         for name in OF_REPLAY:
             value, old_value = new_replay[name], old_replay[name]
@@ -173,12 +183,13 @@ def check_resumed(config: TrainConfig, before: TrainConfig) -> None:
                     f"{name} {value}: the replay was saved with {old_value}, and what it holds "
                     "is of that: leave it out, or give --no-save-replay to fill a new one"
                 )
-    played = (resolve(game), replace(config.environment, game=game_before), config.run.seed)
+    environment = replace(config.environment, game=game_before)
+    played = (resolve(game), environment, config.run.seed, config.service.stagger_steps)
     known = (resolve(game_before), before.environment, before.run.seed)
-    if config.service.lockstep and played != known:
+    if config.service.lockstep and played != (*known, before.service.stagger_steps):
         raise ValueError(
-            "lockstep: the seed and the environment's settings must stay the same, or the run's "
-            "actions could not be played once more"
+            "lockstep: the seed, stagger_steps and the environment's settings must stay the same, "
+            "or the run's actions could not be played once more"
         )
 
 

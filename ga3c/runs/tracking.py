@@ -137,9 +137,9 @@ def check_tracker(name: str | None) -> None:
 def tracking(name: str, path: Path) -> "Tracking":
     """Track the run in `path`, or go on tracking it. Raises WrongInput if that cannot be."""
     kept: dict[str, str] = {}
-    if (path / KEPT).exists():
-        kept = json.loads((path / KEPT).read_bytes())
     try:
+        if (path / KEPT).exists():
+            kept = dict(json.loads((path / KEPT).read_bytes()))
         tracker = TRACKERS[name](path, kept.get(name))
     except Exception as error:
         raise WrongInput(

@@ -62,7 +62,10 @@ def check_trust(path: Path, config: TrainConfig, trusted: bool) -> None:
     Args: trusted: whether the user has said that it may.
     """
     if not trusted and not is_own(path, config):
+        why = "was not begun by you on this machine"
+        if seal(config) is None:
+            why = f"this machine has no {MACHINE_ID}, by which runs of your own are known"
         raise ValueError(
-            f"run {path}: names code, {', '.join(own_code(config))}, and was not begun by you on "
-            "this machine: that module would be imported; --trust allows it"
+            f"run {path}: names code, {', '.join(own_code(config))}, and {why}: that module would "
+            "be imported; --trust allows it"
         )

@@ -240,6 +240,18 @@ def test_evaluate_keeps_scores_with_their_protocol(pong_run: Path, tmp_path: Pat
     assert result["steps"] == int(checkpoints.kept(run / "checkpoints")[-1].name)
 
 
+@pytest.mark.slow
+def test_scores_that_cannot_be_kept_are_printed(pong_run: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(pong_run, tmp_path / "run")
+    (run / "evaluations.jsonl").unlink(missing_ok=True)
+    (run / "evaluations.jsonl").mkdir()
+    done = ended("evaluate", str(run), "--episodes", "2", "--step-cap", "50", "--json")
+    assert done.returncode == 1
+    assert "over 2 games, 2 cut by a limit of their length; not kept" in done.stdout
+    assert len(json.loads(done.stdout.splitlines()[-1])["scores"]) == 2
+    assert "evaluations.jsonl" in done.stderr and "Traceback" not in done.stderr
+
+
 def test_an_evaluation_that_is_interrupted_says_what_it_had(
     command: Callable[..., Command], pong_run: Path, tmp_path: Path
 ) -> None:

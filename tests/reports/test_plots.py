@@ -135,7 +135,8 @@ def test_a_resumption_is_a_gap_and_no_fall_to_0() -> None:
 
 def test_a_run_keeps_where_it_was_resumed(tmp_path: Path) -> None:
     for steps in (0, 700, 900):
-        directory = RunDirectory(CONFIG["a3c"], tmp_path / "run")
+        run = replace(CONFIG["a3c"].run, resume=tmp_path if steps else None)
+        directory = RunDirectory(replace(CONFIG["a3c"], run=run), tmp_path / "run")
         directory.begin(steps)
         directory.close()
     assert history.read(tmp_path / "run").resumed == (700, 900)

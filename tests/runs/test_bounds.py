@@ -14,6 +14,7 @@ from ga3c.reports import history
 from ga3c.runs import directory, durable, events, finding, records
 from ga3c.runs.directory import EPISODES, LOG, METRICS, MOST_BYTES, RunDirectory
 from ga3c.runs.tally import Episode
+from ga3c.settings.run import RunConfig
 from ga3c.settings.train import TrainConfig
 
 SCALE = 100
@@ -58,6 +59,10 @@ def played(path: Path) -> RunDirectory:
     return run
 
 
+def resumed(path: Path) -> TrainConfig:
+    return TrainConfig(run=RunConfig(resume=path))
+
+
 def sizes(path: Path) -> dict[str, int]:
     return {file.name: file.stat().st_size for file in path.iterdir()}
 
@@ -93,7 +98,7 @@ def test_such_a_run_is_resumed_from_any_of_its_checkpoints(
     run.close()
     before = history.episodes_in(run.path / EPISODES)
     for steps in (STEPS - 5000, STEPS // 3, 0):
-        again = RunDirectory(TrainConfig(), run.path)
+        again = RunDirectory(resumed(run.path), run.path)
         again.begin(steps)
         again.close()
         kept = [each for each in before if each.steps < steps]

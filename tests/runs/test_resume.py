@@ -1,5 +1,6 @@
 """However a run ended, it is resumed from its newest whole checkpoint."""
 
+import contextlib
 import csv
 import json
 import os
@@ -16,7 +17,7 @@ import pytest
 import ga3c
 from agents.environments import EnvironmentConfig
 from ga3c.__main__ import main
-from ga3c.runs import checkpoints
+from ga3c.runs import checkpoints, directory, records
 from ga3c.runs.directory import RunDirectory
 from ga3c.runs.finding import check_resumed, find_run, is_running
 from ga3c.runs.kept_config import load_config, to_json
@@ -274,6 +275,61 @@ def test_a_damaged_checkpoint_is_said_and_the_one_before_it_used(tmp_path: Path)
     assert (run / "config.json").read_text() == config
 
 
+def test_a_directory_is_of_one_process_and_of_one_run(tmp_path: Path) -> None:
+    """What both pass that were started at once: they look before the framework is loaded."""
+    path, again = tmp_path / "run", TrainConfig(run=RunConfig(resume=tmp_path / "run"))
+    first = RunDirectory(TrainConfig(), path)
+    first.begin(0)
+    first.metrics({"steps": 5, "pps": 1.0})
+    with pytest.raises(BlockingIOError, match="another process uses"):
+        RunDirectory(again, path)
+    first.finish({"steps": 5})
+    kept = (path / "metrics.jsonl").read_text()
+    with pytest.raises(FileExistsError, match="another process has made the run"):
+        RunDirectory(TrainConfig(), path)
+    assert (path / "metrics.jsonl").read_text() == kept and (path / "result.json").exists()
+    RunDirectory(again, path).close()
+
+
+def test_a_run_whose_folder_is_not_ours_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, again = tmp_path / "run", TrainConfig(run=RunConfig(resume=tmp_path / "run"))
+    first = RunDirectory(TrainConfig(), path)
+    first.begin(0)
+    first.finish({"steps": 5})
+
+    def refused(*_: object) -> None:
+        raise PermissionError("not yours")
+
+    with monkeypatch.context() as patched, contextlib.closing(RunDirectory(again, path)) as failed:
+        patched.setattr(directory, "rewrite_lines", refused)
+        with pytest.raises(PermissionError):
+            failed.begin(5)
+    assert (path / "result.json").exists(), "it was not resumed"
+    monkeypatch.setattr(RunDirectory, "_point_latest", refused)
+    with contextlib.closing(RunDirectory(again, path)) as resumed:
+        resumed.begin(5)
+    assert "not written: not yours" in capsys.readouterr().err
+
+
+def test_the_best_weights_beyond_a_resumed_checkpoint_are_set_aside(tmp_path: Path) -> None:
+    """Their evaluation is cut away: it was made after that checkpoint, before a kill."""
+    path, again = tmp_path / "run", TrainConfig(run=RunConfig(resume=tmp_path / "run"))
+    first = RunDirectory(TrainConfig(), path)
+    first.begin(0)
+    first.evaluation({"steps": 900, "protocol": {"name": "paper"}, "mean": 12.5})
+    checkpoints.write_best(path / "best", {"a": np.ones(1)}, {"steps": 900})
+    first.close()
+    for steps, left in ((900, 1), (500, 0)):
+        with contextlib.closing(RunDirectory(again, path)) as resumed:
+            resumed.begin(steps)
+        assert len(checkpoints.kept(path / "best")) == left
+        assert len(records.read(path / "evaluations.jsonl")) == left
+    (aside,) = (path / "best").glob("beyond-*900-*")
+    assert checkpoints.read(aside).state["steps"] == 900
+
+
 def test_two_services_cannot_use_one_directory(command: Start, tmp_path: Path) -> None:
     first = command(*CORRIDOR, "--name", "mine")
     first.until_steps_are_made()
@@ -335,8 +391,10 @@ def test_in_lockstep_a_name_that_asks_for_sticky_actions_is_another_environment(
     given = ["--algorithm", "a3c", *IN_TURN]
     before = parse(given, TrainConfig, "test")
     check_resumed(parse([*given, "--game", "pong"], TrainConfig, "test"), before)
-    with pytest.raises(ValueError, match="lockstep: the seed and the environment"):
+    with pytest.raises(ValueError, match="lockstep: the seed, stagger_steps and"):
         check_resumed(parse([*given, "--game", "ALE/Pong-v5"], TrainConfig, "test"), before)
+    with pytest.raises(ValueError, match="lockstep: the seed, stagger_steps and"):
+        check_resumed(parse([*given, "--stagger-steps", "50"], TrainConfig, "test"), before)
 
 
 def test_a_saved_replay_keeps_the_pacing_that_its_counts_are_of() -> None:
@@ -344,23 +402,31 @@ def test_a_saved_replay_keeps_the_pacing_that_its_counts_are_of() -> None:
         return parse(["--algorithm", "dqn", *settings], TrainConfig, "test")
 
     saved = of("--save-replay")
-    check_resumed(of("--save-replay", "--slack-steps", "300"), saved)
+    check_resumed(of("--save-replay", "--trainers", "2"), saved)
     check_resumed(of("--steps-per-update", "8"), saved)
     check_resumed(of("--save-replay", "--steps-per-update", "8"), of())
     with pytest.raises(ValueError, match=r"steps_per_update 8.0: the replay was saved with 4.0"):
         check_resumed(of("--save-replay", "--steps-per-update", "8"), saved)
-    for other in ("--replay-min-steps=9000", "--n-step=2", "--discount=0.9"):
+    for other in (
+        *("--replay-min-steps=9000", "--n-step=2", "--discount=0.9", "--slack-steps=300"),
+        *("--update-size=500", "--replay-steps=50000", "--envs-per-agent=8", "--pixels=float32"),
+        "--replay-draws=prioritised",
+    ):
         with pytest.raises(ValueError, match="the replay was saved with"):
             check_resumed(of("--save-replay", other), saved)
+    drawn = ("--save-replay", "--replay-draws", "prioritised")
+    for other in ("--priority-exponent=1.0", "--first-priority=acting"):
+        with pytest.raises(ValueError, match="the replay was saved with"):
+            check_resumed(of(*drawn, other), of(*drawn))
 
 
 def test_settings_are_on_the_disk_before_they_take_the_old_ones_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a power cut there is the old file or the new one, never an empty one."""
-    directory = RunDirectory(TrainConfig(), tmp_path / "run")
-    directory.begin(0)
-    config = directory.path / "config.json"
+    run = RunDirectory(TrainConfig(), tmp_path / "run")
+    run.begin(0)
+    config = run.path / "config.json"
     before, synced = config.stat().st_ino, []
     sync = os.fsync
 
@@ -369,10 +435,10 @@ def test_settings_are_on_the_disk_before_they_take_the_old_ones_place(
         sync(number)
 
     monkeypatch.setattr(os, "fsync", noted)
-    directory.begin(0)
-    directory.finish({})
-    assert synced[0] == (directory.path / ".config.json", before)
-    assert synced[1] == (directory.path, config.stat().st_ino)
+    run.begin(0)
+    run.finish({})
+    assert synced[0] == (run.path / ".config.json", before)
+    assert synced[1] == (run.path, config.stat().st_ino)
     assert config.stat().st_ino != before
 
 

@@ -1,21 +1,25 @@
 """What TensorBoard and trackers get of a run: each run once, its settings, its figures, its end."""
 
+import errno
 import importlib.util
 import json
 import math
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
 from tensorboard.plugins.hparams import metadata
 
-from ga3c.runs import tracking
+from ga3c.runs import records, tracking
 from ga3c.runs.directory import RunDirectory
+from ga3c.runs.events import Events
 from ga3c.runs.finding import find_run, runs_in
 from ga3c.runs.tally import Episode
 from ga3c.runs.tracking import TRACKERS, Tracking
@@ -34,7 +38,8 @@ def kept_run(
     path: Path, steps: tuple[int, ...], tracker: Any = None, ends: bool = True
 ) -> str | None:
     """A run of some progress lines, or the rest of it; in this process, without a service."""
-    run = replace(TrainConfig().run, track=tracker, steps=steps[-1])
+    resumed = path if path.exists() else None
+    run = replace(TrainConfig().run, track=tracker, steps=steps[-1], resume=resumed)
     directory = RunDirectory(replace(TrainConfig(), run=run), path)
     place = directory.begin(steps[0])
     directory.episodes([Episode(1.0, steps[0], 3.5, 7, 0.0, True)])
@@ -87,6 +92,25 @@ def test_tensorboards_hyperparameters_are_the_settings_beside_the_final_score(
     last = events.Scalars("charts/episodic_return_mean_100")[-1]
     assert (last.step, last.value) == (900, 17.5), "of the result, not of the last progress line"
     assert [each.value for each in events.Scalars("perf/TPS")] == [80.0, 80.0]
+
+
+def test_tensorboard_shows_all_of_a_run_that_was_resumed_from_its_end(tmp_path: Path) -> None:
+    kept_run(tmp_path / "mine", (300, 900))
+    kept_run(tmp_path / "mine", (900, 1200), ends=False)
+    seen = EventAccumulator(str(tmp_path / "mine")).Reload()
+    assert [each.step for each in seen.Scalars("eval/paper")] == [900, 1200]
+    assert 17.5 in [each.value for each in seen.Scalars("charts/episodic_return_mean_100")]
+
+
+def test_tensorboard_shows_a_session_that_began_after_the_clock_was_set_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept_run(tmp_path / "mine", (100, 200), ends=False)
+    before_ns = time.time_ns() - 3600 * 10**9
+    monkeypatch.setattr(time, "time_ns", lambda: before_ns)
+    kept_run(tmp_path / "mine", (300, 400), ends=False)
+    seen = EventAccumulator(str(tmp_path / "mine")).Reload()
+    assert [each.step for each in seen.Scalars("perf/TPS")] == [100, 200, 300, 400]
 
 
 # Trackers
@@ -154,6 +178,27 @@ def test_a_tracker_that_fails_is_reported_once_and_ends_nothing(
     assert len((tmp_path / "mine" / "metrics.jsonl").read_text().splitlines()) == 3
     assert json.loads((tmp_path / "mine" / "result.json").read_text()) == RESULT
     assert len(recorder.told) == 7, "it may recover"
+    assert recorder.told[-1] == ("finish", "900 steps done")
+
+
+def test_a_tracker_gets_everything_if_the_disk_is_full_or_the_last_figures_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, fails in enumerate((True, False)):
+        recorder = Recorder()
+        monkeypatch.setitem(TRACKERS, "wandb", lambda path, known, it=recorder: it)
+        with monkeypatch.context() as patched:
+            if fails:
+                full = MagicMock(side_effect=OSError(errno.ENOSPC, "no space left"))
+                patched.setattr(Events, "_write_scalars", full)
+                patched.setattr(records, "append", full)
+            else:
+                recorder.scalars = lambda scalars, steps, it=recorder: (  # type: ignore[method-assign]
+                    it._note("scalars", steps) if steps < 900 else 1 / 0
+                )
+            kept_run(tmp_path / f"run-{number}", (100, 200), "wandb")
+        assert [each[-1] for each in recorder.told if each[0] == "scalars"][:2] == [100, 200]
+        assert recorder.told[-1] == ("finish", "900 steps done")
 
 
 def test_a_tracker_that_stands_still_delays_the_end_by_its_limit_only(

@@ -118,6 +118,8 @@ def test_a_seal_is_of_these_names_on_this_machine(
     other.unlink()
     assert seal(config) is None
     assert not is_own(begun, config)
+    with pytest.raises(ValueError, match=f"this machine has no {other}, by which runs of your own"):
+        check_trust(begun, config, trusted=False)
 
 
 @pytest.mark.parametrize(
