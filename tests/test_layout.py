@@ -119,13 +119,14 @@ def lines_of_code(file: Path) -> int:
     )
 
 
-def test_the_core_has_at_most_6765_lines_of_code() -> None:
+def test_the_core_has_at_most_6780_lines_of_code() -> None:
     """6,000 with four published systems; 250 are continuous actions and eviction by
     priority, 400 other machines and Ray clusters, 130 the targets that ppo sets before its passes
     (Boxing and LunarLander are learned in a third to a half of the steps), 10 faults with other
-    machines, and numbers beyond all bounds."""
+    machines, and numbers beyond all bounds, 15 what is said where actions are no numbers and an
+    address is taken."""
     files = [file for place in CORE for file in (ROOT / "ga3c" / place).glob("*.py")]
-    assert 4000 < sum(map(lines_of_code, files)) <= 6765
+    assert 4000 < sum(map(lines_of_code, files)) <= 6780
 
 
 def test_the_assembly_alone_asks_which_algorithm_is_chosen() -> None:

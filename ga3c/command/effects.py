@@ -34,13 +34,14 @@ BY_CHOICE = {
     ("hosts", "launcher", "local"): {"ray_address"},
     ("pacing", "pacing", "ratio"): {"period_steps"},
     ("pacing", "pacing", "free"): {"steps_per_update", "slack_steps", "period_steps"},
-    ("pacing", "pacing", "target-period"): {"slack_steps", "target_period"},
+    ("pacing", "pacing", "target-period"): {"slack_steps", "target_period", "update_size"},
 }
 """By section, setting and value: the settings that are not read with it."""
 
 
 OF_PICTURES = frozenset({"padding", "center", "pixel_scale"})
 OF_VECTORS = frozenset({"normalize_observations"})
+OF_OUR_NETWORKS = frozenset({"padding", "layer_norm"})
 
 
 def without_effect(config: TrainConfig, found: Spaces) -> dict[str, frozenset[str]]:
@@ -75,6 +76,9 @@ def without_effect(config: TrainConfig, found: Spaces) -> dict[str, frozenset[st
         chosen["observations that are pictures"] = OF_VECTORS
     else:
         chosen["observations that are vectors"] = OF_PICTURES
+    if config.network.is_own:  # of dqn's and dpg's heads only some have a layer of ours
+        normed = config.dqn.dueling or found.actions.is_continuous
+        chosen["a network of your own"] = frozenset({"padding"} if normed else OF_OUR_NETWORKS)
     if found.actions.is_continuous:
         chosen["continuous actions"] = frozenset({"log_epsilon"})
     return {f"algorithm {config.algorithm}": frozenset(unread), f"game {game}": of_atari, **chosen}

@@ -45,7 +45,7 @@ def restore(parts: Parts, values: Mapping[str, np.ndarray]) -> None:
     variables = keyed(parts)
     for key in values:
         if key.partition("/")[0] in parts and key not in variables:
-            raise ValueError(f"{key}: this network has no such weights")
+            raise ValueError(f"{key}: the configured network or optimizer has no such variable")
     for key, variable in variables.items():
         shape, value = tuple(variable.shape), values.get(key)
         if value is None or value.shape != shape:

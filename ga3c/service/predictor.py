@@ -10,11 +10,12 @@ import numpy as np
 from ga3c.experience.book import Book, Segment
 from ga3c.experience.pacing import Pacing
 from ga3c.experience.ring import Arrivals, outcome_rows
+from ga3c.experience.window import ReplayBook
 from ga3c.learning.model import Model
 from ga3c.runs.action_log import ActionLog
 from ga3c.runs.metrics import Metrics
 from ga3c.runs.tally import Tally
-from ga3c.service.threads import Gate
+from ga3c.service.threads import REMEDIES, Gate, RunFailed
 from ga3c.service.trace import MOMENT_S, Arrival, Trace
 from ga3c.wire.frontend import Frontend
 from ga3c.wire.queues import BatchQueue, Closed
@@ -119,9 +120,13 @@ class Predictor:
         """Actions [n, *shape], the segments that they complete, and the model's CPU seconds."""
         exploration = self.model.exploration(lanes, self.pacing.steps)
         arrivals, cpu_s = self._arrivals(batch, lanes, exploration), time.thread_time()
-        actions = self.model.act(arrivals)
+        try:
+            actions = self.model.act(arrivals)
+        except FloatingPointError as error:
+            raise RunFailed(f"{error}; {REMEDIES}") from error
         cpu_s = time.thread_time() - cpu_s
-        if exploration.any() and exploration.min() == exploration.max():  # not a ladder
+        is_same = exploration.min() == exploration.max()  # and so no ladder
+        if is_same and isinstance(self.book, ReplayBook):
             name = "noise" if actions.dtype.kind == "f" else "epsilon"
             self.metrics.set(**{name: float(exploration[0])})
         self._note_episodes(batch, exploration)

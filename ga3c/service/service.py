@@ -24,7 +24,7 @@ from ga3c.runs.tally import Tally
 from ga3c.service.agents import Agents
 from ga3c.service.feeds import Feed
 from ga3c.service.state import Kept
-from ga3c.service.threads import SLICE_S, Deadline, RunFailed, Workers
+from ga3c.service.threads import REMEDIES, SLICE_S, Deadline, RunFailed, Workers
 from ga3c.service.trace import Trace
 from ga3c.settings.machine import CORES
 from ga3c.settings.scheduler import Counts
@@ -167,11 +167,10 @@ class Service:
         if refused >= self.max_refused_updates:
             raise RunFailed(
                 f"{refused} updates in a row were left out, as their loss or gradient was not "
-                "finite: nothing more would be learned; a smaller --learning-rate, a --clip-norm "
-                "or a --reward-clip may help, from the last checkpoint or anew"
+                f"finite: nothing more would be learned; {REMEDIES}"
             )
         if failure := self._predictors.failure or self._trainers.failure:
-            raise RunFailed(f"a service thread failed\n{failure}")
+            raise RunFailed(failure)
         if not self.frontend.alive:
             raise RunFailed(f"the frontend thread has ended\n{self.frontend.failure}")
         return self.agents.tend()

@@ -8,8 +8,8 @@ import numpy as np
 
 from ga3c.experience.book import Segment
 from ga3c.experience.pacing import Pacing
+from ga3c.experience.replay import Replay
 from ga3c.experience.segments import SegmentBook
-from ga3c.experience.window import ReplayBook
 from ga3c.learning.model import Model
 from ga3c.runs.action_log import ActionLog
 from ga3c.runs.checkpoints import Checkpoint
@@ -104,15 +104,16 @@ class Kept:
 
         Counts that the book has too are taken from the book, so that the two cannot disagree.
         """
-        self.model.source.restore(checkpoint.arrays)
-        book = self.model.source.book
-        assert isinstance(book, ReplayBook)
-        acted = book.written_steps
+        replay = self.model.source
+        assert isinstance(replay, Replay)
+        replay.restore(checkpoint.arrays)
+        acted = replay.book.written_steps
         self.pacing.restore(
             {
                 **checkpoint.state["pacing"],
                 "before": int(checkpoint.state["steps"]) - acted,
                 "acted": acted,
-                "flushed": int(book.visible().heads.sum()),
+                "flushed": int(replay.book.visible().heads.sum()),
             }
         )
+        self.metrics.set(replay_steps=float(replay.drawable))

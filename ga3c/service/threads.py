@@ -8,6 +8,10 @@ from collections.abc import Callable, Iterator
 
 SLICE_S = 0.1  # a wait that can be interrupted is made of waits of this length
 HURRIED_S = 0.5  # time that threads have to finish their work in a hurried stop
+REMEDIES = (  # where numbers are no longer finite
+    "a smaller --learning-rate, a --clip-norm or a --reward-clip may help, from the last "
+    "checkpoint or anew"
+)
 
 
 class RunFailed(RuntimeError):
@@ -33,7 +37,7 @@ class Deadline:
 class Workers:
     """Threads of one role, whose number can change while they run.
 
-    If a thread fails, `failure` holds its traceback, and the run ends with it.
+    If a thread fails, `failure` says how, and the run ends with it.
     """
 
     def __init__(self, role: str, body: Callable[[threading.Event], Callable[[], None]]) -> None:
@@ -75,8 +79,10 @@ class Workers:
     def _guard(self, body: Callable[[], None]) -> None:
         try:
             body()
+        except RunFailed as error:
+            self.failure = str(error)
         except Exception:
-            self.failure = traceback.format_exc()
+            self.failure = f"a service thread failed\n{traceback.format_exc()}"
 
 
 class Gate:

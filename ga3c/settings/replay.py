@@ -43,7 +43,8 @@ class ReplayConfig:
     importance_exponent_end: float = 1.0
     """Beta at the end of the schedule."""
     update_size: int = 1000
-    """New steps are added to the replay, and can be drawn, once there are this many of them."""
+    """New steps are added to the replay, and can be drawn, once there are this many of them. Not
+    used by --pacing target-period, which adds them at the end of each period."""
     save_replay: bool = False
     """Keep the replay in every checkpoint. Without it a resumed run first plays replay_min_steps
     with the policy that it has learned, and then continues to learn."""
@@ -67,11 +68,6 @@ class ReplayConfig:
             raise ValueError(
                 f"replay_min_steps {self.replay_min_steps} > replay_steps {self.replay_steps}: "
                 "learning would never begin"
-            )
-        if self.update_size > self.replay_min_steps:
-            raise ValueError(
-                f"update_size {self.update_size} > replay_min_steps {self.replay_min_steps}: "
-                "there would be nothing to draw when learning begins"
             )
 
     @property

@@ -172,11 +172,6 @@ def _check_segments(config: TrainConfig) -> None:
 
 def _check_replay(config: TrainConfig) -> None:
     service, replay, pacing = config.service, config.replay, config.pacing
-    if service.lockstep:
-        raise ValueError(
-            f"lockstep with algorithm {config.algorithm}: is of a3c and ppo; --synchronized "
-            "--pacing target-period gives the same weights each time"
-        )
     if config.run.steps is not None and config.run.steps <= replay.replay_min_steps:
         raise ValueError(
             f"steps {config.run.steps} <= replay_min_steps {replay.replay_min_steps}: the run "
@@ -190,6 +185,11 @@ def _check_replay(config: TrainConfig) -> None:
                 f"{name} {getattr(replay, name)} < {smallest}, twice {needed} steps "
                 f"of {config.max_lanes} environments: there would be nothing to draw"
             )
+    if replay.update_size > replay.replay_min_steps and pacing.pacing != "target-period":
+        raise ValueError(
+            f"update_size {replay.update_size} > replay_min_steps {replay.replay_min_steps}: "
+            "there would be nothing to draw when learning begins"
+        )
     if pacing.pacing == "ratio":
         largest = service.largest_prediction(config.max_lanes)
         check_slack(pacing.slack_steps, largest, pacing.steps_per_update)
@@ -210,6 +210,11 @@ def _check_synchronized(config: TrainConfig) -> None:
 
 def _check_lockstep(config: TrainConfig) -> None:
     service = config.service
+    if config.learns_from_replay:
+        raise ValueError(
+            f"lockstep with algorithm {config.algorithm}: is of a3c and ppo; --synchronized "
+            "--pacing target-period gives the same weights each time"
+        )
     alone = "agents", "groups", "predictors", "trainers", "intra_op_threads"
     given = {name: getattr(service, name) for name in alone}
     wrong = [f"{name} {count}" for name, count in given.items() if count != 1]

@@ -64,7 +64,7 @@ class Watch:
         self._counts = (-1.0, -1.0)
         self._moved_s = clock()
         self._patience_s = STILL_S
-        self._ended_said = service.progress >= 1  # a resumed run has already said it
+        self._ended_said = False
         self._lag_said = False
 
     def events(self, now: Snapshot) -> Iterator[str]:

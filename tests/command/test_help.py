@@ -158,6 +158,17 @@ def test_the_settings_of_the_first_level_exist() -> None:
         ),
         (["train", "--algorithm=dqn", "--ladder-base=.5"], "--ladder-base", "exploration schedule"),
         (["train", "--preset=apex-small", "--slack-steps=9"], "--slack-steps", "pacing free"),
+        (["train", "--preset=fast-dqn", "--update-size=9"], "--update-size", "pacing target-per"),
+        (
+            ["train", "--network=tests.own_nets:torso", "--padding", "same"],
+            "--padding",
+            "a network of your own",
+        ),
+        (
+            ["train", "--network=tests.own_nets:torso", "--no-layer-norm"],
+            "--no-layer-norm",
+            "a network of your own",
+        ),
         (["train", "--scheduler", "random", "--margin", "0.1"], "--margin", "scheduler random"),
         (
             ["train", "--algorithm", "dqn", "--first-priority", "acting"],

@@ -118,7 +118,8 @@ def _configured(**parts: Any) -> TrainConfig:
         ({"pacing": PacingConfig(slack_steps=8)}, "forever"),
         ({"replay": ReplayConfig(replay_min_steps=1000)}, "nothing to draw"),
         ({"service": ServiceConfig(synchronized=True)}, "needs groups 1"),
-        ({"service": ServiceConfig(lockstep=True)}, "lockstep"),
+        ({"service": ServiceConfig(lockstep=True)}, "lockstep with algorithm dqn: is of a3c and"),
+        ({"replay": ReplayConfig(update_size=20_000)}, "nothing to draw when learning begins"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused_with_what_would_happen(
@@ -128,11 +129,15 @@ def test_settings_that_do_not_fit_are_refused_with_what_would_happen(
         _configured(**parts)
 
 
+def test_what_is_added_once_a_period_has_no_size_of_its_own() -> None:
+    pacing = PacingConfig(pacing="target-period", period_steps=800)
+    assert _configured(replay=ReplayConfig(update_size=20_000), pacing=pacing)
+
+
 @pytest.mark.parametrize(
     ("part", "values", "words"),
     [
         (ReplayConfig, {"replay_min_steps": 9000, "replay_steps": 5000}, "never begin"),
-        (ReplayConfig, {"update_size": 20_000}, "nothing to draw when learning begins"),
         (PacingConfig, {"steps_per_update": 0.0}, "wait forever"),
         (PacingConfig, {"period_steps": 2}, "no period would have an update"),
         (ReplayConfig, {"n_step": 0}, "at least 1"),

@@ -213,6 +213,16 @@ def test_a_run_whose_weights_explode_ends_and_keeps_its_last_good_checkpoint(
         assert np.isfinite(array).all(), name
 
 
+def test_actions_that_are_no_numbers_end_a_run_in_a_sentence(tmp_path: Path) -> None:
+    given = ["train", "--game", "tests.tiny:Reach-v0", "--envs-per-agent", "8", "--agents", "1"]
+    given += ["--algorithm", "dpg", "--replay-min-steps", "500", "--update-size", "100"]
+    done = ended(*given, "--learning-rate", "3e38", "--seconds", "60", "--runs-dir", str(tmp_path))
+    assert done.returncode == 1, done.stdout
+    words = "ga3c: the network's actions are not finite: none can be played; a smaller --learning"
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 # Schedules
 
 
@@ -243,6 +253,9 @@ def test_the_end_of_the_schedules_is_said_once(end: float, words: str) -> None:
     assert "ended after 100 steps" in line
     assert words in line
     assert not list(watch.events(snapshot()))
+    resumed, service, _ = watched(config)
+    service.progress = 1.5
+    assert [*resumed.events(snapshot())] == [line], "once in each session"
 
 
 def test_a_constant_learning_rate_has_no_end_to_speak_of() -> None:
