@@ -4,7 +4,9 @@ SHELL := /bin/sh
 .DELETE_ON_ERROR:
 .PHONY: help install train play tensorboard test scores benchmark peers gpu-check check docs clean
 
-GAME ?= Pong
+# Without a GAME, the command says which: Pong for a new run, or that of ARGS (--config, --preset, a
+# run that is resumed or shown).
+GAME ?=
 ARGS ?=
 BIN := .venv/bin
 CACHES := build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -19,9 +21,10 @@ endif
 REQUIREMENTS := requirements/$(DEVICE).txt
 OTHER_TENSORFLOW := $(if $(filter gpu,$(DEVICE)),tensorflow-cpu,tensorflow)
 
-# The name of the stamp depends on everything that decides what .venv contains (the scripts in .venv
-# contain its path). If one of these changes, the name changes and the install runs again. A new
-# modification time alone does not start it.
+# The name of the stamp depends on everything that decides what .venv contains, and on the path of
+# the checkout, which .venv/bin/ga3c contains (of other packages no script is called, but python -m).
+# If one of these changes, the name changes and the install runs again. A new modification time alone
+# does not start it.
 PINS := setup.cfg requirements/lock.txt $(REQUIREMENTS)
 PINS_SUM := $(firstword $(shell { pwd; cat $(PINS); } | cksum))
 STAMP := .venv/.installed-$(DEVICE)-$(PINS_SUM)
@@ -44,13 +47,13 @@ install: $(STAMP)  ## create .venv with the pinned versions; again only if these
 	@echo ".venv is ready ($(DEVICE))"
 
 train: $(STAMP)  ## learn a game: make train GAME=Pong ARGS="..." (see .venv/bin/ga3c train --help)
-	$(call stoppable,$(BIN)/ga3c train --game "$(GAME)" $(ARGS))
+	$(call stoppable,$(BIN)/ga3c train $(if $(GAME),--game "$(GAME)") $(ARGS))
 
 play: $(STAMP)  ## make a video of the newest run of a game: make play GAME=Pong
-	$(call stoppable,$(BIN)/ga3c play $(if $(findstring --pretrained,$(ARGS)),,--game "$(GAME)") $(ARGS))
+	$(call stoppable,$(BIN)/ga3c play $(if $(GAME),--game "$(GAME)") $(ARGS))
 
 tensorboard: $(STAMP)  ## show the curves of all runs in the browser, on this machine only
-	@exec $(BIN)/tensorboard --logdir runs --host 127.0.0.1 $(ARGS)
+	@exec $(BIN)/python -m tensorboard.main --logdir runs --host 127.0.0.1 $(ARGS)
 
 # One more test process than cores keeps them busy; each takes up to a gigabyte.
 WORKERS ?= $(shell n=$$(nproc); echo $$((n < 8 ? n + 1 : 8)))
@@ -101,9 +104,9 @@ gpu-check:  ## measure a GPU without downloads: make gpu-check WHEELS=DIR PYTHON
 	PYTHONPATH="$$place" $(PYTHON) -m ga3c benchmark gpu-check --out-dir "$(OUT)" $(ARGS)
 
 check: $(STAMP)  ## check lint, format and types
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy ga3c agents benchmarks
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m mypy ga3c agents benchmarks
 
 # The pages are linked as they stand in the repository, so each link works on the site as on GitHub.
 # (mkdocs must not be --quiet: --strict would not see the warnings.)
@@ -115,11 +118,11 @@ docs: $(DOCS_STAMP)  ## build README.md and docs/ as a site in site/; a link tha
 	@mkdir -p $(PAGES)/benchmarks
 	@ln -s "$(CURDIR)"/*.md "$(CURDIR)/docs" $(PAGES)/
 	@ln -s "$(CURDIR)/benchmarks/results" $(PAGES)/benchmarks/
-	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict
 	@echo "the site is built: open site/index.html"
 $(DOCS_STAMP):
 	@$(or $(shell command -v python3.11),python3) -m venv --clear $(DOCS)
-	@$(DOCS)/bin/pip install -qq --disable-pip-version-check -r requirements/docs.txt
+	@$(DOCS)/bin/python -m pip install -qq --disable-pip-version-check -r requirements/docs.txt
 	@touch $@
 
 clean:  ## remove caches and build products, but not .venv and runs/

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import ga3c
 from agents import keys
 from ga3c.__main__ import COMMANDS, MEASURED
 from ga3c.command.line import WrongUse, parsed
@@ -149,3 +150,16 @@ def test_every_command_on_a_page_is_one_that_ga3c_takes(
             parsed(arguments, kind, f"ga3c {command}")
         except WrongUse as error:
             assert given in mentioned and "is missing" in str(error), (given, error)
+
+
+def test_a_checkouts_own_environment_is_not_turned_into_a_copy() -> None:
+    """Without -e pip replaces what make has installed, and edits would have no effect."""
+    lines = [line for page in PAGES for line in page.read_text().splitlines()]
+    into = [line for line in lines if re.search(r"\.venv/bin/pip install .*\.\[", line)]
+    assert into and all(" -e " in line for line in into)
+
+
+def test_the_reference_has_all_of_the_python_api() -> None:
+    text = (ROOT / "docs" / "reference.md").read_text()
+    for name in set(ga3c.__all__) - {"__version__"}:
+        assert f"::: ga3c.{name}\n" in text, name

@@ -219,6 +219,7 @@ def test_an_algorithm_of_ours_is_four_places(own: Path, tmp_path: Path) -> None:
     said = ga3c(own, "train", *given, tree=tree)
     assert "REINFORCE with a baseline" in said
     assert "1500 steps done" in said
+    assert "reinforce  learns from segments" in ga3c(own, "list", "algorithms", tree=tree)
 
 
 def test_no_place_of_an_algorithm_can_be_forgotten_in_silence() -> None:

@@ -84,14 +84,15 @@ time.sleep(60)
 
 
 @pytest.fixture
-def train(tmp_path: Path) -> Callable[[str], subprocess.Popen[str]]:
+def train(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
     """`make train` of the real Makefile, with a command that ends as ga3c does in ga3c's place."""
     command = tmp_path / "ga3c"
     command.write_text(STOPPED.format(python=sys.executable))
     command.chmod(0o755)
 
-    def start(arguments: str) -> subprocess.Popen[str]:
+    def start(arguments: str, **variables: str) -> subprocess.Popen[str]:
         given = [f"BIN={tmp_path}", f"STAMP={command}", "DEVICE=cpu", f"ARGS={arguments}"]
+        given += [f"{name}={value}" for name, value in variables.items()]
         return subprocess.Popen(
             ["make", "--no-print-directory", "train", *given],
             cwd=ROOT,
@@ -108,16 +109,17 @@ def train(tmp_path: Path) -> Callable[[str], subprocess.Popen[str]]:
 
 def test_ctrl_c_ends_make_train_by_the_signal_and_without_a_line_of_makes_own(train):
     """A shell shows an end by SIGINT as 130."""
-    made = train("--steps 5")
-    assert made.stdout.readline() == "begun train --game Pong --steps 5\n"
+    made = train("--steps 5", GAME="Boxing")
+    assert made.stdout.readline() == "begun train --game Boxing --steps 5\n"
     os.killpg(made.pid, signal.SIGINT)
     out, err = made.communicate(timeout=30)
     assert (made.returncode, out, err) == (-signal.SIGINT, f"kept {signal.SIGINT:d}\n", "")
 
 
 def test_a_sigterm_that_make_alone_gets_ends_the_run(train):
-    made = train("")
-    assert made.stdout.readline() == "begun train --game Pong\n"
+    """Without a GAME the arguments say which: it may be that of a file, a preset or a run."""
+    made = train("--config mine.toml")
+    assert made.stdout.readline() == "begun train --config mine.toml\n"
     made.terminate()
     out, _ = made.communicate(timeout=30)  # until the run has closed its end of the pipe, too
     assert (made.returncode, out) == (-signal.SIGTERM, f"kept {signal.SIGTERM:d}\n")
@@ -128,6 +130,13 @@ def test_a_wrong_use_of_make_train_is_an_error_of_make(train):
     out, err = made.communicate(timeout=30)
     assert (made.returncode, out) == (2, "")
     assert err.splitlines()[-1].endswith("train] Error 2")
+
+
+def test_make_calls_no_script_whose_first_line_is_of_where_the_checkout_was():
+    """Only ga3c is installed anew after a move; other packages are called as python -m."""
+    made = run_make("-n", "tensorboard", "check", "docs", "test", "play", "train").stdout
+    scripts = set(re.findall(r"\.venv(?:-docs)?/bin/([\w.-]+)", made))
+    assert scripts == {"ga3c", "python"}
 
 
 def helped_targets() -> list[str]:

@@ -52,8 +52,9 @@ class TrainConfig:
 
     algorithm: str = "a3c"
     """a3c and ppo learn from segments, in the order they were played; dqn, and dpg for continuous
-    actions, from a replay. Unless one is given, continuous actions are learned by dpg and all
-    others by ppo. Or your own, as module:name of a class (docs/extending.md)."""
+    actions, from a replay. Unless one is given, continuous actions are learned by dpg where
+    observations are vectors, and all else by ppo. Or your own, as module:name of a class
+    (docs/extending.md)."""
     learns_from: LearnsFrom | None = None
     """What an algorithm of your own learns from: segments, in the order they were played, or a
     replay. a3c, ppo, dqn and dpg do not need it."""

@@ -356,7 +356,10 @@ def test_a_run_is_not_resumed_as_another(tmp_path: Path) -> None:
         (["--resume", str(run), "--algorithm", "ppo"], "a resumed run keeps its algorithm a3c"),
         (["--resume", str(run), "--name", "b"], "name b: a resumed run keeps its name"),
         (["--resume", "7", "--runs-dir", str(empty)], f"run 7: the folder {empty} has no runs"),
-        (["--resume", str(run), *IN_TURN, "--seed", "9"], "the seed, stagger_steps and the environment"),
+        (
+            ["--resume", str(run), *IN_TURN, "--seed", "9"],
+            "the seed, stagger_steps and the environment",
+        ),
         (["--resume", str(run), "--optimizer", "rmsprop"], "does not fit the settings"),
     ):
         done = ended("train", *arguments, "--steps", "900")

@@ -12,7 +12,9 @@ from typing import Any, Literal
 
 import pytest
 
+from agents.environments import spaces
 from ga3c.__main__ import USAGE
+from ga3c.evaluation.options import EvaluateConfig
 from ga3c.runs.kept_config import load_config
 from ga3c.settings import machine, preset_names
 from ga3c.settings.parse import given_values, parse, preset_like
@@ -141,6 +143,17 @@ def test_plain_defaults_follow_the_algorithm_and_what_the_game_shows(
     expected = replace(expected, environment=replace(expected.environment, game=game))
     assert config == expected
     assert config.preset == preset
+
+
+def test_pictures_with_continuous_actions_are_evaluated_without_noise() -> None:
+    """The protocol of pictures draws actions by their probabilities, which these do not have."""
+    for algorithm in ("ppo", "a3c"):
+        given = ["--game", "CarRacing-v3", "--algorithm", algorithm]
+        config = parse(given, TrainConfig, "ga3c train")
+        assert config.preset == f"{algorithm}-pictures"
+        assert config.evaluation == PRESETS["dpg-control"].evaluation
+        found = spaces(config.environment, tried=False)
+        assert EvaluateConfig().played_by(config, found)[0] == "control"
 
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 4, 16, 24, 64, 200])
