@@ -28,7 +28,7 @@ class EnvironmentConfig:
     action_repeat: int = 4
     """Emulator frames for which one action is held: frames a step, whatever the id says."""
     sticky_actions: float | None = None
-    """Probability a frame of repeating the last action; None: 0.25 for NAME-v5 and -v0, else 0."""
+    """Probability a frame of repeating the last action; None: 0.25 for ALE/*-v5, else 0."""
     noop_max: int = 30
     """A game begins after fewer than this many no-op emulator frames, drawn uniformly."""
     fire_on_reset: bool = True

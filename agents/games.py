@@ -17,8 +17,8 @@ from ale_py import registration, roms
 
 from agents import control
 
-_ATARI_STICKY = re.compile(r"ALE/(\w+)-v5|(\w+?)(?:NoFrameskip)?-v0", re.IGNORECASE)
-_ATARI_V4 = re.compile(r"(\w+?)(?:NoFrameskip)?-v4", re.IGNORECASE)
+_ATARI_V5 = re.compile(r"ALE/(\w+)-v5", re.IGNORECASE)
+_ATARI_LEGACY = re.compile(r"(\w+?)(NoFrameskip)?-v[04]", re.IGNORECASE)
 _ATARI_BARE = re.compile(r"([\w-]+)")
 JAX_IDS = ("phys2d/", "tabular/")  # Gymnasium's environments that need these packages
 NEEDED_BY_JAX_IDS = ("jax", "flax")
@@ -27,7 +27,7 @@ OURS = (Path(__file__).parent, Path(__file__).parents[1] / "ga3c")
 GYMNASIUM = Path(gymnasium.__file__).parent
 LIBRARIES = (Path(sysconfig.get_path("stdlib")), Path(sysconfig.get_path("purelib")))
 _TWO_PLAYERS = {"combat", "joust", "maze_craze", "warlords"}  # excluded: there is no second player
-_STICKY_ACTIONS = 0.25  # of Gymnasium's ids that end with -v5 or -v0
+_V5_STICKY_ACTIONS = 0.25
 
 
 class UnknownGame(ValueError):
@@ -43,7 +43,7 @@ class Game(NamedTuple):
 
     name: str  # an ALE rom id (`ms_pacman`) or a Gymnasium id
     is_atari: bool
-    sticky_actions: float  # the probability that the name implies
+    sticky_actions: float  # by the name: those of ALE/*-v5; the older ids are played without
 
 
 @functools.cache
@@ -56,11 +56,11 @@ def _resolve_atari(name: str) -> Game | None:
     known = gymnasium.registry.get(name)
     if known is not None and not str(known.entry_point).startswith("ale_py"):
         return None  # a user's own Breakout-v0, for example
-    for pattern in (_ATARI_STICKY, _ATARI_V4, _ATARI_BARE):
+    for pattern in (_ATARI_V5, _ATARI_LEGACY, _ATARI_BARE):
         match = pattern.fullmatch(name)
-        rom = match and atari_roms().get(control.plain(match[match.lastindex or 1]))
+        rom = match and atari_roms().get(control.plain(match[1]))
         if rom:
-            return Game(rom, True, _STICKY_ACTIONS if pattern is _ATARI_STICKY else 0.0)
+            return Game(rom, True, _V5_STICKY_ACTIONS if pattern is _ATARI_V5 else 0.0)
     return None
 
 
@@ -180,6 +180,9 @@ def check(name: str) -> Game:
 
 
 def are_same(one: str, other: str) -> bool:
-    """Whether two names stand for one game. Raises as `check`, which modules are not part of."""
+    """Whether two names stand for one game. Raises as `check`.
+
+    One id in two modules is two games, and `check` ignores the module.
+    """
     modules = {name.rpartition(":")[0] for name in (one, other)}
     return len(modules) == 1 and check(one) == check(other)

@@ -163,7 +163,7 @@ class Link:
     def fail(self, words: str) -> None:
         """Send the traceback that ends the agent, if a service listens.
 
-        One who has not said hello is unknown to it: what the agent prints is heard all the same.
+        Before the hello it would refuse the message; what the agent prints is reported anyway.
         """
         if not self._hello:
             return

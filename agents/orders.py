@@ -101,7 +101,7 @@ class Host:
             order = messages.decode_note(parts)
             ordered: dict[str, dict[str, Any]] = dict(order["tasks"])
             self._refuses = self._why_not(dict(order["versions"]), str(order["game"]))
-            tasks = {name: self._task(values) for name, values in ordered.items()}
+            tasks = {n: self._task(v) for n, v in ordered.items() if not self._refuses}
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             self._say(f"an order was refused: {error!r}")
             return

@@ -23,7 +23,8 @@ from benchmarks.points import keep_in
 from ga3c.reports import history
 from ga3c.reports.console import show
 from ga3c.reports.history import Curve
-from ga3c.reports.jobs import Job, complete
+from ga3c.reports.job import Job
+from ga3c.reports.jobs import complete
 from ga3c.reports.plots import legend_below
 
 MARKS = (0.25, 0.5, 1.0)  # shares of a run at which the table gives the score
@@ -135,10 +136,10 @@ def _study(config: Config, name: str, study: Study) -> list[dict[str, Any]]:
 
 def _jobs(config: Config, name: str, variant: Variant) -> list[Job]:
     seeds, updates = config.size
-    game, words = config.game.replace("/", "-"), variant.name.replace(" ", "-").replace(",", "")
+    words = variant.name.replace(" ", "-").replace(",", "")
     return [
         Job(
-            config.out_dir / "runs" / f"{game}-{name}-{words}-{seed}",
+            config.out_dir / "runs" / f"{name}-{words}-{seed}",
             config.game,
             seed,
             variant.steps(updates),

@@ -23,7 +23,8 @@ from ga3c.reports import history, plots
 from ga3c.reports.console import show
 from ga3c.reports.figures import published_rows
 from ga3c.reports.history import Curve
-from ga3c.reports.jobs import Job, complete
+from ga3c.reports.job import Job
+from ga3c.reports.jobs import complete
 from ga3c.reports.processes import check_arguments
 from ga3c.runs.finding import newest_figures
 

@@ -27,7 +27,8 @@ from agents.games import check
 from benchmarks.points import keep_in
 from ga3c.reports import history
 from ga3c.reports.console import show
-from ga3c.reports.jobs import Job, complete
+from ga3c.reports.job import Job
+from ga3c.reports.jobs import complete
 from ga3c.reports.plots import legend_below
 from ga3c.reports.processes import check_arguments, end
 from ga3c.runs import records

@@ -182,7 +182,7 @@ def evaluate(
     Returns what evaluations.jsonl keeps: `mean`, `median`, `deviation`, `scores`, `lengths`,
     `steps` learned from, and the `protocol` with all its settings.
 
-    Raises ValueError and RuntimeError as `load`, and ValueError if an option is wrong.
+    Raises as `load`; ValueError if an option is wrong; OSError if the scores cannot be kept.
     """
     _load_framework()
     from ga3c.evaluation.evaluate import scores

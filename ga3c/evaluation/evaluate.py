@@ -53,12 +53,15 @@ def _noticed() -> Iterator[Callable[[], bool]]:
 
 
 def run(config: Config) -> None:
-    """Evaluate, print and keep the scores. Raises WrongInput or RuntimeError."""
+    """Evaluate, print and keep the scores. Raises WrongInput, RuntimeError or OSError."""
     scores(config)
 
 
 def scores(config: Config) -> dict[str, Any]:
-    """The same, and the line that is kept. Raises WrongInput or RuntimeError."""
+    """The same, and the line that is kept.
+
+    Raises WrongInput, RuntimeError, or OSError if the scores, once printed, cannot be kept.
+    """
     trained, path, checkpoint = load(config)
     file = path / EVALUATIONS
     for each in (path, file) if config.pretrained is None else ():

@@ -12,7 +12,7 @@ import numpy as np
 from agents.environments import Spaces
 from ga3c.evaluation.games import Game, evaluate, record
 from ga3c.evaluation.policy import Policy
-from ga3c.evaluation.protocols import PROTOCOLS
+from ga3c.evaluation.protocols import PROTOCOLS, fitting
 from ga3c.service.agents import SLOWEST_MAKE_S
 from ga3c.settings.train import TrainConfig
 
@@ -37,8 +37,9 @@ class Evaluator:
         """
         self._environment = config.environment
         self._config = config.evaluation
-        protocol = PROTOCOLS[self._config.evaluate_protocol]
-        self._protocol = replace(protocol, step_cap=self._config.evaluate_step_cap)
+        self._name = fitting(self._config.evaluate_protocol, spaces.actions)
+        cap = self._config.evaluate_step_cap
+        self._protocol = replace(PROTOCOLS[self._name], step_cap=cap)
         self._policy = Policy(config, spaces)
         self._next_steps = self._after(steps)
         self._stop = threading.Event()
@@ -107,7 +108,7 @@ class Evaluator:
 
     def _play(self, steps: int) -> dict[str, Any] | None:
         """An entry of evaluations.jsonl; None if the evaluation was stopped."""
-        config, episodes = self._config, self._config.evaluate_episodes
+        episodes = self._config.evaluate_episodes
         started_s = time.monotonic()
         games = evaluate(
             self._policy,
@@ -120,5 +121,5 @@ class Evaluator:
         )
         if len(games) < episodes:
             return None
-        named = self._protocol.named(config.evaluate_protocol, self._environment, "newest")
+        named = self._protocol.named(self._name, self._environment, "newest")
         return record(games, steps, named, SEED, episodes, time.monotonic() - started_s)

@@ -13,7 +13,7 @@ import tyro
 
 from agents.environments import Spaces
 from agents.games import resolve
-from ga3c.evaluation.protocols import OF_GAMES, PROTOCOLS, Protocol
+from ga3c.evaluation.protocols import OF_GAMES, PROTOCOLS, Protocol, fitting
 from ga3c.settings.checks import WrongInput, check_count, check_file, check_seed, no_effect
 from ga3c.settings.parse import given_value, given_values
 from ga3c.settings.run import ProtocolName
@@ -84,7 +84,7 @@ class PlayedConfig(LearnedConfig):
         """The protocol's name and settings. Raises WrongInput if it does not fit the actions."""
         name, settings = self.protocol, self.settings
         if name is None:
-            name = trained.evaluation.evaluate_protocol
+            name = fitting(trained.evaluation.evaluate_protocol, spaces.actions)
             changed = {key: getattr(settings, key) for key in self.given}
             settings = replace(PROTOCOLS[name], **changed)
         self._check_effect(settings, resolve(trained.environment.game).is_atari)

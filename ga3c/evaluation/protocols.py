@@ -7,7 +7,7 @@ from agents.actions import Actions
 from agents.environments import EnvironmentConfig
 from agents.games import check
 from ga3c.settings.checks import check_count
-from ga3c.settings.run import STEP_CAP
+from ga3c.settings.run import STEP_CAP, ProtocolName
 
 OF_GAMES = ("noop_max", "sticky_actions", "frame_cap")  # None: as in training
 
@@ -74,6 +74,11 @@ class Protocol:
         kept.pop("step_cap", None)  # it comes last, as in `runs.finding.evaluations`
         full_name = name if PROTOCOLS[name] == self else f"{name}, changed"
         return {"name": full_name, "weights": weights, **kept, "step_cap": self.step_cap}
+
+
+def fitting(name: ProtocolName, actions: Actions) -> ProtocolName:
+    """The protocol for a run's own `name`: trained draws actions, as continuous ones cannot be."""
+    return "control" if name == "trained" and actions.is_continuous else name
 
 
 PROTOCOLS = {

@@ -4,7 +4,6 @@ Used by `ga3c scores` and by the studies of learning. The state is what the runs
 so the same jobs, given again, continue.
 """
 
-import json
 import math
 import shlex
 import shutil
@@ -13,138 +12,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-from agents.games import are_same
-from ga3c.reports import history
+from ga3c.reports.job import Job
 from ga3c.reports.listing import show_states
 from ga3c.reports.processes import LOST, Process, check_commands, end, here
-from ga3c.runs import checkpoints
 from ga3c.runs.finding import is_running
-from ga3c.runs.kept_config import CONFIG, load_config
-from ga3c.settings.checks import WrongInput
+from ga3c.runs.kept_config import CONFIG
 
 STATES = {"train": "training", "evaluate": "evaluation"}  # by the command that runs
 POLL_S = 0.5
 MOST_LOSSES = 3  # of a job's nodes, before the job itself is to blame: for its memory, say
 SHOW_STATE_S = 60.0  # between two tables of the state of all runs
-
-
-class Evaluation(NamedTuple):
-    """The evaluation of a finished run."""
-
-    protocol: str | None  # None: the run's own
-    episodes: int
-    arguments: str = ""  # more arguments for ga3c evaluate
-
-
-class Job(NamedTuple):
-    """A run to make."""
-
-    path: Path
-    game: str
-    seed: int
-    steps: int | None  # environment steps of the run
-    seconds: float | None  # its longest training time
-    arguments: str = ""  # more arguments for ga3c train
-    evaluation: Evaluation | None = None
-
-    @property
-    def asked(self) -> Path:
-        """The file with the further arguments of its training and of its evaluation."""
-        return self.path.parent / f"{self.path.name}.arguments.json"
-
-    @property
-    def kept(self) -> list[Path]:
-        """The checkpoints of its run, the newest last; none if it has not begun."""
-        return checkpoints.kept(self.path / "checkpoints")
-
-    def check(self) -> None:
-        """Raises WrongInput if another game's run is there, or one that was trained otherwise."""
-        if not self.kept:
-            return
-        game = load_config(self.path).environment.game
-        trained = _known(self.asked).get("train", self.arguments)
-        if not are_same(game, self.game) or trained != self.arguments:
-            raise WrongInput(
-                f"{self.path} is a run of {game}, trained with {trained or 'no arguments'!r}, and "
-                f"{self.game} with {self.arguments or 'none'!r} is asked for: choose another folder"
-            )
-
-    def note(self, **arguments: str) -> None:
-        """Keep with which further arguments it is trained (train) or was evaluated (evaluate)."""
-        self.asked.write_text(json.dumps({**_known(self.asked), **arguments}))
-
-    @property
-    def next_command(self) -> list[str]:
-        """The arguments of the next command; empty if the job is done."""
-        if not self.kept:
-            return ["train", *self.training]
-        if not self._trained:
-            return ["train", "--resume", str(self.path), "--trust", *self._limits]
-        if self.evaluation and not self._evaluated:
-            return ["evaluate", str(self.path), "--trust", *self.evaluating]
-        return []
-
-    @property
-    def _limits(self) -> list[str]:
-        """Its ends. More steps if it would end while it fills a replay anew that was not saved."""
-        steps = self.steps
-        if steps and self.kept and (config := load_config(self.path)).learns_from_replay:
-            refill = 0 if config.replay.save_replay else config.replay.replay_min_steps
-            steps += refill if steps - int(self.kept[-1].name) <= refill else 0
-        return ["--steps", str(steps), "--seconds", str(self.seconds)]
-
-    @property
-    def training(self) -> list[str]:
-        """The arguments of `ga3c train` for a new run."""
-        own = ["--game", self.game, "--seed", str(self.seed), "--name", self.path.name]
-        own += ["--runs-dir", str(self.path.parent)]
-        return [*own, *self._limits, *shlex.split(self.arguments)]
-
-    @property
-    def evaluating(self) -> list[str]:
-        """The arguments of its evaluation, without the run; empty if there is to be none."""
-        if not self.evaluation:
-            return []
-        protocol, episodes, arguments = self.evaluation
-        own = ["--protocol", protocol] if protocol else []
-        return [*own, "--episodes", str(episodes), *shlex.split(arguments)]
-
-    @property
-    def _trained(self) -> bool:
-        """Whether its newest checkpoint is at a limit. A run with a damaged one is resumed."""
-        try:
-            newest = checkpoints.read(self.kept[-1])
-        except (checkpoints.Damaged, IndexError):
-            return False
-        reached = newest.state["steps"], newest.state["seconds"]
-        limits = self.steps, self.seconds
-        return any(limit and done >= limit for done, limit in zip(reached, limits, strict=True))
-
-    @property
-    def _evaluated(self) -> bool:
-        assert self.evaluation is not None
-        newest = int(self.kept[-1].name)
-        run = history.read(self.path)
-        protocol = self.evaluation.protocol or run.config.evaluation.evaluate_protocol
-        arguments = self.evaluation.arguments
-        names = {protocol, f"{protocol}, changed"} if arguments else {protocol}
-        return _known(self.asked).get("evaluate", arguments) == arguments and any(
-            entry["steps"] == newest
-            and entry["protocol"]["name"] in names
-            and entry["protocol"].get("weights", "newest") == "newest"
-            and entry["episodes"] >= self.evaluation.episodes
-            for entry in run.evaluations
-        )
-
-
-def _known(file: Path) -> dict[str, str]:
-    """What the file says; nothing of a run that was made by hand, or by an earlier version."""
-    try:
-        return dict(json.loads(file.read_text()))
-    except (OSError, ValueError, TypeError):
-        return {}
 
 
 def complete(
@@ -208,6 +86,8 @@ def _started(job: Job, start: Callable[[list[str], Path], Process]) -> tuple[Pro
     if "--resume" not in command and command[0] == "train":
         shutil.rmtree(job.path, ignore_errors=True)  # of a run without a checkpoint
         job.note(train=job.arguments)
+    elif command[0] == "train":
+        job.note(steps=str(job.steps), until=str(job.resumed_until))
     print(f"{job.path.name}: ga3c {shlex.join(command)}", flush=True)
     return start(command, _error_file(job)), command
 

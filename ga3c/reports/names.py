@@ -2,7 +2,7 @@
 
 import contextlib
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import tyro
 from ale_py import registration
@@ -10,9 +10,7 @@ from ale_py import registration
 from agents import control
 from agents.games import atari_roms
 from ga3c.runs.finding import newest_figures, pretrained, pretrained_run
-from ga3c.settings.learning import NetworkName
 from ga3c.settings.preset_names import PRESETS
-from ga3c.settings.run import ProtocolName
 from ga3c.settings.train import LEARNS_FROM
 
 Kind = Literal["games", "presets", "networks", "algorithms", "protocols", "pretrained"]
@@ -46,9 +44,9 @@ PROTOCOLS = {
 
 DESCRIBED: dict[Kind, dict[str, str]] = {
     "presets": PRESETS,
-    "networks": {name: NETWORKS.get(name, "") for name in get_args(NetworkName)},
+    "networks": NETWORKS,
     "algorithms": {n: ALGORITHMS.get(n, f"learns from {of}") for n, of in LEARNS_FROM.items()},
-    "protocols": {name: PROTOCOLS.get(name, "") for name in get_args(ProtocolName)},
+    "protocols": PROTOCOLS,
 }
 
 

@@ -17,10 +17,9 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ga3c.reports.comparison import ScoreTable, tables
+from ga3c.reports.comparison import AGGREGATES, ScoreTable, interval, tables
 from ga3c.reports.history import load
 from ga3c.reports.plots import legend_below
-from ga3c.reports.statistics import AGGREGATES, interval
 from ga3c.runs.finding import GivenRuns
 from ga3c.settings.checks import WrongInput, check_file
 

@@ -32,7 +32,8 @@ PRETRAINED = Path(__file__).resolve().parents[1] / "pretrained"
 OF_PACING = ("pacing", "steps_per_update", "period_steps", "replay_min_steps", "n_step", "discount")
 OF_ROWS = ("replay_steps", "update_size", "slack_steps", "eviction", "replay_draws")
 OF_PRIORITIES = ("first_priority", "priority_exponent", "eviction_exponent")
-OF_REPLAY = (*OF_PACING, *OF_ROWS, *OF_PRIORITIES, "environments", "pixels")
+LANES = "agents x envs_per_agent"
+OF_REPLAY = (*OF_PACING, *OF_ROWS, *OF_PRIORITIES, LANES, "pixels")
 NAME_BYTES = 200  # of a run's name: file systems take 255, and some files are named after it
 DEPTH = 3  # folders below runs/ in which runs are found, such as runs/scores/pong-0
 GivenRuns = Annotated[
@@ -54,6 +55,8 @@ def new_run_path(config: TrainConfig) -> Path:
         raise ValueError(f"name {run.name}: numbers and {LATEST} stand for runs by their age")
     if len(os.fsencode(path.name)) > NAME_BYTES:
         raise ValueError(f"name {run.name}: must be of at most {NAME_BYTES} bytes, to be a file's")
+    if is_running(path):
+        raise ValueError(f"run {path}: another process uses it: choose another --name")
     if path.exists() and not (path / CONFIG).exists():
         raise ValueError(
             f"run {path} is a folder without a {CONFIG}, such as a run leaves that was ended at "
@@ -173,7 +176,7 @@ def check_resumed(config: TrainConfig, before: TrainConfig) -> None:
     if config.replay.save_replay and before.replay.save_replay:
         new_replay, old_replay = (
             {**asdict(c.pacing), **asdict(c.replay), **asdict(c.learning)}
-            | {"environments": c.max_lanes, "pixels": c.environment.pixels}
+            | {LANES: c.max_lanes, "pixels": c.environment.pixels}
             for c in (config, before)
         )
         for name in OF_REPLAY:

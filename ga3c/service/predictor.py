@@ -10,7 +10,6 @@ import numpy as np
 from ga3c.experience.book import Book, Segment
 from ga3c.experience.pacing import Pacing
 from ga3c.experience.ring import Arrivals, outcome_rows
-from ga3c.experience.window import ReplayBook
 from ga3c.learning.model import Model
 from ga3c.runs.action_log import ActionLog
 from ga3c.runs.metrics import Metrics
@@ -125,8 +124,7 @@ class Predictor:
         except FloatingPointError as error:
             raise RunFailed(f"{error}; {REMEDIES}") from error
         cpu_s = time.thread_time() - cpu_s
-        is_same = exploration.min() == exploration.max()  # and so no ladder
-        if is_same and isinstance(self.book, ReplayBook):
+        if exploration.any() and exploration.min() == exploration.max():  # not a ladder
             name = "noise" if actions.dtype.kind == "f" else "epsilon"
             self.metrics.set(**{name: float(exploration[0])})
         self._note_episodes(batch, exploration)

@@ -15,7 +15,7 @@ REMEDIES = (  # where numbers are no longer finite
 
 
 class RunFailed(RuntimeError):
-    """The run cannot go on; the message says why, with the traceback of what failed."""
+    """The run cannot go on; the message says why, with a traceback where code has failed."""
 
 
 class Deadline:

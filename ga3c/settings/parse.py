@@ -10,7 +10,7 @@ from tyro.constructors import ConstructorRegistry
 
 from agents.environments import EnvironmentConfig, spaces
 from agents.games import resolve
-from ga3c.settings.presets import CONTROL_EVALUATION, DEFAULT, OF_LANES, OURS, PRESETS, for_lanes
+from ga3c.settings.presets import DEFAULT, OF_LANES, OURS, PRESETS, for_lanes
 from ga3c.settings.train import LEARNS_FROM, TrainConfig
 
 C = TypeVar("C")
@@ -122,15 +122,14 @@ def preset_of(
                 "the preset is of"
             )
         return found
-    kind, is_continuous = kind_of(game or EnvironmentConfig().game, env_args)
+    kind = kind_of(game or EnvironmentConfig().game, env_args)
     if algorithm is None:
         algorithm = DEFAULT_ALGORITHMS[kind]
-    if (preset := OURS.get(f"{algorithm}-{kind}")) is None:
-        by_replay = LEARNS_FROM.get(algorithm, learns_from) == "replay"
-        like = ("dpg" if kind == "control" else "dqn") if by_replay else "a3c"
-        own = {"algorithm": algorithm, "learns_from": learns_from}
-        preset = replace(OURS[f"{like}-{kind}"], **own)
-    return replace(preset, evaluation=CONTROL_EVALUATION) if is_continuous else preset
+    if f"{algorithm}-{kind}" in OURS:
+        return OURS[f"{algorithm}-{kind}"]
+    by_replay = LEARNS_FROM.get(algorithm, learns_from) == "replay"
+    like = ("dpg" if kind == "control" else "dqn") if by_replay else "a3c"
+    return replace(OURS[f"{like}-{kind}"], algorithm=algorithm, learns_from=learns_from)
 
 
 def preset_like(config: TrainConfig) -> TrainConfig:
@@ -141,20 +140,19 @@ def preset_like(config: TrainConfig) -> TrainConfig:
     return preset_of(*given, env_args=played.env_args)
 
 
-def kind_of(game: str, env_args: tuple[str, ...] = ()) -> tuple[Kind, bool]:
-    """What the presets for `game` are called after, and whether its actions are continuous.
+def kind_of(game: str, env_args: tuple[str, ...] = ()) -> Kind:
+    """What the presets for `game` are called after.
 
     An environment that is not an Atari game is made once to find out.
 
     Raises ValueError if the game is unknown or cannot be played.
     """
     if resolve(game).is_atari:
-        return "pictures", False
+        return "pictures"
     found = spaces(EnvironmentConfig(game, env_args), tried=False)  # the run's start tries it
-    is_continuous = found.actions.is_continuous
     if found.is_picture:
-        return "pictures", is_continuous
-    return "control" if is_continuous else "vectors", is_continuous
+        return "pictures"
+    return "control" if found.actions.is_continuous else "vectors"
 
 
 def given_values(arguments: list[str], name: str) -> tuple[str, ...]:

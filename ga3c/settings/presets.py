@@ -35,7 +35,7 @@ RATES = ("learning_rate", "learning_rate_end")
 WHOLE_S = 30.0
 """ppo waits so long for a whole batch: what it learns must not depend on the machine's speed."""
 _NO_SCHEDULER = SchedulerConfig(scheduler="off")
-CONTROL_EVALUATION = EvaluationConfig(evaluate_episodes=10, evaluate_protocol="control")
+_CONTROL = EvaluationConfig(evaluate_episodes=10, evaluate_protocol="control")
 
 
 def ppo_pictures(cores: int, gpu: bool = False) -> TrainConfig:
@@ -214,7 +214,7 @@ OURS: dict[str, TrainConfig] = {
         network=NetworkConfig(normalize_observations=True, follow_rewards=True, value_scale=10.0),
         optimizer=OptimizerConfig(learning_rate=3e-4, learning_rate_end=3e-4, clip_norm=0.0),
         scheduler=_NO_SCHEDULER,
-        evaluation=CONTROL_EVALUATION,
+        evaluation=_CONTROL,
     ),
 }
 
@@ -225,7 +225,7 @@ for _name, _discount in (("a3c", 0.95), ("ppo", 0.99)):
         preset=f"{_name}-control",
         learning=replace(_like.learning, discount=_discount),
         network=replace(_VECTORS, normalize_observations=True, follow_rewards=True),
-        evaluation=CONTROL_EVALUATION,
+        evaluation=_CONTROL,
     )
 
 PRESETS: dict[str, TrainConfig] = {**OURS, **PUBLISHED}

@@ -12,7 +12,7 @@ from agents.launchers import LocalLauncher
 from agents.registrations import handed_over
 from agents.worker import Task
 from ga3c.command import files, frameworks, streams
-from ga3c.evaluation.protocols import PROTOCOLS
+from ga3c.evaluation.protocols import PROTOCOLS, fitting
 from ga3c.runs.finding import check_resumed, find_run, is_running, new_run_path
 from ga3c.runs.kept_config import CONFIG, read_config
 from ga3c.runs.tracking import check_tracker
@@ -79,7 +79,7 @@ def prepared(config: TrainConfig, known: Known | None) -> Start:
     finally:
         slow.cancel()
     if config.evaluation.evaluate_every:
-        name = config.evaluation.evaluate_protocol
+        name = fitting(config.evaluation.evaluate_protocol, found.actions)
         try:
             PROTOCOLS[name].check_actions(name, found.actions)
         except ValueError as error:

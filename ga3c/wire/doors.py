@@ -58,7 +58,8 @@ class Doors:
         except zmq.ZMQError as error:
             self.close()
             self.close_waker()
-            raise ValueError(f"listen {address}: {error}") from None
+            name = "agents' socket" if address == endpoint else "listen"
+            raise ValueError(f"{name} {address}: {error}") from None
         for place in (self._near, self._far, self.authenticator.socket, self._waker.fd):
             if place is not None:
                 self._poller.register(place, zmq.POLLIN)

@@ -284,15 +284,11 @@ def test_missing_module_is_named():
 
 
 @pytest.mark.parametrize(
-    "name", ["ALE/Pong-v5", "PongNoFrameskip-v4", "Pong-v4", "PongNoFrameskip-v0", "Pong-v0"]
+    "name,probability",
+    [("ALE/Pong-v5", 0.25), ("Pong", 0.0), ("PongNoFrameskip-v4", 0.0), ("Pong-v0", 0.0)],
 )
-def test_sticky_actions_default_to_what_the_id_means(name):
-    meant = gymnasium.spec(name).kwargs["repeat_action_probability"]
-    assert resolve(name) == Game("pong", True, meant)
-
-
-def test_an_atari_game_without_a_version_has_no_sticky_actions():
-    assert resolve("Pong") == Game("pong", True, 0.0)
+def test_sticky_actions_default_to_what_the_name_says(name, probability):
+    assert resolve(name) == Game("pong", True, probability)
 
 
 def test_sticky_actions_of_the_name_reach_the_emulator():

@@ -475,12 +475,15 @@ def test_an_order_for_as_many_agents_as_a_host_may_have_is_followed(host: Host) 
     assert "unknown game" in host._refuses, "the order was read"
 
 
-def test_a_host_of_other_settings_of_agents_says_so_and_not_to_another_service(host: Host) -> None:
+def test_a_host_of_other_settings_of_agents_says_so_and_not_to_another_service(
+    host: Host, capsys: pytest.CaptureFixture[str]
+) -> None:
     task = asdict(Task("a", "ipc://x", TOKEN, 1, 2, 0, EnvironmentConfig("Pong")))
     newer = {"a": {**task, "new_setting": 1}}
     there = {**versions(), OURS: "00000000"}
     host._follow(encode_note(Kind.ORDER, {"game": "Pong", "versions": there, "tasks": newer}))
-    assert f"{OURS}: " in host._state()["refuses"]
+    assert "ga3c has another version here" in host._state()["refuses"]
+    assert "order was refused" not in capsys.readouterr().out
     host._tell_of(zmq.EVENT_HANDSHAKE_SUCCEEDED)
     assert host._state()["refuses"] == "", "it was of the service before"
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks import fresh, learning_curves, peers
-from benchmarks.apex import Config, _jobs
 from benchmarks.apex_studies import STUDIES
 from benchmarks.learning import RECIPES
 from benchmarks.peers import Learned
@@ -69,9 +68,7 @@ def test_a_study_of_apex_is_made_once_and_shown_by_updates(tmp_path: Path) -> No
     kept = json.loads((tmp_path / "epsilons.json").read_text())
     assert kept["results"] == [few, all_of_them]
     assert kept["machine"]["cores"] > 0
-    config = json.loads(
-        (tmp_path / "runs" / "CartPole-v1-epsilons-6-epsilons-0" / "config.json").read_text()
-    )
+    config = json.loads((tmp_path / "runs" / "epsilons-6-epsilons-0" / "config.json").read_text())
     assert config["dqn"]["ladder_rungs"] == 6
     assert config["run"]["steps"] == 5_000 + 30 * 128
     again = ended(*given)
@@ -199,12 +196,3 @@ def test_a_kept_curve_is_of_one_run_alone(pong_run: Path, tmp_path: Path) -> Non
         with pytest.raises(ValueError, match=words):
             learning_curves.keep(runs, tmp_path / "again")
     assert not (tmp_path / "again").exists()
-
-
-def test_the_runs_of_a_study_are_of_its_game(tmp_path: Path) -> None:
-    (variant, *_), games = STUDIES["actors"].variants, ("MountainCar-v0", "CartPole-v1")
-    paths = {
-        job.path for game in games for job in _jobs(Config(tmp_path, game=game), "actors", variant)
-    }
-    assert len(paths) == 2 * len(_jobs(Config(tmp_path), "actors", variant))
-    assert {path.parent for path in paths} == {tmp_path / "runs"}

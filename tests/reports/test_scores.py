@@ -15,7 +15,8 @@ from unittest.mock import MagicMock
 import pytest
 
 from ga3c.reports import jobs, processes
-from ga3c.reports.jobs import Evaluation, Job, complete
+from ga3c.reports.job import Evaluation, Job
+from ga3c.reports.jobs import complete
 from ga3c.reports.processes import LOST
 from ga3c.reports.scores import Config, _jobs
 from ga3c.runs import checkpoints, records
@@ -148,7 +149,7 @@ def test_a_run_that_was_trained_otherwise_is_not_taken_for_the_one_that_is_asked
     assert third.next_command[0] == "evaluate"
 
 
-@pytest.mark.parametrize("name", ["ALE/Pong-v5", "PongNoFrameskip-v0", "mine:Pong", "Boxing"])
+@pytest.mark.parametrize("name", ["ALE/Pong-v5", "mine:Pong", "Boxing"])
 def test_a_run_of_another_game_is_not_taken_for_the_one_that_is_asked_for(
     name: str, pong_run: Path
 ) -> None:
@@ -167,6 +168,20 @@ def test_a_run_whose_replay_is_lost_ends_when_it_has_learned_on(tmp_path: Path) 
     figures = newest_figures(job.path)
     assert figures["steps"] >= 4500 + 2000, "2,000 steps fill the replay anew"
     assert more.next_command == []
+    last = checkpoints.read(job.kept[-1])
+    checkpoints.remove(job.kept)
+    early = job.path / "checkpoints" / f"{4800:012}"  # it was interrupted while it did that
+    checkpoints.write(early, last.arrays, {**last.state, "steps": 4800})
+    assert more.next_command[:5] == ["train", "--resume", str(job.path), "--trust", "--steps"]
+    assert int(more.next_command[5]) == 4500 + 2 * 2000
+    assert more._replace(steps=4700).next_command == [], "as many as were asked for"
+
+
+def test_a_run_whose_settings_cannot_be_read_is_no_result(pong_run: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(pong_run, tmp_path / "run")
+    (run / CONFIG).unlink()
+    with pytest.raises(WrongInput, match=f"its {CONFIG} cannot be read"):
+        Job(run, "Pong", 0, steps=1, seconds=None).check()
 
 
 class Lost:

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from agents.environments import EnvironmentConfig
-from ga3c.reports import comparison, history, listing, plots, statistics, tables
+from ga3c.reports import comparison, history, listing, plots, tables
 from ga3c.reports.history import Curve, History
 from ga3c.reports.page import page
 from ga3c.runs import records
@@ -57,10 +57,10 @@ def runs(pong_run: Path, tmp_path: Path) -> list[Path]:
 def test_aggregates_are_those_of_their_definitions() -> None:
     """Slow twins of the aggregates of Agarwal et al. 2021."""
     means = sorted(sum(each) / len(each) for each in SCORES)
-    assert statistics.median(SCORES) == pytest.approx(means[1])
-    assert statistics.mean(SCORES) == pytest.approx(sum(means) / 3)
+    assert comparison.median(SCORES) == pytest.approx(means[1])
+    assert comparison.mean(SCORES) == pytest.approx(sum(means) / 3)
     every = sorted(score for each in SCORES for score in each)
-    assert statistics.interquartile_mean(SCORES) == pytest.approx(sum(every[2:7]) / 5)
+    assert comparison.interquartile_mean(SCORES) == pytest.approx(sum(every[2:7]) / 5)
 
 
 def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
@@ -70,14 +70,14 @@ def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
     covered = 0
     for repeat in range(200):
         scores = [random.normal(centre, 1.0, 20) for centre in centres]
-        low, high = statistics.interval(statistics.mean, scores, resamples=300, seed=repeat)
+        low, high = comparison.interval(comparison.mean, scores, resamples=300, seed=repeat)
         covered += low <= centres.mean() <= high
     assert 178 <= covered <= 199
 
 
 def test_games_are_resampled_by_themselves() -> None:
     """If the seeds of each game agree, the interval is a point, however different the games are."""
-    low, high = statistics.interval(statistics.mean, [np.full(5, 1.0), np.full(5, 100.0)], 200)
+    low, high = comparison.interval(comparison.mean, [np.full(5, 1.0), np.full(5, 100.0)], 200)
     assert low == high == 50.5
 
 
@@ -86,9 +86,9 @@ def test_kept_intervals_agree_with_rliable() -> None:
     kept = json.loads((ROOT / "benchmarks" / "results" / "rliable.json").read_text())
     scores = [np.array(each) for each in kept["scores"]]
     for name, theirs in kept["aggregates"].items():
-        aggregate = statistics.AGGREGATES[name]
+        aggregate = comparison.AGGREGATES[name]
         assert aggregate(scores) == pytest.approx(theirs["point"], rel=1e-9), name
-        found = statistics.interval(aggregate, scores)
+        found = comparison.interval(aggregate, scores)
         width = theirs["high"] - theirs["low"]
         assert found == pytest.approx((theirs["low"], theirs["high"]), abs=0.03 * width), name
 

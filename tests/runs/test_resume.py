@@ -19,7 +19,7 @@ from agents.environments import EnvironmentConfig
 from ga3c.__main__ import main
 from ga3c.runs import checkpoints, directory, records
 from ga3c.runs.directory import RunDirectory
-from ga3c.runs.finding import check_resumed, find_run, is_running
+from ga3c.runs.finding import check_resumed, find_run, is_running, new_run_path
 from ga3c.runs.kept_config import load_config, to_json
 from ga3c.settings.parse import parse
 from ga3c.settings.run import RunConfig
@@ -289,6 +289,16 @@ def test_a_directory_is_of_one_process_and_of_one_run(tmp_path: Path) -> None:
         RunDirectory(TrainConfig(), path)
     assert (path / "metrics.jsonl").read_text() == kept and (path / "result.json").exists()
     RunDirectory(again, path).close()
+
+
+def test_a_folder_that_holds_no_run_yet_is_not_said_to_be_one(tmp_path: Path) -> None:
+    config = TrainConfig(run=RunConfig(runs_dir=tmp_path, name="run"))
+    begun = RunDirectory(config, tmp_path / "run")
+    with pytest.raises(ValueError, match="another process uses it: choose another --name"):
+        new_run_path(config)
+    begun.close()
+    with pytest.raises(ValueError, match=r"a folder without a config.json, .*: remove it"):
+        new_run_path(config)
 
 
 def test_a_run_whose_folder_is_not_ours_is_resumed(

@@ -24,6 +24,7 @@ from ga3c.runs.finding import find_run, runs_in
 from ga3c.runs.tally import Episode
 from ga3c.runs.tracking import TRACKERS, Tracking
 from ga3c.runs.tracking import tracking as track
+from ga3c.settings.checks import WrongInput
 from ga3c.settings.train import TrainConfig
 from tests.commands import refused
 
@@ -220,6 +221,12 @@ def test_a_tracker_that_stands_still_delays_the_end_by_its_limit_only(
     release.set()
     still._thread.join(20.0)
     assert recorder.told[-1] == ("finish", "900 steps done")
+
+
+def test_a_damaged_id_of_a_tracked_run_is_said_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / tracking.KEPT).write_text("{")
+    with pytest.raises(WrongInput, match=r"track wandb: JSONDecodeError.*--track None"):
+        track("wandb", tmp_path)
 
 
 def test_a_run_that_cannot_be_tracked_does_not_begin_and_leaves_nothing(

@@ -151,7 +151,6 @@ def test_pictures_with_continuous_actions_are_evaluated_without_noise() -> None:
         given = ["--game", "CarRacing-v3", "--algorithm", algorithm]
         config = parse(given, TrainConfig, "ga3c train")
         assert config.preset == f"{algorithm}-pictures"
-        assert config.evaluation == PRESETS["dpg-control"].evaluation
         found = spaces(config.environment, tried=False)
         assert EvaluateConfig().played_by(config, found)[0] == "control"
 

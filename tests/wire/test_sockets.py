@@ -106,10 +106,14 @@ def test_an_address_that_cannot_be_used_leaves_nothing(tmp_path: Path) -> None:
     taken = Doors("tcp://127.0.0.1:*", TOKEN, hello)
     listening = Listening(taken.endpoint, keys.new(), {})
     free = "tcp://127.0.0.1:*"
-    for given in ((free, listening), (taken.endpoint, None), (f"ipc://{tmp_path}/no/x", None)):
+    for near, far, words in (
+        (free, listening, "^listen tcp://"),
+        (taken.endpoint, None, "^agents' socket tcp://"),
+        (f"ipc://{tmp_path}/no/x", None, "^agents' socket ipc://"),
+    ):
         before = leaks.descriptors()
-        with pytest.raises(ValueError, match=r"^listen (tcp|ipc)://"):
-            Doors(given[0], TOKEN, hello, given[1])
-        assert not leaks.descriptors() - before, given
+        with pytest.raises(ValueError, match=words):
+            Doors(near, TOKEN, hello, far)
+        assert not leaks.descriptors() - before, words
     taken.close()
     taken.close_waker()

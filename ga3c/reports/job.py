@@ -1,0 +1,154 @@
+"""A run to make, and how far it is by what its directory holds."""
+
+import json
+import shlex
+from pathlib import Path
+from typing import NamedTuple
+
+from agents.games import are_same
+from ga3c.reports import history
+from ga3c.runs import checkpoints
+from ga3c.runs.kept_config import load_config
+from ga3c.settings.checks import WrongInput
+
+
+class Evaluation(NamedTuple):
+    """The evaluation of a finished run."""
+
+    protocol: str | None  # None: the run's own
+    episodes: int
+    arguments: str = ""  # more arguments for ga3c evaluate
+
+
+class Job(NamedTuple):
+    """A run to make."""
+
+    path: Path
+    game: str
+    seed: int
+    steps: int | None  # environment steps of the run
+    seconds: float | None  # its longest training time
+    arguments: str = ""  # more arguments for ga3c train
+    evaluation: Evaluation | None = None
+
+    @property
+    def asked(self) -> Path:
+        """The file with the further arguments of its training and of its evaluation."""
+        return self.path.parent / f"{self.path.name}.arguments.json"
+
+    @property
+    def kept(self) -> list[Path]:
+        """The checkpoints of its run, the newest last; none if it has not begun."""
+        return checkpoints.kept(self.path / "checkpoints")
+
+    def check(self) -> None:
+        """Raises WrongInput if the run there is of another game, or was trained otherwise.
+
+        Or if its settings cannot be read.
+        """
+        if not self.kept:
+            return
+        try:
+            game = load_config(self.path).environment.game
+            is_same = are_same(game, self.game)
+        except ValueError as error:
+            raise WrongInput(str(error)) from error
+        trained = _known(self.asked).get("train", self.arguments)
+        if not is_same or trained != self.arguments:
+            raise WrongInput(
+                f"{self.path} is a run of {game}, trained with {trained or 'no arguments'!r}, and "
+                f"{self.game} with {self.arguments or 'none'!r} is asked for: choose another folder"
+            )
+
+    def note(self, **arguments: str) -> None:
+        """Keep with which further arguments it is trained (train) or was evaluated (evaluate).
+
+        And, of `steps` that are asked for, `until` when it goes on.
+        """
+        self.asked.write_text(json.dumps({**_known(self.asked), **arguments}))
+
+    @property
+    def next_command(self) -> list[str]:
+        """The arguments of the next command; empty if the job is done."""
+        if not self.kept:
+            return ["train", *self.training]
+        if not self._trained:
+            limits = self._limits(self.resumed_until)
+            return ["train", "--resume", str(self.path), "--trust", *limits]
+        if self.evaluation and not self._evaluated:
+            return ["evaluate", str(self.path), "--trust", *self.evaluating]
+        return []
+
+    @property
+    def until(self) -> int | None:
+        """The steps at which it ends: later than asked for if it had to fill a replay anew."""
+        known = _known(self.asked)
+        is_known = self.steps and known.get("steps") == str(self.steps)
+        return int(known["until"]) if is_known else self.steps
+
+    @property
+    def resumed_until(self) -> int | None:
+        """The same if it goes on now.
+
+        A resumed run first fills a replay anew that was not saved, and must not end while it does.
+        """
+        config, until = load_config(self.path), self.until
+        if until is None or not config.learns_from_replay or config.replay.save_replay:
+            return until
+        refill = config.replay.replay_min_steps
+        return until + refill if until - int(self.kept[-1].name) <= refill else until
+
+    def _limits(self, steps: int | None) -> list[str]:
+        return ["--steps", str(steps), "--seconds", str(self.seconds)]
+
+    @property
+    def training(self) -> list[str]:
+        """The arguments of `ga3c train` for a new run."""
+        own = ["--game", self.game, "--seed", str(self.seed), "--name", self.path.name]
+        own += ["--runs-dir", str(self.path.parent)]
+        return [*own, *self._limits(self.steps), *shlex.split(self.arguments)]
+
+    @property
+    def evaluating(self) -> list[str]:
+        """The arguments of its evaluation, without the run; empty if there is to be none."""
+        if not self.evaluation:
+            return []
+        protocol, episodes, arguments = self.evaluation
+        own = ["--protocol", protocol] if protocol else []
+        return [*own, "--episodes", str(episodes), *shlex.split(arguments)]
+
+    @property
+    def _trained(self) -> bool:
+        """Whether its newest checkpoint is at a limit. A run with a damaged one is resumed."""
+        try:
+            newest = checkpoints.read(self.kept[-1])
+        except (checkpoints.Damaged, IndexError):
+            return False
+        reached = newest.state["steps"], newest.state["seconds"]
+        limits = self.until, self.seconds
+        return any(limit and done >= limit for done, limit in zip(reached, limits, strict=True))
+
+    @property
+    def _evaluated(self) -> bool:
+        assert self.evaluation is not None
+        newest = int(self.kept[-1].name)
+        run = history.read(self.path)
+        protocol = self.evaluation.protocol or run.config.evaluation.evaluate_protocol
+        arguments = self.evaluation.arguments
+        own = (protocol, "control") if protocol == "trained" else (protocol,)  # by the actions
+        names = {*own, *(f"{name}, changed" for name in own if arguments)}
+        return _known(self.asked).get("evaluate", arguments) == arguments and any(
+            entry["steps"] == newest
+            and entry["protocol"]["name"] in names
+            and entry["protocol"].get("weights", "newest") == "newest"
+            and entry["episodes"] >= self.evaluation.episodes
+            for entry in run.evaluations
+        )
+
+
+def _known(file: Path) -> dict[str, str]:
+    """What the file says; nothing of a run that was made by hand, or by an earlier version."""
+    try:
+        return dict(json.loads(file.read_text()))
+    except (OSError, ValueError, TypeError):
+        return {}
