@@ -49,6 +49,9 @@ def main() -> None:
     """Start a process, or ask for its end, for each line."""
     if os.fork():
         os._exit(0)  # tests look at their own children, of which this process must not be one
+    from ga3c.command import frameworks
+
+    frameworks.choose()  # as the command does before the import, which reads how much is logged
     import ga3c.evaluation.learned
     import ga3c.service.wiring
     import ga3c.training.run  # noqa: F401

@@ -129,7 +129,8 @@ def test_an_algorithm_of_ones_own_may_learn_from_a_replay_without_a_target(own: 
     given = ["--game", "my_games:Maze-v0", "--algorithm", "more:Online", "--learns-from", "replay"]
     given += SMALL_REPLAY
     assert "1500 steps done" in ga3c(own, "train", *given, "--target-period", "20", *FEW)
-    said = ga3c(own, "train", *given, "--pacing", "target-period", code=2)
+    by_period = [*given[: given.index("--update-size")], "--pacing", "target-period"]
+    said = ga3c(own, "train", *by_period, code=2)
     assert "more:Online has no target network" in said.splitlines()[-1]
 
 

@@ -101,7 +101,7 @@ def test_in_lockstep_a_run_that_was_stopped_ends_as_one_that_was_not(
 BOTH = ["--algorithm", "dqn", "--pacing", "target-period", "--period-steps", "400"]
 BOTH += ["--steps-per-update", "4"]
 BOTH += ["--synchronized", "--groups", "1", "--agents", "2", "--envs-per-agent", "2"]
-BOTH += ["--replay-min-steps", "400", "--update-size", "100", "--replay-steps", "2000"]
+BOTH += ["--replay-min-steps", "400", "--replay-steps", "2000"]
 
 
 @pytest.mark.parametrize("draws", ["uniform", "prioritised"])

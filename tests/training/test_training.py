@@ -19,8 +19,9 @@ DPG += ["--update-size", "50", "--replay-steps", "5000", "--learning-rate", "1e-
 NORMAL = ["--algorithm", "a3c", "--learning-rate", "3e-3"]
 
 BRIEF = ["--precision", "bfloat16"]
-DQN = ["--algorithm", "dqn", "--replay-min-steps", "1000", "--update-size", "100"]
-DQN += ["--epsilon-steps", "3000", "--learning-rate", "1e-3"]
+SMALL_DQN = ["--algorithm", "dqn", "--replay-min-steps", "1000"]
+SMALL_DQN += ["--epsilon-steps", "3000", "--learning-rate", "1e-3"]
+DQN = [*SMALL_DQN, "--update-size", "100"]
 PRIORITISED = ["--replay-draws", "prioritised", "--no-replay-repeats", "--dueling"]
 CONCURRENT = ["--pacing", "target-period", "--period-steps", "800", "--synchronized"]
 CONCURRENT += ["--groups", "1"]
@@ -35,7 +36,7 @@ PARR += ["--update-size", "500", "--discount", "0.98", "--envs-per-agent", "8"]
         pytest.param([*CORRIDOR, *DQN], 0.0, 0.9, id="dqn"),
         pytest.param([*CORRIDOR, *DQN, "--experience", "host"], 0.0, 0.9, id="dqn from the host"),
         pytest.param([*CORRIDOR, *DQN, *PRIORITISED], 0.0, 0.9, id="dqn by priority"),
-        pytest.param([*CORRIDOR, *DQN, *CONCURRENT], 0.0, 0.9, id="fast-dqn"),
+        pytest.param([*CORRIDOR, *SMALL_DQN, *CONCURRENT], 0.0, 0.9, id="fast-dqn"),
         pytest.param([*CATCH, *DQN], -0.8, 0.6, id="dqn on pictures", marks=pytest.mark.slow),
         pytest.param([*CORRIDOR[:2], *PARR], 0.0, 0.9, id="in-gpu-replay"),
         pytest.param(CORRIDOR, 0.0, 0.9, id="corridor"),
