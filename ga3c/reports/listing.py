@@ -115,8 +115,8 @@ def show_states(states: Mapping[Path, str]) -> None:
         rows.append(
             (
                 path.name,
-                f"{newest['steps']:,}" if newest else "",
-                f"{newest['seconds'] / 60:,.1f}" if newest else "",
+                f"{newest.get('steps', 0):,}" if newest else "",
+                f"{newest.get('seconds', 0.0) / 60:,.1f}" if newest else "",
                 "" if score is None else f"{score:,.1f}",
                 state,
             )

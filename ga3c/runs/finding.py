@@ -29,11 +29,13 @@ RESULT, LOCK = "result.json", "lock"
 LATEST = "latest"  # a file beside the runs with the name of the newest; earlier it was a link
 EVALUATIONS = "evaluations.jsonl"
 PRETRAINED = Path(__file__).resolve().parents[1] / "pretrained"
-OF_PACING = ("pacing", "steps_per_update", "period_steps", "replay_min_steps", "n_step", "discount")
-OF_ROWS = ("replay_steps", "update_size", "slack_steps", "eviction", "replay_draws")
-OF_PRIORITIES = ("first_priority", "priority_exponent", "eviction_exponent")
 LANES = "agents x envs_per_agent"
-OF_REPLAY = (*OF_PACING, *OF_ROWS, *OF_PRIORITIES, LANES, "pixels")
+OF_REPLAY = (
+    *("pacing", "steps_per_update", "period_steps", "replay_min_steps", "n_step", "discount"),
+    *("replay_steps", "update_size", "slack_steps", "eviction", "replay_draws"),
+    *("first_priority", "priority_exponent", "eviction_exponent", LANES, "pixels"),
+)
+"""What the counts, the rows and the priorities of a saved replay are of."""
 NAME_BYTES = 200  # of a run's name: file systems take 255, and some files are named after it
 DEPTH = 3  # folders below runs/ in which runs are found, such as runs/scores/pong-0
 GivenRuns = Annotated[
