@@ -188,10 +188,16 @@ def check_resumed(config: TrainConfig, before: TrainConfig) -> None:
                     f"{name} {value}: the replay was saved with {old_value}, and what it holds "
                     "is of that: leave it out, or give --no-save-replay to fill a new one"
                 )
-    environment = replace(config.environment, game=game_before)
-    played = (resolve(game), environment, config.run.seed, config.service.stagger_steps)
-    known = (resolve(game_before), before.environment, before.run.seed)
-    if config.service.lockstep and played != (*known, before.service.stagger_steps):
+    played, known = (
+        (
+            resolve(c.environment.game),
+            replace(c.environment, game=game_before),
+            c.run.seed,
+            c.service.stagger_steps,
+        )
+        for c in (config, before)
+    )
+    if config.service.lockstep and played != known:
         raise ValueError(
             "lockstep: the seed, stagger_steps and the environment's settings must stay the same, "
             "or the run's actions could not be played once more"
