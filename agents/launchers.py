@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -167,7 +168,7 @@ class LocalLauncher:
     def kill(self, identity: str) -> None:
         """Kill an agent that does not answer; `reap` reports it."""
         if identity in self._processes:
-            self._processes[identity].process.kill()
+            _kill(self._processes[identity].process)
 
     def stop(self, timeout_s: float) -> None:
         """End all agents by closing their inputs, and by force after `timeout_s`.
@@ -181,7 +182,7 @@ class LocalLauncher:
             try:
                 agent.process.wait(max(0.0, deadline_s - time.monotonic()))
             except subprocess.TimeoutExpired:
-                agent.process.kill()
+                _kill(agent.process)
                 with contextlib.suppress(subprocess.TimeoutExpired):  # it hangs in the kernel
                     agent.process.wait(KILL_TIMEOUT_S)
             self._forget(identity)
@@ -190,6 +191,7 @@ class LocalLauncher:
     def _forget(self, identity: str) -> Exit:
         agent = self._processes.pop(identity)
         _end_input(agent.process)
+        _kill(agent.process)
         tail = self._tails.close(agent.output).decode(errors="replace")
         return Exit(identity, agent.process.returncode, tail.strip())
 
@@ -197,6 +199,12 @@ class LocalLauncher:
 def search_path() -> list[str]:
     """The module search path of this process, with "" replaced by the working directory."""
     return [entry or os.getcwd() for entry in sys.path if isinstance(entry, str)]
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill what is left of an agent's process group: it, or what its environments started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _end_input(process: subprocess.Popen[bytes]) -> None:

@@ -6,20 +6,24 @@ where `__name__` is then not "__main__", as in multiprocessing's processes.
 """
 
 import functools
+import importlib
 import importlib.util
 import json
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.machinery import SourceFileLoader
 from importlib.metadata import entry_points
 from typing import Any
 
 import gymnasium
-from gymnasium.envs.registration import EnvSpec
+from gymnasium.envs.registration import EnvSpec, WrapperSpec
 
 SCRIPT = "__ga3c_script__"
 """The name of the program's script as a module of an agent."""
+TUPLE = "__tuple__"
+"""The only key of a dict in JSON that stands for a tuple."""
 
 
 class NotFound(ValueError):
@@ -44,36 +48,68 @@ def handed_over(game: str) -> str | None:
 
 
 def take_over(registration: str) -> None:
-    """Register an environment from another process. Loads that program's script if needed."""
+    """Register an environment from another process. Loads that program first if it defines it."""
     values = json.loads(registration)
-    if values["script"]:
-        _load(values["script"])
-    spec = EnvSpec.from_json(values["spec"])
+    sys.argv[:] = values["argv"]  # the program may parse them where it defines its environment
+    if values["program"] == SCRIPT:
+        _load(values["file"])
+    elif values["program"]:
+        importlib.import_module(values["program"])
+    spec = _changed(EnvSpec.from_json(values["spec"]), lambda entry: entry, _told)
     gymnasium.registry[spec.id] = spec
 
 
 def _written(spec: EnvSpec) -> str:
     """The registration as JSON. Raises NotFound."""
-    names = [_named(spec, entry) for entry in (spec.entry_point, spec.vector_entry_point)]
-    uses_script = any(name and name.startswith(f"{SCRIPT}:") for name in names)
+    told = _changed(spec, lambda entry: _named(spec, entry), _telling)
+    wrappers = (wrapper.entry_point for wrapper in told.additional_wrappers)
+    names = (told.entry_point, told.vector_entry_point, *wrappers)
+    modules = [str(name).partition(":")[0] for name in names]
     try:
-        if json.loads(json.dumps(spec.kwargs)) != _lists(spec.kwargs):
+        if _told(json.loads(json.dumps(told.kwargs))) != spec.kwargs:
             raise ValueError("keys must be text")
-        text = replace(spec, entry_point=names[0], vector_entry_point=names[1]).to_json()
+        text = told.to_json()
     except (TypeError, ValueError) as error:
         raise NotFound(
             f"environment {spec.id}: {error}: what it is registered with must be text, numbers, "
-            "lists and dicts, or agents, which are processes of their own, could not be told"
+            "lists, tuples and dicts, or agents, processes of their own, could not be told"
         ) from error
-    script = os.path.abspath(sys.modules["__main__"].__file__ or "") if uses_script else None
-    return json.dumps({"spec": text, "script": script})
+    file = os.path.abspath(getattr(sys.modules["__main__"], "__file__", None) or "")
+    program = _program() if _program() in modules else None
+    return json.dumps({"spec": text, "program": program, "file": file, "argv": sys.argv})
 
 
-def _lists(value: Any) -> Any:
-    """`value` with tuples replaced by lists, as JSON stores them."""
+def _changed(
+    spec: EnvSpec, name: Callable[[Any], str | None], value: Callable[[Any], Any]
+) -> EnvSpec:
+    """`spec` with all entry points changed by `name`, and all keyword arguments by `value`."""
+    return replace(
+        spec,
+        entry_point=name(spec.entry_point),
+        vector_entry_point=name(spec.vector_entry_point),
+        kwargs=value(spec.kwargs),
+        additional_wrappers=tuple(
+            WrapperSpec(each.name, name(each.entry_point) or "", value(each.kwargs))
+            for each in spec.additional_wrappers
+        ),
+    )
+
+
+def _telling(value: Any) -> Any:
+    """`value` with tuples marked, which JSON does not know."""
     if isinstance(value, dict):
-        return {key: _lists(each) for key, each in value.items()}
-    return [_lists(each) for each in value] if isinstance(value, (list, tuple)) else value
+        return {key: _telling(each) for key, each in value.items()}
+    if isinstance(value, tuple):
+        return {TUPLE: [_telling(each) for each in value]}
+    return [_telling(each) for each in value] if isinstance(value, list) else value
+
+
+def _told(value: Any) -> Any:
+    """The value that `_telling` was given."""
+    if isinstance(value, dict):
+        told = {key: _told(each) for key, each in value.items()}
+        return tuple(told[TUPLE]) if list(told) == [TUPLE] else told
+    return [_told(each) for each in value] if isinstance(value, list) else value
 
 
 def _named(spec: EnvSpec, entry: Any) -> str | None:
@@ -86,16 +122,20 @@ def _named(spec: EnvSpec, entry: Any) -> str | None:
         module, name = getattr(entry, "__module__", ""), getattr(entry, "__qualname__", "")
         if getattr(sys.modules.get(module), name, None) is not entry:
             raise _not_found(spec, entry)
-    if module == "__main__":
-        main = sys.modules["__main__"]
-        if getattr(main, "__spec__", None):  # python -m package.module
-            assert main.__spec__
-            module = main.__spec__.name
-        elif os.path.isfile(getattr(main, "__file__", None) or ""):
-            module = SCRIPT
-        else:
+    if module in ("__main__", "__mp_main__"):  # the latter in processes of multiprocessing
+        module = _program() or ""
+        if not module:
             raise _not_found(spec, entry)
     return f"{module}:{name}"
+
+
+def _program() -> str | None:
+    """The program as a module of an agent; None if it is a notebook or an interactive session."""
+    main = sys.modules["__main__"]
+    if spec := getattr(main, "__spec__", None):  # python -m package.module
+        name: str = spec.name
+        return name
+    return SCRIPT if os.path.isfile(getattr(main, "__file__", None) or "") else None
 
 
 def _not_found(spec: EnvSpec, entry: Any) -> NotFound:
@@ -121,8 +161,15 @@ def _packages_with_environments() -> set[str]:
 
 
 def _load(script: str) -> None:
+    """Make the script a module. Raises NotFound if it ends the process."""
     loader = SourceFileLoader(SCRIPT, script)
     spec = importlib.util.spec_from_loader(SCRIPT, loader)
     assert spec
     sys.modules[SCRIPT] = importlib.util.module_from_spec(spec)
-    loader.exec_module(sys.modules[SCRIPT])
+    try:
+        loader.exec_module(sys.modules[SCRIPT])
+    except SystemExit as error:
+        raise NotFound(
+            f"agents load {script} for its environment, and it exits ({error}): what only the "
+            'program should do belongs under if __name__ == "__main__"'
+        ) from error

@@ -62,6 +62,13 @@ def fit(config: EnvironmentConfig, game: Game, observation: Space, action: Space
     return replace(found, stack=stack)
 
 
+def is_table(space: Box) -> bool:
+    """Whether observations of two or three dimensions are numbers of any size, and no picture."""
+    low, high = float(space.low.min(initial=0)), float(space.high.max(initial=0))
+    is_large = (low < -1 or high > 1) and high != BYTES
+    return len(space.shape) in (2, 3) and space.dtype != np.uint8 and is_large
+
+
 def _actions(config: EnvironmentConfig, space: Space) -> Actions:
     if isinstance(space, Discrete):
         return Actions(int(space.n))

@@ -11,6 +11,7 @@ from gymnasium.wrappers import FlattenObservation
 
 from agents.config import EnvironmentConfig
 from agents.games import Game
+from agents.spaces import is_table
 
 SCREEN = (210, 160)  # height and width of an Atari game in colour, in pixels
 
@@ -40,7 +41,7 @@ def make_vector(
             num_envs,
             vectorization_mode="sync",
             vector_kwargs=options,
-            wrappers=(flat,),
+            wrappers=(flat, WithoutInfo),
             **given,
         )
     height, width = SCREEN if rendered else (config.frame_size, config.frame_size)
@@ -72,13 +73,36 @@ def make_vector(
 
 
 def flat(environment: Any) -> Any:
-    """The environment with observations that are a Box: others are flattened as Gymnasium does it.
+    """The environment with observations that are pictures or vectors, by Gymnasium's flattening.
 
-    A Discrete observation becomes one-hot; the parts of a Tuple or Dict become one vector.
+    A Discrete observation becomes one-hot; the parts of a Tuple or Dict, and the rows of a table,
+    become one vector.
     """
-    if isinstance(environment.observation_space, Box):
+    space = environment.observation_space
+    if isinstance(space, Box) and not is_table(space):
         return environment
     return FlattenObservation(environment)
+
+
+class WithoutInfo(gymnasium.Wrapper):
+    """The environment without its info, which nothing here reads.
+
+    Gymnasium's vector puts the infos of all environments together, and fails if they differ.
+    """
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        """The first observation of a game, and no info."""
+        return _without_info(self.env.reset(seed=seed, options=options))
+
+    def step(self, action: Any) -> Any:
+        """One step, and no info."""
+        return _without_info(self.env.step(action))
+
+
+def _without_info(answer: Any) -> Any:
+    """The answer with an empty info. One of another form is left to the checks of it."""
+    has_info = isinstance(answer, tuple) and isinstance(answer[-1], dict)
+    return (*answer[:-1], {}) if has_info else answer
 
 
 def seeds_of(game: Game, seed: int, num_envs: int, first: int = 0) -> Any:

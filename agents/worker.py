@@ -3,7 +3,8 @@
 It is started by `agents.start` and reads `Task`s from its standard input, one JSON object a line:
 the first task at its start, another one when it has retired and should play again. A task that
 names no service is to make the first environments of the next one. Its parent keeps that input
-open; when the input ends, the parent has ended, and so does the agent.
+open; when the input ends, the parent has ended or wants it to end: the agent closes its
+environments, which may have processes of their own, and ends.
 """
 
 import contextlib
@@ -22,11 +23,17 @@ import numpy as np
 import zmq
 
 from agents import messages
-from agents.environments import EnvironmentConfig, Environments, Spaces
+from agents.environments import EnvironmentConfig, Environments, FailedEnvironment, Spaces
 from agents.link import LINGER_MS, Curve, Link
 from agents.messages import Header, Hello, Kind
 from agents.registrations import take_over
 from agents.signals import end_with_parent
+
+CLOSING_S = 1.0  # for which environments may close when the input has ended
+
+
+class _InputEnded(BaseException):
+    """Raised in the main thread, wherever it is, when the agent's input has ended."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +144,7 @@ def play(link: Link, task: Task, groups: list[Environments]) -> None:
 
 
 def _listen(lines: "queue.SimpleQueue[bytes]") -> None:
-    """Pass on the parent's lines. End the process when the input ends or cannot be read."""
+    """Pass on the parent's lines. When the input ends or cannot be read, end the process."""
     partial = b""
     try:
         # os.read has no buffer with a lock, which this thread would hold when the process ends.
@@ -146,18 +153,39 @@ def _listen(lines: "queue.SimpleQueue[bytes]") -> None:
             for line in whole:
                 lines.put(line)
     finally:  # the main thread may be waiting for a line that will never come
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+        time.sleep(CLOSING_S)
         os._exit(1)
 
 
+def _hear_the_end(*_: object) -> None:
+    raise _InputEnded
+
+
 def main() -> int:
-    """Play one task after another. If one fails, send the traceback to the service and return 1."""
+    """Play until the input ends. If a task fails, tell the service its traceback and return 1."""
     # The end of the input says the same. But it is not heard while an environment holds the
     # interpreter's lock, as ALE does for seconds while many games are made.
     end_with_parent(signal.SIGKILL)
+    signal.signal(signal.SIGUSR1, _hear_the_end)
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(lines,), daemon=True).start()
-    context = zmq.Context()
     groups: list[Environments] = []
+    try:
+        threading.Thread(target=_listen, args=(lines,), daemon=True).start()
+        try:
+            _play_all(lines, groups)
+        finally:
+            for environments in groups:
+                with contextlib.suppress(FailedEnvironment):
+                    environments.close()
+    except _InputEnded:
+        os._exit(1)  # without what else is to be sent, or ends by itself
+    return 1
+
+
+def _play_all(lines: "queue.SimpleQueue[bytes]", groups: list[Environments]) -> None:
+    """Play one task after another until one fails."""
+    context = zmq.Context()
     while True:
         task = Task.from_json(lines.get().decode())
         if not task.endpoint:
@@ -176,7 +204,6 @@ def main() -> int:
                 link.fail(text)
                 break
     context.destroy(linger=LINGER_MS)
-    return 1
 
 
 if __name__ == "__main__":

@@ -15,14 +15,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from agents.environments import Spaces
+from benchmarks.published import published_pps
 from benchmarks.replica import START_TIMEOUT_S, Shared, first_parameters, play
 from ga3c.measuring.options import OF_RUNS, MeasuringConfig
 from ga3c.measuring.parts import prepare, running
 from ga3c.measuring.reporting import Spread, keep, spread
 from ga3c.measuring.serving import measure_service
 from ga3c.reports.console import show
-from ga3c.reports.figures import published_pps
-from ga3c.settings.checks import WrongInput
+from ga3c.settings.checks import WrongInput, check_count
 from ga3c.settings.learning import NetworkName
 from ga3c.settings.machine import CORES
 from ga3c.settings.train import TrainConfig
@@ -51,9 +51,7 @@ class Config(MeasuringConfig):
                 f"algorithm {self.algorithm}: must be a3c, to be compared with A3C; "
                 "--algorithm a3c says so"
             )
-        for name in ("a3c_agents", "a3c_t_max"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} {getattr(self, name)}: must be at least 1")
+        check_count(self, "a3c_agents", "a3c_t_max")
 
 
 class Baseline:

@@ -17,15 +17,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
-from matplotlib import pyplot
+from matplotlib.figure import Figure
 
 from agents.games import check
 from benchmarks.points import GA3C, Figures, Point, PointsConfig, conclude, measure
 from ga3c.reports.console import show
 from ga3c.reports.figures import published_rows
+from ga3c.settings.checks import check_count
 from ga3c.settings.machine import CORES
 
 
@@ -45,8 +43,7 @@ class Config(PointsConfig):
         super().__post_init__()
         if not check(self.game).is_atari:
             raise ValueError(f"game {self.game}: must be an Atari game, whose bytes can be floats")
-        if self.agents < 1:
-            raise ValueError(f"agents {self.agents}: must be at least 1")
+        check_count(self, "agents")
         if not self.env_counts or any(count < 2 or count % 2 for count in self.env_counts):
             raise ValueError(f"env_counts {self.env_counts}: must be even numbers of at least 2")
 
@@ -106,9 +103,8 @@ def _print(measured: list[tuple[Point, Figures]]) -> None:
 
 def _draw(measured: list[tuple[Point, Figures]], output: Path) -> None:
     names = [point.part for point, _ in measured]
-    figure, (speed, waiting) = pyplot.subplots(
-        1, 2, figsize=(11, 0.4 * len(names) + 1.4), sharey=True, constrained_layout=True
-    )
+    figure = Figure(figsize=(11, 0.4 * len(names) + 1.4), layout="constrained")
+    speed, waiting = figure.subplots(1, 2, sharey=True)
     speed.barh(names, [figures["pps"] for _, figures in measured])
     speed.set_xlabel("PPS, predictions/s")
     waiting.barh(names, [100 * f["agents_waiting_share"] for _, f in measured], color="C1")
@@ -118,4 +114,3 @@ def _draw(measured: list[tuple[Point, Figures]], output: Path) -> None:
     for axes in (speed, waiting):
         axes.grid(alpha=0.3, axis="x")
     figure.savefig(output, dpi=110)
-    pyplot.close(figure)

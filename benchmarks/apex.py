@@ -9,23 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-import matplotlib
-
-matplotlib.use("Agg")
 import numpy as np
-from matplotlib import pyplot
+from matplotlib.figure import Figure
 
 from agents.games import check
 from benchmarks import fresh
 from benchmarks.apex_studies import STUDIES, Study, StudyName, Variant
+from benchmarks.kept import keep_all
 from benchmarks.learning import mean_and_range
-from benchmarks.points import keep_in
 from ga3c.reports import history
 from ga3c.reports.console import show
 from ga3c.reports.history import Curve
 from ga3c.reports.job import Job
 from ga3c.reports.jobs import complete
 from ga3c.reports.plots import legend_below
+from ga3c.settings.checks import above_zero
 
 MARKS = (0.25, 0.5, 1.0)  # shares of a run at which the table gives the score
 QUICK_UPDATES, QUICK_SEEDS = 2_000, 3
@@ -56,9 +54,7 @@ class Config:
     """Print the result as one JSON object in the last line."""
 
     def __post_init__(self) -> None:
-        for name in ("seeds", "updates"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name} {getattr(self, name)}: must be above 0")
+        above_zero(self, "seeds", "updates")
         if check(self.game).is_atari:
             raise ValueError(f"game {self.game}: must have observations that are vectors")
 
@@ -93,7 +89,7 @@ def run(config: Config) -> None:
     results: dict[str, Any] = {}
     for name in config.studies:
         results[name] = _fresh(config) if name == "fresh" else _study(config, name, STUDIES[name])
-        keep_in(config.out_dir, name, {"results": results[name]}, config, print_it=False)
+        keep_all(name, {"results": results[name]}, config, print_it=False)
     if config.json:
         print(json.dumps({"results": results}), flush=True)
 
@@ -151,7 +147,8 @@ def _jobs(config: Config, name: str, variant: Variant) -> list[Job]:
 
 
 def _draw(title: str, paper: str, learned: Sequence[Learned], updates: int, file: Path) -> None:
-    figure, axes = pyplot.subplots(figsize=(8, 4.5), constrained_layout=True)
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.subplots()
     for each in learned:
         places, scores = each.by_updates(updates)
         if len(scores):
@@ -163,4 +160,3 @@ def _draw(title: str, paper: str, learned: Sequence[Learned], updates: int, file
     axes.grid(alpha=0.3)
     legend_below(axes)
     figure.savefig(file, dpi=110)
-    pyplot.close(figure)

@@ -9,10 +9,7 @@ It can be interrupted and run again (benchmarks/points.py).
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import matplotlib
-
-matplotlib.use("Agg")
-from matplotlib import pyplot
+from matplotlib.figure import Figure
 
 from benchmarks.points import Figures, Point, PointsConfig, conclude, measure
 from ga3c.reports.console import show
@@ -113,7 +110,8 @@ def _print(times: Percent, measured: list[tuple[Point, Figures]], published: Per
 
 
 def _draw(times: Percent, published: Percent, config: Config) -> None:
-    figure, plots = pyplot.subplots(1, 2, figsize=(10, 4), sharey=True, constrained_layout=True)
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    plots = figure.subplots(1, 2, sharey=True)
     titles = (f"here: {CORES} cores", "published: Daley and Amato 2021")
     for axes, title, table in zip(plots, titles, (times, published), strict=True):
         for number, variant in enumerate(VARIANTS):
@@ -129,4 +127,3 @@ def _draw(times: Percent, published: Percent, config: Config) -> None:
     plots[0].set_ylim(bottom=0)
     legend_below(plots[1])
     figure.savefig(config.out_dir / "fast-dqn.png", dpi=110)
-    pyplot.close(figure)

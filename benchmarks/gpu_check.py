@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from benchmarks.points import said_by
+from benchmarks.points import json_of, said_by
 from ga3c import backend
 from ga3c.reports.console import show
 from ga3c.runs.scratch import ScratchDirectory
@@ -96,9 +96,7 @@ def run(config: Config) -> int:
 
 def _ga3c(limit_s: float, *arguments: str) -> Result:
     """The result of a command, which is JSON in its last line."""
-    output = said_by([sys.executable, "-m", "ga3c", *arguments], limit_s)
-    result: Result = json.loads(output.splitlines()[-1])
-    return result
+    return json_of([sys.executable, "-m", "ga3c", *arguments], limit_s)
 
 
 def _device() -> str:
@@ -109,8 +107,7 @@ def _device() -> str:
 def _tables(config: Config, limit_s: float) -> Result:
     """Check that a table of 36 GB keeps what is written to it; show the device of each column."""
     table_bytes = 1e8 if config.quick else TABLE_BYTES
-    program = [sys.executable, "-m", "benchmarks.tables", str(table_bytes)]
-    result: Result = json.loads(said_by(program, limit_s).splitlines()[-1])
+    result = json_of([sys.executable, "-m", "benchmarks.tables", str(table_bytes)], limit_s)
     for model, devices in result["devices"].items():
         for device in sorted(set(devices.values())):
             names = ", ".join(name for name, at in devices.items() if at == device)

@@ -9,15 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import matplotlib
-
-matplotlib.use("Agg")
 import numpy as np
-from matplotlib import pyplot
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from agents.games import check
-from benchmarks.points import keep_in
+from benchmarks.kept import keep_all
 from ga3c.measuring.reporting import with_range
 from ga3c.reports import history, plots
 from ga3c.reports.console import show
@@ -27,6 +24,7 @@ from ga3c.reports.job import Job
 from ga3c.reports.jobs import complete
 from ga3c.reports.processes import check_arguments
 from ga3c.runs.finding import newest_figures
+from ga3c.settings.checks import above_zero
 
 PUBLISHED = "ten_million_steps.csv"
 PUBLISHED_NAMES = {"ppo_sticky": "PPO, sticky actions", "ppo": "PPO", "a2c_nstep": "A2C, n-step"}
@@ -67,9 +65,7 @@ class Config:
     """Print the result as one JSON object in the last line."""
 
     def __post_init__(self) -> None:
-        for name in ("seeds", "steps"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name} {getattr(self, name)}: must be above 0")
+        above_zero(self, "seeds", "steps")
         for recipe in self.recipes:
             name, has_arguments, given = recipe.partition("=")
             if not has_arguments and name not in RECIPES:
@@ -121,7 +117,7 @@ def run(config: Config) -> None:
         {name: value for name, value in each._asdict().items() if name != "curves"}
         for each in results
     ]
-    keep_in(config.out_dir, "learning", {"results": figures}, config, config.json)
+    keep_all("learning", {"results": figures}, config, config.json)
 
 
 def _result(game: str, recipe: str, jobs: Sequence[Job], steps: int) -> Result:
@@ -168,9 +164,8 @@ def _published(game: str) -> list[str]:
 
 def _draw(results: Sequence[Result], file: Path) -> None:
     games = list(dict.fromkeys(each.game for each in results))
-    figure, rows = pyplot.subplots(
-        len(games), 2, figsize=(11, 3.3 * len(games)), squeeze=False, constrained_layout=True
-    )
+    figure = Figure(figsize=(11, 3.3 * len(games)), layout="constrained")
+    rows = figure.subplots(len(games), 2, squeeze=False)
     for game, row in zip(games, rows, strict=True):
         here = [each for each in results if each.game == game]
         for by, axes in zip(plots.SCALES, row, strict=True):
@@ -179,7 +174,6 @@ def _draw(results: Sequence[Result], file: Path) -> None:
             axes.set(title=game, ylabel="mean of 100 episodes")
             plots.dress(axes, by)
     figure.savefig(file, dpi=110)
-    pyplot.close(figure)
 
 
 def _curves(axes: Axes, learned: Result, by: str, colour: str) -> None:

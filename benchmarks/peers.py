@@ -7,7 +7,6 @@ settings that its authors publish for Atari games. The peers run in an environme
 A finished run is kept in `out_dir` as soon as it ends; the same command continues with the others.
 """
 
-import json
 import re
 import subprocess
 import threading
@@ -17,26 +16,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import matplotlib
-
-matplotlib.use("Agg")
 import numpy as np
-from matplotlib import pyplot
+from matplotlib.figure import Figure
 
 from agents.games import check
-from benchmarks.points import keep_in
+from benchmarks.kept import Memo, keep_all
 from ga3c.reports import history
 from ga3c.reports.console import show
 from ga3c.reports.job import Job
 from ga3c.reports.jobs import complete
 from ga3c.reports.plots import legend_below
 from ga3c.reports.processes import check_arguments, end
-from ga3c.runs import records
 from ga3c.runs.finding import newest_figures
 from ga3c.runs.scratch import ScratchDirectory
 from ga3c.runs.tally import ROLLING_EPISODES
 from ga3c.settings.checks import WrongInput
-from ga3c.settings.machine import machine, origin
+from ga3c.settings.machine import machine
 
 SCRIPTS = Path(__file__).parent / "peer_scripts"
 START_TIMEOUT_S = 120.0
@@ -105,7 +100,7 @@ def run(config: Config) -> None:
     _print(learned)
     _draw(learned, config.out_dir / "peers.png")
     figures = {"learned": [each._asdict() for each in learned]}
-    keep_in(config.out_dir, "peers", figures, config, config.json)
+    keep_all("peers", figures, config, config.json)
 
 
 def _ours(config: Config, game: str, given: str) -> Learned:
@@ -124,14 +119,13 @@ def _ours(config: Config, game: str, given: str) -> Learned:
 
 def _kept(config: Config, game: str, peer: str) -> Learned:
     """What a peer learns; if `out_dir` has it, it is not measured again."""
-    file = config.out_dir / "peers.jsonl"
-    key = json.dumps([peer, game, config.minutes, config.seed, *origin()])
-    kept = {line["key"]: line["learned"] for line in records.read(file)}
+    kept = Memo(config.out_dir / "peers.jsonl", "learned")
+    key = kept.key(peer, game, config.minutes, config.seed)
     if key in kept:
         return Learned(**kept[key])
     print(f"{game}: {peer} for {config.minutes:g} minutes", flush=True)
     learned = _measure(config, game, peer)
-    records.append(file, {"key": key, "learned": learned._asdict()})
+    kept.keep(key, learned._asdict())
     return learned
 
 
@@ -229,9 +223,8 @@ def _print(learned: list[Learned]) -> None:
 
 def _draw(learned: list[Learned], file: Path) -> None:
     games = list(dict.fromkeys(each.game for each in learned))
-    figure, rows = pyplot.subplots(
-        len(games), 1, figsize=(8, 3.6 * len(games)), squeeze=False, constrained_layout=True
-    )
+    figure = Figure(figsize=(8, 3.6 * len(games)), layout="constrained")
+    rows = figure.subplots(len(games), 1, squeeze=False)
     for game, (axes,) in zip(games, rows, strict=True):
         for each in learned:
             if each.game == game and each.curve:
@@ -242,4 +235,3 @@ def _draw(learned: list[Learned], file: Path) -> None:
         axes.grid(alpha=0.3)
         legend_below(axes)
     figure.savefig(file, dpi=110)
-    pyplot.close(figure)

@@ -12,15 +12,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.kept import Memo, keep_all
 from ga3c.measuring.options import check_window
-from ga3c.measuring.reporting import plain
 from ga3c.reports.processes import end
-from ga3c.runs import records
-from ga3c.settings.machine import machine, origin
 
 POINT_TIMEOUT_S = 600.0
 QUICK_S = 5.0
@@ -93,20 +91,19 @@ def measure(
     """
     directory.mkdir(parents=True, exist_ok=True)
     file = directory / "points.jsonl"
-    measured = {line["key"]: line["figures"] for line in records.read(file)}
-    place = origin()
-    keys = [json.dumps([point, game, seconds, *place]) for point in points]
-    missing = sum(key not in measured for key in keys)
+    kept = Memo(file, "figures")
+    keys = [kept.key(point, game, seconds) for point in points]
+    missing = sum(key not in kept for key in keys)
     print(f"{len(points)} points, {missing} to be measured; kept in {file}", flush=True)
     for number, (key, point) in enumerate(zip(keys, points, strict=True), 1):
-        if key in measured:
+        if key in kept:
             continue
         with around(point):
-            measured[key] = figures = _measure(point, game, seconds)
-        records.append(file, {"key": key, "figures": figures})
+            figures = _measure(point, game, seconds)
+        kept.keep(key, figures)
         line = f"{number} of {len(points)}: {' '.join(point.arguments)}: {figures['pps']:,.0f} PPS"
         print(line, flush=True)
-    return [(point, measured[key]) for key, point in zip(keys, points, strict=True)]
+    return [(point, kept[key]) for key, point in zip(keys, points, strict=True)]
 
 
 def said_by(command: list[str], timeout_s: float) -> str:
@@ -136,19 +133,16 @@ def said_by(command: list[str], timeout_s: float) -> str:
     return out
 
 
+def json_of(command: list[str], timeout_s: float) -> Figures:
+    """What a command prints as JSON in its last line. Raises RuntimeError as `said_by` does."""
+    figures: Figures = json.loads(said_by(command, timeout_s).splitlines()[-1])
+    return figures
+
+
 def conclude(name: str, measured: list[tuple[Point, Figures]], config: PointsConfig) -> None:
     """Write NAME.json, with machine and settings, to `config.out_dir`; print it with --json."""
     points = [{**point._asdict(), "figures": figures} for point, figures in measured]
-    keep_in(config.out_dir, name, {"points": points}, config, config.json)
-
-
-def keep_in(directory: Path, name: str, figures: Figures, config: Any, print_it: bool) -> None:
-    """Write `figures` as NAME.json to `directory`, with machine and settings."""
-    result = {**figures, "machine": machine(), "settings": plain(asdict(config))}
-    (directory / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n")
-    print(f"kept {name}.json and its pictures in {directory}")
-    if print_it:
-        print(json.dumps(result), flush=True)
+    keep_all(name, {"points": points}, config, config.json)
 
 
 def _measure(point: Point, game: str, seconds: float) -> Figures:
@@ -156,6 +150,5 @@ def _measure(point: Point, game: str, seconds: float) -> Figures:
     limits = ["--seconds", str(seconds), "--repeats", "1", "--warm-up-seconds", str(seconds / 2)]
     part_s = min(0.5, seconds / 10)
     command += [*limits, "--part-seconds", str(part_s), "--json", *point.arguments]
-    output = said_by(command, POINT_TIMEOUT_S + 2 * seconds)
-    figures: Figures = json.loads(output.splitlines()[-1])
+    figures = json_of(command, POINT_TIMEOUT_S + 2 * seconds)
     return {name: value for name, value in figures.items() if name not in ("machine", "settings")}

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ga3c.reports.figures import published_pps
+from benchmarks.published import published_pps
 from ga3c.settings.machine import ORIGIN
 
 ROOT = Path(__file__).resolve().parents[1]

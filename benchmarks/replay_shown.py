@@ -4,10 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-from matplotlib import pyplot
+from matplotlib.figure import Figure
 
 from ga3c.reports.console import show
 from ga3c.reports.figures import published_rows
@@ -91,7 +88,8 @@ def tables(result: dict[str, Any], vectors: int, pictures: int) -> None:
 
 def picture(result: dict[str, Any], output: Path) -> None:
     """Draw the paper's table and its Figure 3, with our figures."""
-    figure, (faster, adding) = pyplot.subplots(1, 2, figsize=(10, 4), constrained_layout=True)
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    faster, adding = figure.subplots(1, 2)
     published = _published("in_gpu_replay_speedup.csv", "batch_size", "percent_speedup_over_in_ram")
     faster.plot([int(b) for b in published], published.values(), "k--", label="published: a GPU")
     for name in ("vectors", "pictures"):
@@ -117,4 +115,3 @@ def picture(result: dict[str, Any], output: Path) -> None:
         legend_below(axes)
         axes.grid(alpha=0.3)
     figure.savefig(output, dpi=110)
-    pyplot.close(figure)

@@ -20,10 +20,11 @@ import keras
 import numpy as np
 
 from agents.environments import Environments, Spaces
-from ga3c.learning.a3c import A3C
 from ga3c.experience.batches import Segments
+from ga3c.experience.ring import RingShape, outcome_rows
+from ga3c.learning.a3c import A3C
+from ga3c.learning.optimizers import clipped, global_norm
 from ga3c.settings.train import TrainConfig
-from ga3c.experience.ring import RingShape
 
 START_TIMEOUT_S = 120.0
 CHUNK = 1 << 16  # the optimizer updates this many parameters at a time, which fit in the cache
@@ -121,7 +122,7 @@ class Replica:
         self._frames: deque[np.ndarray] = deque(maxlen=found.stack)
         keep = config.service.t_max
         self._observations: deque[np.ndarray] = deque(maxlen=keep + 1)
-        self._outcomes: deque[tuple[float, float, float]] = deque(maxlen=keep)
+        self._outcomes: deque[np.ndarray] = deque(maxlen=keep)  # float32 [3]
         self._decisions: deque[tuple[int, float]] = deque(maxlen=keep)
         self._trace()
 
@@ -144,13 +145,12 @@ class Replica:
 
     def see(self, step: Any) -> None:
         """Record the environment's `Step`, which has one lane."""
-        frame, outcome = step.frames[0], step.outcomes[0]
-        if outcome["first"]:
+        frame = step.frames[0]
+        if step.outcomes["first"][0]:
             self._frames.extend([frame] * (self._frames.maxlen or 1))
         self._frames.append(frame)
         self._observations.append(np.stack(self._frames, axis=-1).reshape(self._shape))
-        discount = 0.0 if outcome["terminated"] else self._config.learning.discount
-        self._outcomes.append((float(outcome["reward"]), discount, float(outcome["first"])))
+        self._outcomes.append(outcome_rows(step.outcomes, self._config.learning.discount)[0])
 
     def act(self) -> np.ndarray:
         """The action for the newest observation, int32 [1]."""
@@ -164,7 +164,7 @@ class Replica:
     def gradient(self) -> np.ndarray:
         """Gradient of the loss over the last t_max steps, clipped as configured: float32 [size]."""
         actions, log_probs = (np.array([each]) for each in zip(*self._decisions))
-        rewards, discounts, firsts = np.array([*zip(*self._outcomes)], np.float32)[:, None]
+        rewards, discounts, firsts = np.stack(self._outcomes, axis=-1)[:, None]
         return np.asarray(
             self._learn(
                 np.stack(self._observations),
@@ -197,8 +197,5 @@ class Replica:
             ),
             self._variables,
         )
-        flat = keras.ops.concatenate([keras.ops.reshape(g, (-1,)) for g in gradients])
-        if limit := self._config.optimizer.clip_norm:
-            norm = keras.ops.sqrt(keras.ops.sum(keras.ops.square(flat)))
-            flat = flat * (limit / keras.ops.maximum(norm, limit))
-        return flat
+        flat = [keras.ops.concatenate([keras.ops.reshape(g, (-1,)) for g in gradients])]
+        return clipped(flat, global_norm(flat), self._config.optimizer.clip_norm)[0]

@@ -5,27 +5,24 @@ each, the speed of the machine would change by more than the counts differ.
 It can be interrupted and run again (benchmarks/points.py).
 """
 
-import json
 import statistics
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-from matplotlib import pyplot
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
+from benchmarks.in_turn import measure_in_turn, of_turn, with_room
+from benchmarks.kept import Memo
 from benchmarks.points import GA3C, Figures, Point, PointsConfig, conclude, measure
+from benchmarks.published import published_pps
 from ga3c.measuring.parts import prepare
-from ga3c.measuring.serving import figures, measure_in_turn, measure_parts, of_turn, with_room
+from ga3c.measuring.serving import figures, measure_parts
 from ga3c.reports.console import show
-from ga3c.reports.figures import published_pps
 from ga3c.reports.plots import legend_below
-from ga3c.runs import records
-from ga3c.settings.machine import CORES, origin
+from ga3c.settings.machine import CORES
 from ga3c.settings.scheduler import Counts
 
 PART_S = 0.5
@@ -84,16 +81,14 @@ def _measure_counts(config: Config) -> list[tuple[Point, Figures]]:
         return []
     most = Counts(*map(max, zip(*settings, strict=True)))
     turns = 1 if config.quick else config.turns
-    file = config.out_dir / "points.jsonl"
-    by_key = {line["key"]: line["figures"] for line in records.read(file)}
-    place = origin()
+    kept = Memo(config.out_dir / "points.jsonl", "figures")
 
     def key(counts: Counts, turn: int) -> str:
-        return json.dumps([counts, most, turn, config.game, config.window_s, *place])
+        return kept.key(counts, most, turn, config.game, config.window_s)
 
     train = with_room(config.game, most)
     for turn in range(turns):
-        missing = [counts for counts in settings if key(counts, turn) not in by_key]
+        missing = [counts for counts in settings if key(counts, turn) not in kept]
         print(f"counts, turn {turn + 1} of {turns}: {len(missing)} to be measured", flush=True)
         if not missing:
             continue
@@ -101,13 +96,13 @@ def _measure_counts(config: Config) -> list[tuple[Point, Figures]]:
         parts = measure_parts(train, model, PART_S)
         order = of_turn(missing, turn)
         for counts, measured in measure_in_turn(train, spaces, order, config.window_s):
-            by_key[key(counts, turn)] = result = figures([measured], parts)
-            records.append(file, {"key": key(counts, turn), "figures": result})
+            result = figures([measured], parts)
+            kept.keep(key(counts, turn), result)
             print(f"{'/'.join(map(str, counts))}: {result['pps']:,.0f} PPS", flush=True)
     return [
         (
             Point("counts", {name: str(n) for name, n in counts._asdict().items()}),
-            _median([by_key[key(counts, turn)] for turn in range(turns)]),
+            _median([kept[key(counts, turn)] for turn in range(turns)]),
         )
         for counts in settings
     ]
@@ -166,9 +161,8 @@ def _print(measured: list[tuple[Point, Figures]]) -> None:
 
 
 def _draw(measured: list[tuple[Point, Figures]], output: Path) -> None:
-    figure, (counts, networks, batches) = pyplot.subplots(
-        1, 3, figsize=(14, 4), constrained_layout=True
-    )
+    figure = Figure(figsize=(14, 4), layout="constrained")
+    counts, networks, batches = figure.subplots(1, 3)
     by_threads: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for point, point_figures in measured:
         if point.part == "counts":
@@ -199,7 +193,6 @@ def _draw(measured: list[tuple[Point, Figures]], output: Path) -> None:
     for axes in (counts, networks, batches):
         _finish(axes)
     figure.savefig(output, dpi=110)
-    pyplot.close(figure)
 
 
 def _finish(axes: Axes) -> None:

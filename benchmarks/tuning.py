@@ -15,17 +15,15 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-from matplotlib import pyplot
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from benchmarks.points import keep_in, said_by
+from benchmarks.in_turn import ga3c_options, measure_in_turn, of_turn, with_room
+from benchmarks.kept import keep_all
+from benchmarks.points import said_by
 from ga3c.measuring.options import check_window
 from ga3c.measuring.parts import prepare
 from ga3c.measuring.reporting import spread, with_range
-from ga3c.measuring.serving import ga3c_options, measure_in_turn, of_turn, with_room
 from ga3c.reports.console import show
 from ga3c.reports.plots import legend_below
 from ga3c.service.scheduler import replay
@@ -88,7 +86,7 @@ def run(config: Config) -> None:
         results[game] = runs
     _print(results)
     _draw(results, config.out_dir / "tuning.png")
-    keep_in(config.out_dir, "tuning", {"games": results}, config, config.json)
+    keep_all("tuning", {"games": results}, config, config.json)
 
 
 def _train(config: Config, game: str, how: str) -> dict[str, Any]:
@@ -189,15 +187,8 @@ def _print(results: dict[str, dict[str, Any]]) -> None:
 
 
 def _draw(results: dict[str, dict[str, Any]], output: Path) -> None:
-    figure, rows = pyplot.subplots(
-        2,
-        len(results),
-        figsize=(5.5 * len(results), 5.5),
-        squeeze=False,
-        sharex=True,
-        height_ratios=(2, 1),
-        constrained_layout=True,
-    )
+    figure = Figure(figsize=(5.5 * len(results), 5.5), layout="constrained")
+    rows = figure.subplots(2, len(results), squeeze=False, sharex=True, height_ratios=(2, 1))
     for column, (game, result) in enumerate(results.items()):
         rate, counts = rows[0][column], rows[1][column]
         for how, name in NAMES.items():
@@ -212,7 +203,6 @@ def _draw(results: dict[str, dict[str, Any]], output: Path) -> None:
         _label(rate, "trained samples/s", "")
         _label(counts, "$N_A + N_P + N_T$", "minutes")
     figure.savefig(output, dpi=110)
-    pyplot.close(figure)
 
 
 def _label(axes: Axes, y: str, x: str) -> None:

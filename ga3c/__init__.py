@@ -10,6 +10,8 @@ docs/python.md shows more. Each name is loaded when it is first used, so that th
 """
 
 import importlib
+import importlib.util
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,6 +30,18 @@ _HOMES = {
     "load": "ga3c.api",
     "train": "ga3c.api",
 }
+
+
+def _check_agents() -> None:
+    """Raises ImportError if a package of the program's own hides the agents that belong to ga3c."""
+    ours = Path(__file__).resolve().parents[1] / "agents"
+    spec = importlib.util.find_spec("agents")
+    found = spec and spec.submodule_search_locations
+    if ours not in [Path(place).resolve() for place in found or ()]:
+        place = next(iter(found or ()), spec and spec.origin)
+        raise ImportError(
+            f"package agents is {place}, which hides {ours}, a part of ga3c: give it another name"
+        )
 
 
 def _version() -> str:
@@ -52,3 +66,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return [*globals(), *__all__]
+
+
+_check_agents()

@@ -17,8 +17,8 @@ from ga3c.command import frameworks, streams
 from ga3c.command.effects import without_effect
 from ga3c.command.names import changed, checked, values_of
 from ga3c.settings.checks import no_effect
-from ga3c.settings.parse import preset_of
-from ga3c.settings.presets import DEFAULT, OF_LANES, for_lanes
+from ga3c.settings.parse import begun_with
+from ga3c.settings.presets import DEFAULT
 from ga3c.settings.train import TrainConfig
 from ga3c.training.interrupts import Interrupts
 from ga3c.training.start import OnFigures
@@ -47,7 +47,7 @@ class Run:
 
 
 def train(
-    config: TrainConfig | None = None, /, *, on_figures: OnFigures | None = None, **settings: Any
+    config: TrainConfig | None = None, *, on_figures: OnFigures | None = None, **settings: Any
 ) -> Run:
     """Train an agent, as `ga3c train` does, and return when the run has ended.
 
@@ -219,8 +219,10 @@ def _wanted(
     config: TrainConfig | None, settings: dict[str, Any]
 ) -> tuple[TrainConfig, Known | None]:
     """The settings of the run, and the earlier run that it resumes, if any."""
-    if isinstance(resumed := settings.get("resume"), (Run, int)):
-        settings["resume"] = resumed.path if isinstance(resumed, Run) else str(resumed)
+    if isinstance(resumed := settings.get("resume"), Run):  # which this program has begun or found
+        settings |= {"resume": resumed.path, "trust": True}
+    elif isinstance(resumed, int):
+        settings["resume"] = str(resumed)
     given = checked(settings)
     if config is not None:
         if not isinstance(config, TrainConfig):
@@ -244,7 +246,4 @@ def _wanted(
         place, trust = given.get("runs_dir", Path("runs")), given.get("trust", False)
         known = known_run(resume, place, new_steps, trust)
         return changed(known.config, given), known
-    names = ("preset", "algorithm", "game", "learns_from")
-    base = preset_of(*map(given.get, names), env_args=tuple(given.get("env_args", ())))
-    sized = for_lanes(base, *map(given.get, OF_LANES))
-    return changed(sized, given), None
+    return changed(begun_with(given), given), None

@@ -19,10 +19,11 @@ import traceback
 from typing import Any
 
 
-def _run(arguments: list[str], environment: dict[str, str], out: str, err: str) -> None:
+def _run(arguments: list[str], environment: dict[str, str], out: str, err: str, cwd: str) -> None:
     """Be the command. Does not return. Args: out, err: files for what it writes."""
     code = 1
     try:
+        os.chdir(cwd)
         for file, descriptor in ((os.devnull, 0), (out, 1), (err, 2)):
             opened = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
             os.dup2(opened, descriptor)

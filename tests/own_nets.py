@@ -27,6 +27,24 @@ def of_rank_3(observation: Tensor) -> Tensor:
     return keras.ops.expand_dims(observation, 1)
 
 
+SHARED = keras.layers.Dense(16)
+
+
+def of_shared_layers(observation: Tensor) -> Tensor:
+    return SHARED(keras.layers.Flatten()(observation))
+
+
+def with_dropout(observation: Tensor) -> Tensor:
+    """The layer is within a model, as a block of a larger network may be."""
+    block = keras.Sequential([keras.layers.Dense(16), keras.layers.Dropout(0.5)])
+    return block(keras.layers.Flatten()(observation))
+
+
+def with_regularizer(observation: Tensor) -> Tensor:
+    layer = keras.layers.Dense(16, kernel_regularizer=keras.regularizers.L2(0.01))
+    return layer(keras.layers.Flatten()(observation))
+
+
 def a_number(observation: Tensor) -> int:
     return 3
 

@@ -5,7 +5,6 @@ case that could not inject its fault has failed. What a case has seen is kept in
 soon as it ends, so that the command, given again, goes on where it was interrupted.
 """
 
-import json
 import time
 import traceback
 from dataclasses import dataclass
@@ -26,10 +25,8 @@ from benchmarks.faults import (
 from benchmarks.faults.case import Bench, Case, Seen
 from benchmarks.faults.nodes import NoNamespaces
 from benchmarks.faults.table import print_table
-from benchmarks.points import keep_in
-from ga3c.runs import records
+from benchmarks.kept import Memo, keep_all
 from ga3c.runs.scratch import ScratchDirectory
-from ga3c.settings.machine import origin
 
 GROUPS = (agents, service, counts, refused, data, messages, numbers, machines, soak)
 SOAKS = tuple(case.name for case in soak.CASES)  # whose length is given
@@ -88,21 +85,18 @@ def run(config: Config) -> int | None:
             print(f"{case.name}: {case.promise}{form}")
         return None
     config.out_dir.mkdir(parents=True, exist_ok=True)
-    file = config.out_dir / "cases.jsonl"
-    kept = {line["key"]: line["seen"] for line in records.read(file)}
-    place = origin()
+    kept = Memo(config.out_dir / "cases.jsonl", "seen")
     seen: dict[str, dict[str, Any]] = {}
     for number, case in enumerate(config.chosen, 1):
         hours = () if config.quick or case.name not in SOAKS else (config.soak_hours,)
-        key = json.dumps([case.name, config.quick, config.seed, *hours, *place])
+        key = kept.key(case.name, config.quick, config.seed, *hours)
         if key not in kept:
-            kept[key] = attempt(case, config)
-            records.append(file, {"key": key, "seen": kept[key]})
+            kept.keep(key, attempt(case, config))
         seen[case.name] = kept[key]
         words = "passed" if kept[key]["passed"] else f"FAILED: {'; '.join(kept[key]['problems'])}"
         print(f"{number} of {len(config.chosen)}: {case.name}: {words}", flush=True)
     print_table(seen)
-    keep_in(config.out_dir, "faults", {"cases": seen}, config, config.json)
+    keep_all("faults", {"cases": seen}, config, config.json)
     return 0 if all(each["passed"] for each in seen.values()) else 1
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.faults.case import Bench, Seen
-from benchmarks.faults.watched import ROOT, Watched
+from benchmarks.faults.processes import ROOT
+from benchmarks.faults.watched import Watched
 from ga3c.runs import checkpoints
 from ga3c.runs.checkpoints import ARRAYS, MANIFEST, STATE
 

@@ -1,22 +1,19 @@
 """A run whose agents all play on other nodes, which are broken; its ledger shows each step once."""
 
 import contextlib
-import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
 import numpy as np
-import psutil
 
 from agents import keys
 from benchmarks.faults.case import Bench, Seen
 from benchmarks.faults.nodes import Network, network
-from benchmarks.faults.processes import marked, new_mark
-from benchmarks.faults.watched import END_S, GA3C, Watched, hear_signals, marked_environment
+from benchmarks.faults.processes import END_S, Marked
+from benchmarks.faults.watched import GA3C, Watched
 from ga3c.runs import checkpoints
-from ga3c.runs.scratch import PREFIX
 
 AGENTS, NODES = 4, 2
 MODULES = ("benchmarks.paced", "tests.tiny")
@@ -34,70 +31,35 @@ LEDGER = (
 )
 
 
-class Host:
+class Host(Marked):
     """`ga3c agents` on a node, with its agents."""
 
     def __init__(self, arguments: list[str], directory: Path, run: str, name: str) -> None:
         """Args: arguments: the whole command."""
+        super().__init__(directory / f"tmp-{run}-{name}")
         self.name = name
         self._arguments = arguments
-        self._temporary = directory / f"tmp-{run}-{name}"
-        self._temporary.mkdir()
         self._output = directory / f"{run}-{name}.out"
-        self._mark = new_mark()
-        self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start it, for the first time or again."""
         with open(self._output, "ab") as out:
-            self._process = subprocess.Popen(
-                self._arguments,
-                env=marked_environment(self._mark, self._temporary),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                start_new_session=True,
-                preexec_fn=hear_signals,
-            )
-
-    def agents(self) -> list[psutil.Process]:
-        """The agents that play on it."""
-        assert self._process is not None
-        return [each for each in marked(self._mark) if each.pid != self._process.pid]
+            self.launch(self._arguments, stdout=out, stderr=out)
 
     def kill(self) -> int:
         """Kill the host, not its agents. Returns how many agents it had."""
-        assert self._process is not None
+        assert self.process is not None
         agents = len(self.agents())
-        self._process.kill()
-        self._process.wait(END_S)
-        return agents
-
-    def signal_all(self, number: int) -> int:
-        """Send a signal to the host and to its agents. Returns how many it had."""
-        agents = len(self.agents())
-        for each in marked(self._mark):
-            with contextlib.suppress(psutil.Error):
-                each.send_signal(number)
+        self.process.kill()
+        self.process.wait(END_S)
         return agents
 
     def end(self) -> None:
-        """Let it end as by SIGTERM, or kill all if it does not."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.terminate()
+        """Let it end as by SIGTERM, if it has not."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(END_S)
-
-    def left(self) -> list[str]:
-        """Processes and temporary files that are left after its end."""
-        processes = [f"process {each.pid} of a host" for each in marked(self._mark)]
-        return processes + [str(path) for path in self._temporary.glob(f"{PREFIX}*")]
-
-    def close(self) -> None:
-        """Kill whatever is left."""
-        self.signal_all(signal.SIGKILL)
-        if self._process is not None:
-            self._process.wait(END_S)
+                self.process.wait(END_S)
 
 
 class Far:
@@ -118,7 +80,7 @@ class Far:
 
     def __exit__(self, *_: object) -> None:
         for host in self.hosts:
-            host.close()
+            host.kill_all()
 
     def key(self, name: str) -> Path:
         """The file of a secret key, made if it is missing."""
@@ -182,7 +144,7 @@ class Far:
             host.end()
         left = [each for host in self.hosts for each in host.left()]
         seen.left = (seen.left or 0) + len(left)
-        seen.expect(not left, f"left: {', '.join(left)}")
+        seen.expect(not left, f"left of the hosts: {', '.join(left)}")
 
 
 @contextlib.contextmanager

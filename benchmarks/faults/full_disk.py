@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.faults.case import Bench, Seen
+from benchmarks.faults.service import newest_steps
 from benchmarks.faults.watched import Watched
 from ga3c.runs import checkpoints
 
@@ -56,7 +57,7 @@ def full(bench: Bench) -> Seen:
             return seen
         run.train(*CART_POLE)
         run.begun(2)
-        run.until(lambda: _newest(run) > 0, AGAIN_S)
+        run.until(lambda: newest_steps(run) > 0, AGAIN_S)
         clean_s, after_s = bench.scaled(20.0, 5.0), bench.scaled(10.0, 4.0)
         full_s = bench.scaled(60.0, 8.0)
         bench.disturb(run, seen, lambda: _full(run, seen, full_s), clean_s, after_s, AGAIN_S)
@@ -71,34 +72,28 @@ def full(bench: Bench) -> Seen:
     return seen
 
 
-def _newest(run: Watched) -> int:
-    """Steps of the newest whole checkpoint; -1 if there is none."""
-    found, _ = checkpoints.newest(run.path / "checkpoints")
-    return int(found.state["steps"]) if found else -1
-
-
 def _full(run: Watched, seen: Seen, seconds: float) -> int:
     """Fill the disk, wait, and make room. Returns 1 if a checkpoint found no room."""
     filler = run.path.parent / "filler"
     _fill(filler)
-    kept = _newest(run)
+    kept = newest_steps(run)
     run.until(lambda: SAID in run.log, AGAIN_S)
     before = run.steps
     until_s = time.monotonic() + seconds
     while time.monotonic() < until_s:
         _fill(filler)  # what the run has given free
         time.sleep(0.2)
-    seen.expect(_newest(run) >= kept >= 0, "the last whole checkpoint is gone")
-    held = _newest(run)
+    seen.expect(newest_steps(run) >= kept >= 0, "the last whole checkpoint is gone")
+    held = newest_steps(run)
     filler.unlink()
-    run.until(lambda: _newest(run) > held, AGAIN_S)
+    run.until(lambda: newest_steps(run) > held, AGAIN_S)
     run.until(lambda: run.steps > before, AGAIN_S)  # its figures are written again too
     return 1
 
 
 def _check_goes_on(run: Watched, seen: Seen) -> None:
     """The run is resumed from its last checkpoint."""
-    newest = _newest(run)
+    newest = newest_steps(run)
     run.resume("--steps", str(newest + 2000))
     seen.expect(run.ended(60.0) == 0, f"was not resumed: {run.tail()}")
     seen.expect(f"goes on from {newest:,} steps" in run.log, f"did not go on from {newest} steps")

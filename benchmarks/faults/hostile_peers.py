@@ -15,8 +15,7 @@ from pathlib import Path
 
 from benchmarks.faults.case import RECOVERED, Bench, Case, Seen
 from benchmarks.faults.far import AGENTS, LEDGER, NODES, Far, far
-from benchmarks.faults.processes import new_mark
-from benchmarks.faults.watched import marked_environment
+from benchmarks.faults.processes import marked_environment, new_mark
 
 STRANGERS = ("unknown_key", "wrong_service", "idle")
 ALLOWED = ("oversized", "many_parts", "bomb", "never_reads")

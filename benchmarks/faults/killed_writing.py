@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 from benchmarks.faults.case import Bench, Seen
-from benchmarks.faults.watched import END_S, Watched
+from benchmarks.faults.processes import END_S
+from benchmarks.faults.watched import Watched
 from ga3c.runs import checkpoints
 
 POLL_S = 0.0005

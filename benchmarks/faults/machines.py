@@ -77,7 +77,8 @@ def host_stopped(bench: Bench) -> Seen:
 
     def stop(broken: Far) -> int:
         stopped.append(broken.fullest)
-        agents = stopped[0].signal_all(signal.SIGSTOP)
+        agents = len(stopped[0].agents())
+        stopped[0].signal_all(signal.SIGSTOP)
         _wait_until_lost(broken, stopped[0])
         return agents
 

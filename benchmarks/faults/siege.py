@@ -1,6 +1,5 @@
 """A service that is besieged by messages: how fast its own agents are, and what it learns."""
 
-import contextlib
 import json
 import subprocess
 import sys
@@ -9,15 +8,13 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-import psutil
 import zmq
 
 from agents.actions import Actions
 from agents.keys import own
 from agents.messages import Hello, encode_hello
-from benchmarks.faults.processes import Belongings, belongings, marked, new_mark
-from benchmarks.faults.watched import BEGIN_S, END_S, hear_signals, marked_environment
-from ga3c.runs.scratch import PREFIX
+from benchmarks.faults.processes import END_S, Belongings, Marked, belongings
+from benchmarks.faults.watched import BEGIN_S
 
 SEND_MS = 10_000  # a service that takes no message for so long has failed
 MOST_MORE_MB = 48.0  # resident memory may grow by this, which is a few arenas of the allocator
@@ -30,27 +27,18 @@ class Count(NamedTuple):
     values: dict[str, Any]
 
 
-class Siege:
+class Siege(Marked):
     """A service in a process of its own. Use it as a context."""
 
     def __init__(self, directory: Path) -> None:
+        super().__init__(directory / "tmp")
         self._directory = directory
-        self._mark = new_mark()
-        self._temporary = directory / "tmp"
-        self._temporary.mkdir()
         self._errors = directory / "service.err"
         self.counts: list[Count] = []
         self.context = zmq.Context()
         with open(self._errors, "wb") as err:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "benchmarks.besieged", str(directory)],
-                env=marked_environment(self._mark, self._temporary),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=err,
-                start_new_session=True,
-                preexec_fn=hear_signals,
-            )
+            command = [sys.executable, "-m", "benchmarks.besieged", str(directory)]
+            self.launch(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=err)
         self._place: dict[str, Any] = {}
         self._thread = threading.Thread(target=self._read, daemon=True)
 
@@ -60,15 +48,12 @@ class Siege:
 
     def __exit__(self, *_: object) -> None:
         self.context.destroy(linger=0)
-        for process in marked(self._mark):
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-        self._process.wait(END_S)
+        self.kill_all()
         self._thread.join(END_S)
 
     def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
+        assert self.process is not None and self.process.stdout is not None
+        for line in self.process.stdout:
             values = json.loads(line)
             if self._place:
                 self.counts.append(Count(time.monotonic(), values))
@@ -102,7 +87,7 @@ class Siege:
         return self._place["near"], self._place["far"]
 
     @property
-    def agents(self) -> list[str]:
+    def identities(self) -> list[str]:
         """The identities of the service's own agents."""
         return list(self._place["agents"])
 
@@ -132,14 +117,15 @@ class Siege:
 
     def held(self) -> Belongings:
         """What the service holds now."""
-        found = belongings(self._process.pid)
+        assert self.process is not None
+        found = belongings(self.process.pid)
         if found is None:
             raise RuntimeError(f"the service has ended: {self.said()}")
         return found
 
     def check(self) -> None:
         """Raises RuntimeError if the service has ended."""
-        if self._process.poll() is not None:
+        if not self.runs:
             raise RuntimeError(f"the service has ended: {self.said()}")
 
     def said(self) -> str:
@@ -156,11 +142,6 @@ class Siege:
 
     def end(self) -> int:
         """Let the service end. Returns its exit code."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        return self._process.wait(END_S)
-
-    def left(self) -> list[str]:
-        """Processes and temporary files that are left after the end."""
-        processes = [f"process {each.pid}" for each in marked(self._mark)]
-        return processes + [str(path) for path in self._temporary.glob(f"{PREFIX}*")]
+        assert self.process is not None and self.process.stdin is not None
+        self.process.stdin.close()
+        return self.process.wait(END_S)

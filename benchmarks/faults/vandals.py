@@ -78,7 +78,7 @@ def thieves(siege: Siege, count: int) -> int:
     """Peers who call themselves as the service's own agents do. Returns how many came."""
     step = messages.encode_failure("not the agent's words")
     for number in range(count):
-        socket = siege.peer(siege.agents[number % len(siege.agents)].encode())
+        socket = siege.peer(siege.identities[number % len(siege.identities)].encode())
         for parts in (messages.encode_hello(siege.hello), step, messages.encode_retire()):
             socket.send_multipart(parts)
         time.sleep(0.05)

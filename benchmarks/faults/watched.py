@@ -1,7 +1,6 @@
 """A `ga3c train` in its own process, whose speed and belongings are read while it is broken."""
 
 import contextlib
-import os
 import signal
 import subprocess
 import sys
@@ -12,16 +11,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple, Self
 
-import psutil
-
-from benchmarks.faults.processes import MARK, Belongings, belongings, marked, new_mark
+from benchmarks.faults.processes import END_S, Belongings, Marked, belongings
 from ga3c.runs import records
-from ga3c.runs.scratch import PREFIX
 
-ROOT = Path(__file__).resolve().parents[2]
 GA3C = (sys.executable, "-m", "ga3c")
 BEGIN_S = 120.0  # a run has begun within this, however busy the machine
-END_S = 30.0  # a run ends within this after a signal
 POLL_S = 0.05
 PROGRESS_S = 0.5  # between two lines of a run's figures
 READ_EVERY_S = 1.0  # between two readings of what the service holds
@@ -35,27 +29,20 @@ class Reading(NamedTuple):
     updates: int
 
 
-class Watched:
-    """One command after another on the same run, in `directory`. Use it as a context.
-
-    Everything that it starts carries a mark, and its temporary files have a place of their own, so
-    that what is left can be told.
-    """
+class Watched(Marked):
+    """One command after another on the same run, in `directory`. Use it as a context."""
 
     def __init__(self, directory: Path, name: str = "run") -> None:
+        super().__init__(directory / "tmp")
         self.path = directory / "runs" / name
         """The run's directory."""
         self.prefix: tuple[str, ...] = ()
         """With what the command begins; it must become the command, as `ip netns exec` does."""
-        self.temporary = directory / "tmp"
-        self.temporary.mkdir(parents=True, exist_ok=True)
         self.output = directory / f"{name}.out"
         self.errors = directory / f"{name}.err"
         self.readings: list[Reading] = []
         self.held: list[Belongings] = []
         """What the service held, once a second."""
-        self.process: subprocess.Popen[bytes] | None = None
-        self._mark = new_mark()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._read, daemon=True)
 
@@ -68,14 +55,6 @@ class Watched:
         self._thread.join()
         self.kill_all()
 
-    def kill_all(self) -> None:
-        """Kill the command and all that it started."""
-        for process in marked(self._mark):
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-        if self.process is not None:
-            self.process.wait(END_S)
-
     def train(self, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
         """Start a new run with these arguments of `ga3c train`."""
         place = ["--runs-dir", str(self.path.parent), "--name", self.path.name]
@@ -87,15 +66,9 @@ class Watched:
 
     def _start(self, arguments: list[str], environment: Mapping[str, str] | None) -> None:
         with open(self.output, "ab") as out, open(self.errors, "ab") as err:
-            self.process = subprocess.Popen(
-                [*self.prefix, *GA3C, *arguments, "--progress-every-s", str(PROGRESS_S)],
-                env={**marked_environment(self._mark, self.temporary), **(environment or {})},
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-                preexec_fn=hear_signals,
-            )
+            often = ("--progress-every-s", str(PROGRESS_S))
+            command = [*self.prefix, *GA3C, *arguments, *often]
+            self.launch(command, environment, stdout=out, stderr=err)
 
     def _read(self) -> None:
         """Record how far the run is and what it holds, until the context ends."""
@@ -162,20 +135,10 @@ class Watched:
                 raise RuntimeError(f"not within {timeout_s:g} s: {self.tail()}")
             time.sleep(POLL_S)
 
-    @property
-    def runs(self) -> bool:
-        """Whether the command has not ended."""
-        return self.process is not None and self.process.poll() is None
-
     def tail(self, lines: int = 5) -> str:
         """The last lines of what was printed to standard error, else to standard output."""
         said = self.errors.read_text().splitlines() or self.output.read_text().splitlines()
         return " | ".join(said[-lines:])
-
-    def agents(self) -> list[psutil.Process]:
-        """The agents' processes."""
-        assert self.process is not None
-        return [each for each in marked(self._mark) if each.pid != self.process.pid]
 
     def signal(self, number: int) -> None:
         """Send a signal to the service alone."""
@@ -194,24 +157,6 @@ class Watched:
         """Interrupt the run, as Ctrl-C does, and wait for its end. Returns its exit code."""
         self.signal(signal.SIGINT)
         return self.ended()
-
-    def left(self) -> list[str]:
-        """Processes and temporary files of ga3c that are left after the command has ended."""
-        processes = [f"process {each.pid}" for each in marked(self._mark)]
-        return processes + [str(path) for path in self.temporary.glob(f"{PREFIX}*")]
-
-
-def marked_environment(mark: str, temporary: Path) -> dict[str, str]:
-    """The environment of a command that carries `mark` and has a place for temporary files."""
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    own = {MARK: mark, "TMPDIR": str(temporary), "PYTHONUNBUFFERED": "1"}
-    return {**os.environ, **own, "PYTHONPATH": os.pathsep.join(paths)}
-
-
-def hear_signals() -> None:
-    """Also in a script's background or under nohup, where these signals are ignored."""
-    for number in (signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, signal.SIG_DFL)
 
 
 def _last_line(file: Path) -> bytes:

@@ -34,11 +34,6 @@ class Setting(NamedTuple):
     name: str
     hint: Any  # its type
 
-    @property
-    def key(self) -> str:
-        """The setting's key in a file: section.name, or the name alone at the top level."""
-        return f"{self.section}.{self.name}" if self.section else self.name
-
     def converted(self, value: Any) -> Any:
         """`value` converted to this setting's type. Raises ValueError that says what is allowed."""
         options = _options(self.hint)

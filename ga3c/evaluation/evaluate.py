@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from agents.signals import handled, restore
+from agents.signals import SAME_REQUEST_S, handled, restore
 from ga3c import backend
 from ga3c.evaluation.chosen import load, policy_of
 from ga3c.evaluation.games import Game, evaluate, record
@@ -34,20 +34,20 @@ def _short(score: float) -> str:
 
 @contextlib.contextmanager
 def _noticed() -> Iterator[Callable[[], bool]]:
-    """Gives whether SIGINT or SIGTERM has come, to be asked between steps; the second one raises.
+    """Gives whether SIGINT or SIGTERM has come, to be asked between steps; a second one raises.
 
     KeyboardInterrupt within a step may be lost: TensorFlow and environments catch what they like.
     """
-    came: list[int] = []
+    came_s: list[float] = []
 
     def notice(number: int, frame: Any) -> None:
-        came.append(number)
-        if len(came) > 1:
+        came_s.append(time.monotonic())
+        if came_s[-1] > came_s[0] + SAME_REQUEST_S:
             raise KeyboardInterrupt
 
     before = handled((signal.SIGINT, signal.SIGTERM), notice)
     try:
-        yield lambda: bool(came)
+        yield lambda: bool(came_s)
     finally:
         restore(before)
 
@@ -74,7 +74,8 @@ def scores(config: Config) -> dict[str, Any]:
     protocol = played.named(name, trained.environment, weights)
     steps = int(checkpoint.state["steps"])
     settings = ", ".join(f"{name} {value}" for name, value in protocol.items())
-    print(f"{trained.environment.game} after {steps:,} steps; protocol {settings}", flush=True)
+    game = trained.environment.game
+    print(f"{path}: {game} after {steps:,} steps; protocol {settings}", flush=True)
     if protocol.get("sticky_actions", 0.0) > trained.environment.stickiness:
         print("these games have sticky actions, which the run was not trained with", flush=True)
     started_s = last_s = time.monotonic()

@@ -33,7 +33,7 @@ def run(config: Config) -> None:
             f"export with {backend.FRAMEWORK}: needs TensorFlow, which can read this run too: set "
             "KERAS_BACKEND=tensorflow"
         )
-    trained, _, checkpoint = load(config)
+    trained, path, checkpoint = load(config)
     backend.configure(CORES, 0)
     policy = policy_of(trained, checkpoint)
     write, read = (_onnx, _read_onnx) if config.out.suffix == ".onnx" else (_saved, _read_saved)
@@ -50,8 +50,8 @@ def run(config: Config) -> None:
     finally:
         _remove(partial)
     print(
-        f"wrote {trained.environment.game} after {int(checkpoint.state['steps']):,} steps to "
-        f"{config.out}: the same as the network on {FRAMES} frames to {difference:.1g}"
+        f"wrote {path}, {trained.environment.game} after {int(checkpoint.state['steps']):,} steps, "
+        f"to {config.out}: the same as the network on {FRAMES} frames to {difference:.1g}"
     )
 
 

@@ -68,7 +68,7 @@ def _round(
     lanes, first = environments.num_envs, len(games)
     draws = ActionDraws(seed, first, lanes)
     stacks = Stacks(environments.spaces, lanes)
-    scores = np.zeros(lanes, np.float32)  # of the games so far
+    scores = np.zeros(lanes)  # of the games so far
     step = environments.reset(seed, first)
     for length in range(protocol.step_cap + 1):  # the reset does not count as a step
         scores += step.outcomes["reward"]

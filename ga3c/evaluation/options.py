@@ -108,8 +108,7 @@ class EvaluateConfig(PlayedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("episodes", "at_once"):
-            check_count(self, name)
+        check_count(self, "episodes", "at_once")
 
 
 @dataclass(frozen=True)
@@ -147,5 +146,6 @@ class ExportConfig(LearnedConfig):
     def __post_init__(self) -> None:
         if self.out.exists():
             raise ValueError(f"out {self.out}: exists already; choose another, or remove it")
-        if not os.access(self.out.absolute().parent, os.W_OK):
+        folder = self.out.absolute().parent
+        if not (folder.is_dir() and os.access(folder, os.W_OK)):
             raise ValueError(f"out {self.out}: must be in a writable directory")

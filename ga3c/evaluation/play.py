@@ -74,7 +74,9 @@ def _show(config: Config) -> None:
     environment = protocol.environment(trained.environment)
     steps = int(checkpoint.state["steps"])
     title = f"{trained.environment.game} after {steps:,} steps"
-    named = protocol.named(name, trained.environment, config.checkpoint)["name"].replace(", ", "-")
+    named = protocol.named(name, trained.environment, config.checkpoint)["name"]
+    print(f"{path}: {title}; protocol {named}", flush=True)
+    named = named.replace(", ", "-")
     out = config.out or path / "video" / f"{steps}-{named}-{config.seed}.mp4"
     if config.pretrained and config.out is None:
         out = Path(f"{path.name}-{named}-{config.seed}.mp4")

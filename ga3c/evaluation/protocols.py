@@ -6,7 +6,7 @@ from typing import Any, Literal
 from agents.actions import Actions
 from agents.environments import EnvironmentConfig
 from agents.games import check
-from ga3c.settings.checks import check_count
+from ga3c.settings.checks import check_count, check_share
 from ga3c.settings.run import STEP_CAP, ProtocolName
 
 OF_GAMES = ("noop_max", "sticky_actions", "frame_cap")  # None: as in training
@@ -33,8 +33,7 @@ class Protocol:
     def __post_init__(self) -> None:
         self.environment(EnvironmentConfig())  # checks the values that it takes over
         check_count(self, "step_cap")
-        if not 0 <= self.epsilon <= 1:
-            raise ValueError(f"epsilon {self.epsilon}: must be in [0, 1], as it is a share")
+        check_share(self, "epsilon")
 
     def environment(self, trained: EnvironmentConfig) -> EnvironmentConfig:
         """The environment of the training, played by this protocol. A lost life ends no game."""
@@ -68,7 +67,8 @@ class Protocol:
             played = self.environment(trained)
             kept = {**asdict(self), **{name: getattr(played, name) for name in OF_GAMES}, **fixed}
         else:
-            kept = {"policy": self.policy}
+            own = {"env_args": " ".join(trained.env_args)} if trained.env_args else {}
+            kept = {"policy": self.policy, **own}  # of other arguments it may be another game
         if self.policy != "epsilon":
             kept.pop("epsilon", None)
         kept.pop("step_cap", None)  # it comes last, as in `runs.finding.evaluations`

@@ -13,18 +13,14 @@ from ga3c.learning.algorithm import Algorithm
 from ga3c.settings.learning import LearningConfig
 
 Tensor = Any
-ASKED = (
-    "columns",
-    "has_target",
-    "noise",
-    "network",
-    "act",
-    "policy_and_value",
-    "loss",
-    "rates",
-    "exploration",
-)
+ASKED = (*Algorithm.__annotations__, *(n for n in vars(Algorithm) if not n.startswith("_")))
 """The members of `Algorithm`, all of which the user's class must have."""
+ONLY_IN_TRAINING = (
+    keras.layers.BatchNormalization,
+    keras.layers.Dropout,
+    keras.layers.GaussianDropout,
+    keras.layers.GaussianNoise,
+)
 
 
 def own_torso(network: str, x: Tensor, precision: str, name: str) -> Tensor:
@@ -38,7 +34,8 @@ def own_torso(network: str, x: Tensor, precision: str, name: str) -> Tensor:
         name: the torso's name within its network.
 
     Raises:
-        ValueError: if there is no such function, it fails, or it does not return such features.
+        ValueError: if there is no such function, it fails, it does not return such features, or
+            their layers would not do what they are for.
     """
     function = _function(network)
     observation = keras.Input(x.shape[1:], dtype=x.dtype, name=f"{name}_observation")
@@ -58,11 +55,29 @@ def own_torso(network: str, x: Tensor, precision: str, name: str) -> Tensor:
             "[n, k] with a known k, or no layer could follow"
         )
     model = keras.Model(observation, features, name=name)
+    _check_layers(network, model)
     # Keras numbers unnamed layers across the whole process. A weight must have the same name in
     # every checkpoint, so its name here is built from its number within the torso.
     for number, weight in enumerate(model.weights):
         weight._path = f"{name}/{number}/{weight.name}"
+        weight._ga3c_torso = True
     return model(x)
+
+
+def _check_layers(network: str, model: keras.Model) -> None:
+    """Raises ValueError if layers were given before, or have an effect only in Keras' own fit."""
+    if any(hasattr(weight, "_ga3c_torso") for weight in model.weights):
+        raise ValueError(
+            f"network {network} returned layers that it has returned before: make new ones at each "
+            "call, or networks and runs would share weights"
+        )
+    idle = [layer for layer in model._flatten_layers() if isinstance(layer, ONLY_IN_TRAINING)]
+    if idle or model.losses:
+        what = type(idle[0]).__name__ if idle else "regularizers or other losses of layers"
+        raise ValueError(
+            f"network {network} has {what}: would have no effect, as networks are not called with "
+            "training=True and only the algorithm's loss is learned; leave it out"
+        )
 
 
 def own_part(setting: str, given: str) -> Any:

@@ -5,10 +5,15 @@ that only steps environments and computes the network in plain Keras (`bare`).
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from itertools import product
+from typing import NamedTuple
 
+from agents.environments import Spaces
+from ga3c.measuring.options import BenchmarkConfig
 from ga3c.measuring.options import LimitsConfig as Config
 from ga3c.measuring.parts import (
+    ModelAlone,
     bare_limit,
     environment_only,
     limit,
@@ -20,98 +25,76 @@ from ga3c.measuring.reporting import Spread, keep, spread
 from ga3c.reports.console import show
 from ga3c.settings.machine import CORES
 
+Size = tuple[int, ...]
+PAIR, BATCH = ("agents", "environments"), ("batch",)  # the names of a size's numbers
+
+
+class Part(NamedTuple):
+    """A part that is measured alone, for several sizes."""
+
+    title: str
+    names: tuple[str, ...]  # of a size's numbers
+    sizes: Sequence[Size]
+    rate: Callable[..., float]  # of a size's numbers and the seconds to measure
+
 
 def run(config: Config) -> None:
     """Measure, print and keep. Raises RuntimeError if a process fails."""
-    spaces, model = prepare(config)
-    seconds = config.benchmark.part_seconds
-    pairs = [(agents, envs) for agents in config.agent_counts for envs in config.env_counts]
-
-    def environments(pair: tuple[int, int]) -> float:
-        return environment_only(config.environment, *pair, seconds)
-
-    def wire(pair: tuple[int, int]) -> float:
-        return wire_only(spaces, *pair, seconds)
-
-    def predictions(batch: int) -> float:
-        return model.predict_only(batch, seconds)
-
-    def training(batch: int) -> float:
-        return model.train_only(batch, seconds)
-
-    def bare_forward(batch: int) -> float:
-        return model.bare_forward(batch, seconds)
-
-    def bare_train(batch: int) -> float:
-        return model.bare_train(batch, seconds)
-
-    repeats = config.benchmark.repeats
-    stepped = _measure(environments, pairs, repeats)
-    predicted = _measure(predictions, config.prediction_batches, repeats)
-    trained = _measure(training, config.training_batches, repeats)
-    forward = _measure(bare_forward, config.prediction_batches, repeats)
-    learned = _measure(bare_train, config.training_batches, repeats)
-    carried = _measure(wire, pairs, repeats)
-    steps = max(s.median / min(agents, CORES) for (agents, _), s in stepped.items())
-    parts = {
-        "environment_only": steps,
-        "predict_only": max(s.median for s in predicted.values()),
-        "train_only": max(s.median for s in trained.values()),
+    parts = _parts(config, *prepare(config))
+    measured = {name: _measure(part, config.benchmark) for name, part in parts.items()}
+    steps = measured["environment_only"].items()
+    best = {
+        "environment_only": max(s.median / min(agents, CORES) for (agents, _), s in steps),
+        **{
+            name: max(s.median for s in measured[name].values())
+            for name, part in parts.items()
+            if part.names == BATCH
+        },
         "samples_a_step": samples_a_step(config),
-        "bare_forward": max(s.median for s in forward.values()),
-        "bare_train": max(s.median for s in learned.values()),
     }
-    limit_pps, bare_limit_pps = limit(parts), bare_limit(parts)
-    by_pair = ("agents", "environments", "median (range)")
-    show("environment only, steps/s", by_pair, [(*map(str, p), str(s)) for p, s in stepped.items()])
-    show("predict only, observations/s", ("batch", "median (range)"), _rows(predicted))
-    show("train only, samples/s", ("batch", "median (range)"), _rows(trained))
-    show("network alone, plain Keras, observations/s", ("batch", "median (range)"), _rows(forward))
-    show("its training alone, observations/s", ("batch", "median (range)"), _rows(learned))
-    show("wire only, messages/s", by_pair, [(*map(str, p), str(s)) for p, s in carried.items()])
+    limit_pps, bare_limit_pps = limit(best), bare_limit(best)
+    rates = {name: _shown(part, measured[name]) for name, part in parts.items()}
     print(
-        f"limit of {CORES} cores: {limit_pps:,.0f} steps/s, from {parts['environment_only']:,.0f} "
-        f"steps, {parts['predict_only']:,.0f} predictions and {parts['train_only']:,.0f} trained "
+        f"limit of {CORES} cores: {limit_pps:,.0f} steps/s, from {best['environment_only']:,.0f} "
+        f"steps, {best['predict_only']:,.0f} predictions and {best['train_only']:,.0f} trained "
         "samples a second and core"
     )
     print(
         f"bare limit: {bare_limit_pps:,.0f} steps/s, if the network alone were computed, which "
-        f"makes {parts['bare_forward']:,.0f} forward passes and {parts['bare_train']:,.0f} "
+        f"makes {best['bare_forward']:,.0f} forward passes and {best['bare_train']:,.0f} "
         "forward and backward passes a second and core"
     )
-    keep(
-        {
-            "limit_pps": limit_pps,
-            "bare_limit_pps": bare_limit_pps,
-            "parts": parts,
-            "environment_only": _list(stepped, ("agents", "environments")),
-            "predict_only": _list(predicted, ("batch",)),
-            "train_only": _list(trained, ("batch",)),
-            "bare_forward": _list(forward, ("batch",)),
-            "bare_train": _list(learned, ("batch",)),
-            "wire_only": _list(carried, ("agents", "environments")),
-        },
-        config,
-        config.benchmark,
-        config.run.json,
-    )
+    limits = {"limit_pps": limit_pps, "bare_limit_pps": bare_limit_pps, "parts": best}
+    keep({**limits, **rates}, config, config.benchmark, config.run.json)
 
 
-def _measure(work: Callable[[Any], float], sizes: Sequence[Any], repeats: int) -> dict[Any, Spread]:
+def _parts(config: Config, spaces: Spaces, model: ModelAlone) -> dict[str, Part]:
+    pairs = [*product(config.agent_counts, config.env_counts)]
+    predicted = [(batch,) for batch in config.prediction_batches]
+    trained = [(batch,) for batch in config.training_batches]
+    step, send = partial(environment_only, config.environment), partial(wire_only, spaces)
+    forward = "network alone, plain Keras, observations/s"
+    return {
+        "environment_only": Part("environment only, steps/s", PAIR, pairs, step),
+        "predict_only": Part("predict only, observations/s", BATCH, predicted, model.predict_only),
+        "train_only": Part("train only, samples/s", BATCH, trained, model.train_only),
+        "bare_forward": Part(forward, BATCH, predicted, model.bare_forward),
+        "bare_train": Part("its training alone, observations/s", BATCH, trained, model.bare_train),
+        "wire_only": Part("wire only, messages/s", PAIR, pairs, send),
+    }
+
+
+def _measure(part: Part, benchmark: BenchmarkConfig) -> dict[Size, Spread]:
     """Rates of each size. All sizes are measured in turn, so that a slow minute affects all."""
-    rates: dict[Any, list[float]] = {size: [] for size in sizes}
-    for _ in range(repeats):
-        for size in sizes:
-            rates[size].append(work(size))
+    rates: dict[Size, list[float]] = {size: [] for size in part.sizes}
+    for _ in range(benchmark.repeats):
+        for size in part.sizes:
+            rates[size].append(part.rate(*size, benchmark.part_seconds))
     return {size: spread(values) for size, values in rates.items()}
 
 
-def _rows(measured: dict[int, Spread]) -> list[tuple[str, str]]:
-    return [(str(size), str(rates)) for size, rates in measured.items()]
-
-
-def _list(measured: dict[Any, Spread], names: tuple[str, ...]) -> list[dict[str, float]]:
-    return [
-        {**dict(zip(names, size if isinstance(size, tuple) else (size,))), **rates._asdict()}
-        for size, rates in measured.items()
-    ]
+def _shown(part: Part, measured: dict[Size, Spread]) -> list[dict[str, float]]:
+    """Print the rates of each size, and return them for JSON."""
+    rows = [(*map(str, size), str(rates)) for size, rates in measured.items()]
+    show(part.title, (*part.names, "median (range)"), rows)
+    return [{**dict(zip(part.names, size)), **rates._asdict()} for size, rates in measured.items()]

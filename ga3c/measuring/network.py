@@ -46,7 +46,7 @@ def more_groups(
         return
     groups = min(needed, max(MOST_GROUPS, service.groups))
     longer = math.ceil((needed - 1) / (groups - 1))  # so many times the environments of a group
-    envs = groups * longer * (service.envs_per_agent // service.groups)
+    envs = groups * longer * service.envs_per_group
     waiting = min(figures["agents_waiting_share"], MOST_WAITING)
     because = f"agents wait {waiting:.0%} of their time, and {groups} such groups hide the way"
     yield {"groups": groups, "envs_per_agent": envs}, waiting / (1 - waiting), because
@@ -73,7 +73,7 @@ def described(figures: dict[str, Any], service: ServiceConfig) -> Iterator[str]:
         )
     if "mb_per_s" not in figures:
         return
-    size = service.envs_per_agent // service.groups
+    size = service.envs_per_group
     yield (
         f"other machines send {figures['mb_per_s']:,.1f} MB/s, "
         f"{figures['bytes_a_message'] / size:,.0f} bytes a step"

@@ -3,7 +3,7 @@
 import contextlib
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,8 +24,6 @@ from ga3c.service.service import STOP_TIMEOUT_S, Service
 from ga3c.service.threads import RunFailed
 from ga3c.service.wiring import build_service
 from ga3c.settings.checks import WrongInput
-from ga3c.settings.parse import parse
-from ga3c.settings.scheduler import Counts
 from ga3c.settings.train import TrainConfig
 
 TICK_S = 0.1
@@ -49,7 +47,7 @@ def measure_parts(config: TrainConfig, model: ModelAlone, seconds: float) -> dic
     The prediction rate is that of the best batch size among those that the service may use.
     """
     service = config.service
-    group = service.envs_per_agent // service.groups
+    group = service.envs_per_group
     most = service.largest_prediction(config.max_lanes)
     sizes = {service.prediction_min, min(PREDICTION_BATCH, most), most}
     parts = {
@@ -87,55 +85,13 @@ def measure_service(
     makes no update within FIRST_UPDATE_S.
     """
     config = replace(config, scheduler=replace(config.scheduler, scheduler="off"))
-    with _learning(config, found, model) as service:
-        _tend(service, warm_up_s)
-        return [_window(service, window_s) for _ in range(windows)]
-
-
-def ga3c_options(game: str, counts: Sequence[int], most: Sequence[int]) -> list[str]:
-    """Command-line options of a3c that start with `counts` and leave room for `most`."""
-    words = ["--game", game, "--algorithm", "a3c"]
-    for name, count, largest in zip(Counts._fields, counts, most, strict=True):
-        words += [f"--{name}", str(count), f"--max-{name}", str(largest)]
-    return words
-
-
-def of_turn(counts: Sequence[Counts], turn: int) -> Sequence[Counts]:
-    """`counts`, reversed in odd turns, because a machine's speed also drifts within a turn."""
-    return counts[:: -1 if turn % 2 else 1]
-
-
-def with_room(game: str, most: Sequence[int]) -> TrainConfig:
-    """Settings of a3c for `measure_in_turn`: one of each role, and room for the largest counts.
-
-    Raises WrongInput if the settings do not allow `most`.
-    """
-    try:
-        return parse(ga3c_options(game, (1, 1, 1), most), TrainConfig, "ga3c benchmark")
-    except ValueError as error:
-        raise WrongInput(str(error)) from error
-
-
-def measure_in_turn(
-    config: TrainConfig, found: Spaces, counts: Sequence[Counts], window_s: float
-) -> Iterator[tuple[Counts, Measured]]:
-    """One window for each of `counts` within one run, each after a third of a window to settle.
-
-    Slow drifts, such as of a machine's speed, distort the comparison less than in separate runs.
-    Raises what `measure_service` raises.
-    """
-    with _learning(config, found) as service:
-        _tend(service, window_s)
-        for each in counts:
-            service.resize(each)
-            while not service.plays():
-                _tend(service, TICK_S)
-            _tend(service, window_s / 3)
-            yield each, _window(service, window_s)
+    with learning(config, found, model) as service:
+        tend(service, warm_up_s)
+        return [measure_window(service, window_s) for _ in range(windows)]
 
 
 @contextlib.contextmanager
-def _learning(config: TrainConfig, found: Spaces, model: Model | None = None) -> Iterator[Service]:
+def learning(config: TrainConfig, found: Spaces, model: Model | None = None) -> Iterator[Service]:
     """A service that has made its first update. It ignores --steps and is stopped at the end."""
     config = replace(config, run=replace(config.run, steps=None, trace=None))
     try:
@@ -156,13 +112,14 @@ def await_update(service: Service) -> None:
     while not service.plays() or not service.snapshot()["updates"]:
         if time.monotonic() > until_s:
             raise RunFailed(f"no update was made in the first {FIRST_UPDATE_S:g} s")
-        _tend(service, TICK_S)
+        tend(service, TICK_S)
 
 
-def _window(service: Service, seconds: float) -> Measured:
+def measure_window(service: Service, seconds: float) -> Measured:
+    """One window of a service that is tended meanwhile."""
     sizes: list[tuple[int, int]] = []
     start, used = _now(service)
-    _tend(service, seconds, lambda: sizes.append((service.requests.size, service.segments.size)))
+    tend(service, seconds, lambda: sizes.append((service.requests.size, service.segments.size)))
     end, used_then = _now(service)
     requests, samples = (statistics.mean(each) for each in zip(*sizes))
     return Measured(Window(start, end), used_then.since(used), requests, samples)
@@ -172,7 +129,8 @@ def _now(service: Service) -> tuple[Snapshot, Usage]:
     return service.metrics.snapshot(), usage(service.agents.pids())
 
 
-def _tend(service: Service, seconds: float, also: Callable[[], None] = lambda: None) -> None:
+def tend(service: Service, seconds: float, also: Callable[[], None] = lambda: None) -> None:
+    """Do what the service needs for so many seconds, and `also` after each time."""
     until_s = time.monotonic() + seconds
     while time.monotonic() < until_s:
         service.tend()

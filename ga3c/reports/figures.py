@@ -13,17 +13,6 @@ def published_rows(name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def published_pps() -> dict[str, dict[str, float]]:
-    """Predictions a second of A3C and GA3C, by network: GA3C's Table 2, 16 cores and a Titan X."""
-    rows = [row for row in published_rows("ga3c_pps.csv") if row["system"] == "I"]
-    return {
-        row["network"].replace("large, stride ", "large-"): {
-            name: float(row[name]) for name in ("a3c_pps", "ga3c_pps")
-        }
-        for row in rows
-    }
-
-
 def published_scores(name: str) -> dict[str, dict[str, float]]:
     """The numbers that a file of published scores has for each game, by column."""
     return {

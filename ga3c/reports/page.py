@@ -9,7 +9,6 @@ from html import escape
 from pathlib import Path
 
 import imageio.v3 as imageio
-from matplotlib import pyplot
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -201,7 +200,6 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def _picture(figure: Figure, words: str) -> str:
     out = io.BytesIO()
     figure.savefig(out, format="png", dpi=DPI)
-    pyplot.close(figure)
     source = _data("image/png", out.getvalue())
     return f'<div class="wide"><img src="{source}" alt="{escape(words)}"></div>'
 

@@ -7,11 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import matplotlib
-
-matplotlib.use("Agg")
 import numpy as np
-from matplotlib import pyplot
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
@@ -88,9 +85,7 @@ def run(config: Config) -> None:
     if not can_draw(runs, config.panels):
         panels = ", ".join(config.panels) or "no panel"
         raise WrongInput(f"none of the runs has figures for {panels}")
-    figure = draw(runs, config.panels)
-    figure.savefig(config.out, dpi=110)
-    pyplot.close(figure)
+    draw(runs, config.panels).savefig(config.out, dpi=110)
     print(f"drew {len(runs)} run{'s' * (len(runs) != 1)} in {config.out}")
 
 
@@ -104,7 +99,8 @@ def draw(runs: Sequence[History], panels: Sequence[str]) -> Figure:
     row for each game, of epsilon one for each run."""
     drawn = [(panel, part) for panel in panels for part in _parts(panel, runs)]
     looks = looks_of(runs)
-    figure, rows = pyplot.subplots(len(drawn), 2, squeeze=False, constrained_layout=True)
+    figure = Figure(layout="constrained")
+    rows = figure.subplots(len(drawn), 2, squeeze=False)
     for (panel, part), row in zip(drawn, rows, strict=True):
         for by, axes in zip(SCALES, row, strict=True):
             PAINTERS[panel](axes, part, by, looks)
@@ -205,7 +201,7 @@ def _shown(label: str, by: str, is_needed: bool = True) -> str | None:
 def _epsilon(axes: Axes, runs: Sequence[History], by: str, looks: Looks) -> None:
     """Score curves of one run with a ladder: one for each band of epsilons."""
     scale, curves = SCALES[by][0], runs[0].by_epsilon
-    colours = pyplot.get_cmap("viridis")(np.linspace(0, 0.9, len(curves)))
+    colours = colormaps["viridis"](np.linspace(0, 0.9, len(curves)))
     for (name, curve), colour in zip(curves.items(), colours, strict=True):
         label = _shown(f"epsilon {name}", by)
         axes.plot(getattr(curve, by) * scale, curve.score, color=colour, label=label)

@@ -18,7 +18,7 @@ from ga3c.reports.figures import CONTROL, published_rows
 from ga3c.reports.job import Evaluation, Job
 from ga3c.reports.jobs import complete
 from ga3c.reports.processes import OnRay, check_arguments
-from ga3c.settings.checks import WrongInput, no_effect
+from ga3c.settings.checks import WrongInput, above_zero, no_effect
 from ga3c.settings.machine import CORES
 from ga3c.settings.run import ProtocolName
 
@@ -69,10 +69,7 @@ class Config:
     """More arguments for ga3c evaluate, in quotes: --evaluate="--at-once 8"."""
 
     def __post_init__(self) -> None:
-        for name in ("seeds", "steps", "seconds", "episodes", "at_once", "cores"):
-            value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise ValueError(f"{name} {value}: must be above 0")
+        above_zero(self, "seeds", "steps", "seconds", "episodes", "at_once", "cores")
         if not self.games:
             raise ValueError("games: must be at least one game or list")
         for name in ("at_once",) if self.on == "ray" else ("ray_address", "cores", "gpus"):

@@ -10,10 +10,6 @@ from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
-from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -153,14 +149,8 @@ def draw(score_tables: Sequence[ScoreTable]) -> Figure:
     if not drawn:
         raise WrongInput("no game has known random and human scores: there is nothing to draw")
     heights = [1.4 + 0.22 * len(t.rows) * (len(t.sources) + 2) for t in drawn]
-    figure, axes = pyplot.subplots(
-        len(drawn),
-        1,
-        figsize=(8, sum(heights)),
-        squeeze=False,
-        height_ratios=heights,
-        constrained_layout=True,
-    )
+    figure = Figure(figsize=(8, sum(heights)), layout="constrained")
+    axes = figure.subplots(len(drawn), 1, squeeze=False, height_ratios=heights)
     for table, (below,) in zip(drawn, axes, strict=True):
         _bars(table, below)
     return figure
@@ -205,6 +195,4 @@ def write(score_tables: Sequence[ScoreTable], out: Path) -> None:
             writer.writeheader()
             writer.writerows(lines)
     else:
-        figure = draw(score_tables)
-        figure.savefig(out, dpi=110)
-        pyplot.close(figure)
+        draw(score_tables).savefig(out, dpi=110)

@@ -1,7 +1,6 @@
 """The work of trainers: updates from segments in order, or updates and flushes of a replay."""
 
 import itertools
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -28,7 +27,6 @@ class Done:
     newest: dict[str, float]  # new values of gauges
     counts: dict[str, float] = field(default_factory=dict)  # increments of counters
     segments: list[Segment] = field(default_factory=list)  # segments that the update used
-    cpu_s: float = 0.0  # CPU seconds of this thread inside the model
 
 
 Part = tuple[np.ndarray, np.ndarray]
@@ -122,23 +120,19 @@ class SegmentFeed:
         )
 
     def _prepare(self, prepare: Prepare, lanes: np.ndarray, slots: np.ndarray) -> Done:
-        cpu_s = time.thread_time()
         prepare(lanes, slots)
-        cpu_s = time.thread_time() - cpu_s
-        return Done("prepare", {"samples": slots[:, 1:].size}, {}, cpu_s=cpu_s)
+        return Done("prepare", {"samples": slots[:, 1:].size}, {})
 
     def _learn(self, lanes: np.ndarray, slots: np.ndarray, batch: list[Segment]) -> Done:
         """Make an update, then release the batch, of which it is the last."""
-        cpu_s = time.thread_time()
         versions = self.book.versions(lanes, slots[:, :-1])
         learned = self.model.learn(lanes, slots, progress=self.progress())
         self.book.release(batch)
-        cpu_s = time.thread_time() - cpu_s
         lags = learned.update - 1 - versions
         lag = {"lag_updates": float(lags.sum()) * learned.is_finite}
         counts = {**_counted(learned, lags.size), **lag}
         newest = {**learned.means, "policy_lag_max": float(lags.max())}
-        return Done("learn", {"samples": lags.size}, newest, counts, batch, cpu_s)
+        return Done("learn", {"samples": lags.size}, newest, counts, batch)
 
 
 def _in_one(works: Iterable[Work]) -> Done:
@@ -146,8 +140,7 @@ def _in_one(works: Iterable[Work]) -> Done:
     done = [work() for work in works]
     counts = sum((Counter(each.counts) for each in done), Counter[str]())
     samples = sum(each.details["samples"] for each in done if each.name == done[-1].name)
-    cpu_s = sum(each.cpu_s for each in done)
-    return replace(done[-1], details={"samples": samples}, counts=dict(counts), cpu_s=cpu_s)
+    return replace(done[-1], details={"samples": samples}, counts=dict(counts))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,24 +167,20 @@ class ReplayFeed:
         return self.pacing.waits()
 
     def _learn(self) -> Done:
-        cpu_s = time.thread_time()
         learned = self.model.learn(progress=self.progress())
         if self.pacing.copies_target(learned.update):
             self.model.copy_target()
         self.pacing.learned()
         counts = _counted(learned, self.batch_size)
-        cpu_s = time.thread_time() - cpu_s
-        return Done("learn", {"samples": self.batch_size}, learned.means, counts, cpu_s=cpu_s)
+        return Done("learn", {"samples": self.batch_size}, learned.means, counts)
 
     def _flush(self, turn: Turn) -> Done:
-        cpu_s = time.thread_time()
         block = self.replay.flush()
         if turn is Turn.MEET:
             self.model.copy_target()
         self.pacing.flushed(int(block.heads.sum()))
         newest = {"replay_steps": float(self.replay.drawable)}
-        cpu_s = time.thread_time() - cpu_s
-        return Done("flush", {"steps": len(block.entering)}, newest, cpu_s=cpu_s)
+        return Done("flush", {"steps": len(block.entering)}, newest)
 
 
 def _counted(learned: Learned, samples: int) -> dict[str, float]:

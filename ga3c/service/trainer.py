@@ -36,12 +36,10 @@ class Trainer:
 
     def _do(self, work: Work) -> None:
         with self.gate.passing():
-            began_s = time.monotonic()
+            began_s, began_cpu_s = time.monotonic(), time.thread_time()
             done = work()
-            ended_s = time.monotonic()
-            self.metrics.add(
-                **done.counts, trainers_busy_s=ended_s - began_s, trainers_cpu_s=done.cpu_s
-            )
+            ended_s, cpu_s = time.monotonic(), time.thread_time() - began_cpu_s
+            self.metrics.add(**done.counts, trainers_busy_s=ended_s - began_s, trainers_cpu_s=cpu_s)
         self.metrics.set(**done.newest)
         if self.trace:
             self.trace.here(done.name, began_s, ended_s, **done.details)

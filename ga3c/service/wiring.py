@@ -62,7 +62,7 @@ def build_service(
     Raises ValueError if the settings do not fit the environment or the machine.
     """
     service = config.service
-    groups, envs_per_group = service.groups, service.envs_per_agent // service.groups
+    groups, envs_per_group = service.groups, service.envs_per_group
     messages.check_sizes(spaces.shape, spaces.dtype, spaces.actions, groups, envs_per_group)
     algorithm = build_algorithm(config, spaces.actions)
     if model is None:
@@ -197,7 +197,7 @@ def _frontend(config: TrainConfig, spaces: Spaces, common: _Common) -> Frontend:
             token=common.token,
             spaces=spaces,
             groups=service.groups,
-            envs_per_group=service.envs_per_agent // service.groups,
+            envs_per_group=service.envs_per_group,
             requests=common.requests,
             metrics=common.metrics,
             on_step=common.trace.stepped if common.trace else None,

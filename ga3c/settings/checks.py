@@ -3,6 +3,7 @@
 import math
 import os
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -29,22 +30,30 @@ def no_effect(setting: str, what: str) -> str:
 
 def not_negative(config: object, *names: str) -> None:
     """Raises ValueError if one of these settings is below 0."""
-    for name in names:
-        if getattr(config, name) < 0:
-            raise ValueError(f"{name} {getattr(config, name)}: must be at least 0")
+    _check(config, names, lambda value: value >= 0, "must be at least 0")
+
+
+def above_zero(config: object, *names: str) -> None:
+    """Raises ValueError if one of these settings is not above 0."""
+    _check(config, names, lambda value: value > 0, "must be above 0")
 
 
 def check_share(config: object, *names: str) -> None:
     """Raises ValueError if one of these settings is not in [0, 1]."""
+    _check(config, names, lambda value: 0 <= value <= 1, "must be in [0, 1]")
+
+
+def check_count(config: object, *names: str) -> None:
+    """Raises ValueError if one of these settings is below 1."""
+    _check(config, names, lambda value: value >= 1, "must be at least 1")
+
+
+def _check(config: object, names: Iterable[str], holds: Callable[[Any], bool], rule: str) -> None:
+    """Raises ValueError if one of these settings is given, that is not None, and breaks a rule."""
     for name in names:
-        if not 0 <= getattr(config, name) <= 1:
-            raise ValueError(f"{name} {getattr(config, name)}: must be in [0, 1]")
-
-
-def check_count(config: object, name: str) -> None:
-    """Raises ValueError if the setting is below 1."""
-    if getattr(config, name) < 1:
-        raise ValueError(f"{name} {getattr(config, name)}: must be at least 1")
+        value = getattr(config, name)
+        if value is not None and not holds(value):
+            raise ValueError(f"{name} {value}: {rule}")
 
 
 def check_threads(intra_op_threads: int) -> None:

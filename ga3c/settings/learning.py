@@ -110,9 +110,7 @@ class DQNConfig:
     """Environment steps over which the share falls linearly from epsilon_start to epsilon_end."""
 
     def __post_init__(self) -> None:
-        check_count(self, "epsilon_steps")
-        if self.ladder_rungs is not None:
-            check_count(self, "ladder_rungs")
+        check_count(self, "epsilon_steps", "ladder_rungs")
         not_negative(self, "huber_delta", "ladder_exponent")
         shares = ("epsilon_start", "epsilon_end", "ladder_base", "dueling_gradient_scale")
         check_share(self, *shares)
@@ -222,16 +220,13 @@ class OptimizerConfig:
     def __post_init__(self) -> None:
         if self.learning_rate <= 0:
             raise ValueError(f"learning_rate {self.learning_rate}: must be above 0 to learn")
-        not_negative(self, "rms_start", "optimizer_epsilon", "clip_norm")
-        if self.learning_rate_end is not None:
-            not_negative(self, "learning_rate_end")
+        not_negative(self, "rms_start", "optimizer_epsilon", "clip_norm", "learning_rate_end")
         for name in ("rms_decay", "momentum"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(
                     f"{name} {getattr(self, name)}: must be in [0, 1), or it never adapts"
                 )
-        if self.schedule_steps is not None:
-            check_count(self, "schedule_steps")
+        check_count(self, "schedule_steps")
 
     def scheduled(self, run_steps: int | None) -> "OptimizerConfig":
         """This configuration with None replaced by the schedule of a run of `run_steps`."""

@@ -1,7 +1,8 @@
 """Reads the command line: the settings of a preset, and the arguments that change them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from itertools import takewhile, zip_longest
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -19,6 +20,8 @@ Kind = Literal["pictures", "vectors", "control"]
 
 DEFAULT_ALGORITHMS: dict[Kind, str] = {"pictures": "ppo", "vectors": "ppo", "control": "dpg"}
 """The algorithm for each kind of game where the user names none."""
+BEGIN = ("preset", "algorithm", "game", "learns_from", *OF_LANES)
+"""The settings, beside env_args, by which those that a run begins with are chosen."""
 
 
 @dataclass(frozen=True)
@@ -83,19 +86,27 @@ def _named(arguments: list[str], unless_named: str | None = None) -> TrainConfig
 
     Raises ValueError as `preset_of`.
     """
-    options = ("--preset", "--algorithm", "--game", "--learns-from")
-    preset, algorithm, *rest = (given_value(arguments, each) for each in options)
-    if preset in (None, DEFAULT):
-        algorithm = algorithm or unless_named
+    given: dict[str, Any] = {n: given_value(arguments, f"--{n.replace('_', '-')}") for n in BEGIN}
+    if given["preset"] in (None, DEFAULT):
+        given["algorithm"] = given["algorithm"] or unless_named
+    for name in OF_LANES:
+        given[name] = int(given[name]) if (given[name] or "").isdecimal() else None
     try:
-        env_args = given_values(arguments, "--env-args")
-        found = preset_of(preset, algorithm, *rest, env_args=env_args)
-        given = (given_value(arguments, f"--{each.replace('_', '-')}") or "" for each in OF_LANES)
-        return for_lanes(found, *(int(each) if each.isdecimal() else None for each in given))
+        return begun_with(given | {"env_args": given_values(arguments, "--env-args")})
     except ValueError:
         if {"-h", "--help"} & set(arguments):
             return OURS["ppo-pictures"]
         raise
+
+
+def begun_with(given: Mapping[str, Any]) -> TrainConfig:
+    """The settings that a run begins with, by `BEGIN` and env_args among those given.
+
+    Raises ValueError as `preset_of`.
+    """
+    preset, algorithm, game, learns_from, *lanes = map(given.get, BEGIN)
+    env_args = tuple(given.get("env_args", ()))
+    return for_lanes(preset_of(preset, algorithm, game, learns_from, env_args=env_args), *lanes)
 
 
 def preset_of(
@@ -167,10 +178,6 @@ def given_values(arguments: list[str], name: str) -> tuple[str, ...]:
 
 
 def given_value(arguments: list[str], name: str) -> str | None:
-    """The last value that the command line gives for the option `name`; None if there is none."""
-    found = None
-    for here, following in zip_longest(arguments, arguments[1:], fillvalue=""):
-        option, equals, value = here.partition("=")
-        if option.replace("_", "-") == name:
-            found = value if equals else following
+    """The value that the command line gives for the last option `name`; None if there is none."""
+    found = next(iter(given_values(arguments, name)), None)
     return None if found == "None" else found

@@ -51,8 +51,7 @@ class ReplayConfig:
 
     def __post_init__(self) -> None:
         counts = ("n_step", "batch_size", "target_period")
-        for name in (*counts, "replay_steps", "replay_min_steps", "update_size"):
-            check_count(self, name)
+        check_count(self, *counts, "replay_steps", "replay_min_steps", "update_size")
         not_negative(self, "priority_exponent", "importance_exponent", "importance_exponent_end")
         if self.eviction_exponent > 0:
             raise ValueError(
@@ -95,8 +94,7 @@ class PacingConfig:
     """Environment steps in a period of --pacing target-period."""
 
     def __post_init__(self) -> None:
-        for name in ("slack_steps", "period_steps"):
-            check_count(self, name)
+        check_count(self, "slack_steps", "period_steps")
         if self.steps_per_update <= 0:
             raise ValueError(
                 f"steps_per_update {self.steps_per_update}: must be above 0, or acting would wait "

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Literal
 
-from ga3c.settings.checks import check_count, check_file, check_seed
+from ga3c.settings.checks import above_zero, check_count, check_file, check_seed
 
 ProtocolName = Literal["trained", "paper", "nature", "machado", "apex", "control"]
+RUN_DEPTH = 3  # folders below runs/ in which runs are found, such as runs/scores/pong-0
 STEP_CAP = 100_000  # default limit of a game in an evaluation, in environment steps
 
 
@@ -26,10 +27,7 @@ class CheckpointConfig:
     checkpoint is kept for good."""
 
     def __post_init__(self) -> None:
-        for name in ("checkpoint_every_s", "checkpoint_every_steps", "milestone_steps"):
-            value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise ValueError(f"{name} {value}: must be above 0")
+        above_zero(self, "checkpoint_every_s", "checkpoint_every_steps", "milestone_steps")
         if self.keep_checkpoints < 2:
             raise ValueError(
                 f"keep_checkpoints {self.keep_checkpoints}: must be at least 2, or there would be "
@@ -51,10 +49,7 @@ class EvaluationConfig:
     """Environment steps after which a game is cut short. Its score until then counts."""
 
     def __post_init__(self) -> None:
-        if self.evaluate_every is not None and self.evaluate_every < 1:
-            raise ValueError(f"evaluate_every {self.evaluate_every}: must be at least 1 step")
-        for name in ("evaluate_episodes", "evaluate_step_cap"):
-            check_count(self, name)
+        check_count(self, "evaluate_every", "evaluate_episodes", "evaluate_step_cap")
 
 
 @dataclass(frozen=True)
@@ -101,11 +96,11 @@ class RunConfig:
                 raise ValueError(f"{name} {limit}: must be above 0, or the run would end at once")
         if self.name is not None and not _stays_inside(self.name):
             raise ValueError(
-                f"name {self.name!r}: must name a folder in runs_dir, without .., or the run would "
-                "be written elsewhere; --runs-dir chooses another place"
+                f"name {self.name!r}: must name a folder in runs_dir, without .. and of at most "
+                f"{RUN_DEPTH} parts, or the run would be written elsewhere or not be found again; "
+                "--runs-dir chooses another place"
             )
-        if self.progress_every_s <= 0:
-            raise ValueError(f"progress_every_s {self.progress_every_s}: must be above 0")
+        above_zero(self, "progress_every_s")
         check_file("trace", self.trace)
         check_seed(self.seed)
 
@@ -116,6 +111,6 @@ class RunConfig:
 
 
 def _stays_inside(name: str) -> bool:
-    """Whether a path of this name, in some folder, is another one below that folder."""
+    """Whether a path of this name, in some folder, is another one not far below that folder."""
     path = PurePath(name)
-    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
+    return 1 <= len(path.parts) <= RUN_DEPTH and not path.is_absolute() and ".." not in path.parts

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from ga3c.settings.checks import above_zero
+
 
 class Counts(NamedTuple):
     """The number of agents, predictors and trainers."""
@@ -45,10 +47,7 @@ class SchedulerConfig:
             raise ValueError(f"wins {self.wins}: must be at least 1, or anything would be kept")
         if self.margin < 0:
             raise ValueError(f"margin {self.margin}: must be at least 0, or losses would be kept")
-        for name in ("window_s", "temperature", "max_policy_lag", "max_memory_mb"):
-            value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise ValueError(f"{name} {value}: must be above 0")
+        above_zero(self, "window_s", "temperature", "max_policy_lag", "max_memory_mb")
         if self.settle_s < 0 or not 0 < self.cooling <= 1 or self.patience < 1:
             raise ValueError(
                 "settle_s must be at least 0, cooling in (0, 1] and patience at least 1: given "

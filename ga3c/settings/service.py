@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from agents.headers import check_counts
-from ga3c.settings.checks import check_queue, check_threads, not_negative
+from ga3c.settings.checks import check_count, check_queue, check_threads, not_negative
 from ga3c.settings.machine import CORES
 from ga3c.settings.scheduler import Counts
 
@@ -127,6 +127,16 @@ class ServiceConfig:
         )
 
     @property
+    def envs_per_group(self) -> int:
+        """Environments of an agent that step together."""
+        return self.envs_per_agent // self.groups
+
+    @property
+    def lanes(self) -> int:
+        """The environments at the start, of all agents."""
+        return self.agents * self.envs_per_agent
+
+    @property
     def training_min(self) -> int:
         """The smallest training batch worth waiting for: at most one segment of each environment.
 
@@ -134,7 +144,7 @@ class ServiceConfig:
         """
         if self.lockstep:
             return self.training_batch_min
-        return min(self.training_batch_min, self.agents * self.envs_per_agent * self.t_max)
+        return min(self.training_batch_min, self.lanes * self.t_max)
 
     @property
     def update_max(self) -> int:
@@ -163,19 +173,20 @@ class ServiceConfig:
     def prediction_min(self) -> int:
         """The smallest prediction batch worth waiting for: at most one group of every agent."""
         if self.synchronized:
-            return self.agents * self.envs_per_agent
-        return min(self.prediction_batch_min, self.agents * self.envs_per_agent // self.groups)
+            return self.lanes
+        return min(self.prediction_batch_min, self.lanes // self.groups)
 
     def largest_prediction(self, lanes: int) -> int:
         """The largest prediction batch of `lanes` environments: a group is never divided."""
         if self.synchronized:
             return self.prediction_min
-        return max(min(self.prediction_batch_max, lanes), self.envs_per_agent // self.groups)
+        return max(min(self.prediction_batch_max, lanes), self.envs_per_group)
 
 
 def _check_limits(service: ServiceConfig) -> None:
-    check_counts(service.groups, service.envs_per_agent // service.groups)
+    check_counts(service.groups, service.envs_per_group)
     not_negative(service, "stagger_steps", "prediction_wait_s", "training_wait_s")
+    check_count(service, "minibatch")
     if service.agent_timeout_s <= 0:
         raise ValueError(
             f"agent_timeout_s {service.agent_timeout_s}: must be above 0, or every agent would be "

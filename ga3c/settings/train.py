@@ -125,7 +125,7 @@ class TrainConfig:
     def max_lanes(self) -> int:
         """The most environments that the run may have; experience has room for this many."""
         if self.scheduler.scheduler == "off":
-            return self.service.agents * self.service.envs_per_agent
+            return self.service.lanes
         return self.service.most.agents * self.service.envs_per_agent
 
     @property
@@ -148,7 +148,7 @@ class TrainConfig:
     @property
     def replay_reserve(self) -> int:
         """Extra steps of each environment, which hold new steps until they can be drawn."""
-        pacing, lanes = self.pacing, self.service.agents * self.service.envs_per_agent
+        pacing, lanes = self.pacing, self.service.lanes
         if pacing.pacing == "target-period":
             return 2 * -(-pacing.period_steps // lanes) + 1
         if pacing.pacing == "free":  # acting goes on while an update and a flush are made

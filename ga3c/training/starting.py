@@ -13,7 +13,7 @@ from agents.registrations import handed_over
 from agents.worker import Task
 from ga3c.command import files, frameworks, streams
 from ga3c.evaluation.protocols import PROTOCOLS, fitting
-from ga3c.runs.finding import check_resumed, find_run, is_running, new_run_path
+from ga3c.runs.finding import PRETRAINED, check_resumed, find_run, is_running, new_run_path
 from ga3c.runs.kept_config import CONFIG, read_config
 from ga3c.runs.tracking import check_tracker
 from ga3c.runs.trust import check_trust
@@ -46,9 +46,15 @@ def known_run(run: Path, runs_dir: Path, new_steps: bool, trust: bool) -> Known:
             `score`: where one of these has ended it, it would else end again at once.
         trust: whether modules that it names may be imported, whoever began it.
 
-    Raises ValueError if there is no such run, its settings cannot be read or it is not trusted.
+    Raises ValueError if there is no such run, its settings cannot be read, it is not trusted, or it
+    cannot go on.
     """
     path = find_run(run, runs_dir)
+    if PRETRAINED in path.resolve().parents:
+        raise ValueError(
+            f"run {path}: comes with ga3c to be evaluated and played; it cannot be resumed, as it "
+            "has weights only"
+        )
     kept = read_config(path)
     check_trust(path, kept.config, trust)
     for note in kept.notes:
@@ -119,13 +125,12 @@ def _prepare(launcher: LocalLauncher, config: TrainConfig) -> None:
     """
     service, environment = config.service, config.environment
     if not config.seeds_games and not config.hosts.others_may_play:
-        each = service.envs_per_agent // service.groups
         task = Task(
             identity="",
             endpoint="",
             token="",
             groups=service.groups,
-            envs_per_group=each,
+            envs_per_group=service.envs_per_group,
             seed=None,
             environment=environment,
             stagger_steps=service.stagger_steps,

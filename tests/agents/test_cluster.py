@@ -1,14 +1,19 @@
 """Agents on the nodes of a real Ray cluster, on this machine."""
 
 import json
+import sys
+import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from unittest.mock import MagicMock
 
 import pytest
 
+from agents.cluster import RETRY_S
 from agents.cluster import Cluster as RayCluster
 from agents.nodes import PATIENCE_S, Cluster, Orders, Word
+from agents.nodes import RETRY_S as NODE_RETRY_S
 from ga3c.runs.finding import newest_figures
 from ga3c.runs.kept_config import load_config
 from tests.commands import (
@@ -17,12 +22,14 @@ from tests.commands import (
     STOP_S,
     Command,
     assert_nothing_is_left,
+    children,
     refused,
     wait_for,
 )
 from tests.ray_nodes import Nodes, nodes
 
 Start = Callable[..., Command]
+ORDERS = Orders("x:1", "tcp://0.0.0.0:2", "key", [])
 __all__ = ["nodes"]
 
 
@@ -58,16 +65,27 @@ def test_a_head_that_is_not_there_is_said_before_anything_begins(tmp_path: Path)
     assert not (tmp_path / "new").exists()
 
 
-def test_a_node_whose_cores_are_taken_is_said_once() -> None:
+class RayError(Exception):
+    """As Ray's."""
+
+
+def ray_of_one_node() -> MagicMock:
+    """Ray's module, connected to a cluster of a node that gives its cores to nobody yet."""
     ray = MagicMock()
+    ray.exceptions.RayError = RayError
     ray.util.get_node_ip_address.return_value = "10.0.0.1"
     resources = {"CPU": 4.0}
     node = {"NodeID": "a", "NodeName": "atlas", "Alive": True, "Resources": resources}
     ray.nodes.return_value = [node]
     ray.wait.return_value = ([], ["asked"])
+    return ray
+
+
+def test_a_node_whose_cores_are_taken_is_said_once() -> None:
+    ray = ray_of_one_node()
     words: list[Word] = []
     now_s = 0.0
-    cluster = Cluster(ray, Orders("x:1", "tcp://0.0.0.0:2", "key", []), words.append, lambda: now_s)
+    cluster = Cluster(ray, ORDERS, words.append, lambda: now_s)
     cluster.tend()
     assert words == []
     now_s = PATIENCE_S
@@ -85,6 +103,65 @@ def test_a_node_whose_cores_are_taken_is_said_once() -> None:
     assert len(words) == 2, "it plays, which takes as long as the run"
 
 
+def test_a_nodes_host_that_ends_is_placed_again_after_a_while() -> None:
+    ray = ray_of_one_node()
+    words: list[Word] = []
+    now_s = 100.0
+    cluster = Cluster(ray, ORDERS, words.append, lambda: now_s)
+    ray.wait.return_value = (["asked"], [])
+    ray.get.side_effect = RayError("\nthe actor died\nin line 3")
+    cluster.tend()
+    assert words == [Word(news="the host of Ray node atlas has ended: the actor died")]
+    ray.get.side_effect = None
+    ray.get.return_value = "its key"
+    now_s = 99.9 + NODE_RETRY_S
+    cluster.tend()
+    assert (ray.remote.call_count, len(words)) == (1, 1), "it is not due yet"
+    now_s = 100.0 + NODE_RETRY_S
+    cluster.tend()
+    assert ray.remote.call_count == 2
+    assert words[1:] == [Word(key="its key", name="Ray node atlas")]
+    cluster.allowed("its key")
+    ray.get.side_effect = RayError()
+    cluster.tend()
+    assert words[2:] == [Word(news="the host of Ray node atlas has ended: RayError")]
+
+
+def test_the_process_that_keeps_the_hosts_is_started_again_if_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = Word(news="Ray has gone", key="a key", name="atlas")
+    orders, stand_in = tmp_path / "orders", tmp_path / "stand-in"
+    says = f"read line\necho \"$line\" >> {orders}\necho '{json.dumps(asdict(lost))}'\n"
+    stand_in.write_text(f"#!/bin/sh\n{says}")
+    stand_in.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(stand_in))
+    known, said, allowed = children(), list[str](), list[tuple[str, str]]()
+    ray = RayCluster(ORDERS, lambda key, name: allowed.append((key, name)))
+    again = f"Ray at x:1 is tried again in {RETRY_S:g} s"
+
+    def has_ended() -> bool:
+        said.extend(ray.news())
+        return again in said
+
+    try:
+        wait_for(has_ended, STOP_S)
+        assert said == [lost.news, again]
+        assert allowed == [("a key", "atlas")]
+        assert ray.news() == []
+        assert children() == known, "it is not due yet"
+        with monkeypatch.context() as patch:
+            due_s = time.monotonic() + RETRY_S
+            patch.setattr(time, "monotonic", lambda: due_s)
+            assert ray.news() == []
+        said.clear()
+        wait_for(has_ended, STOP_S)
+        assert said == [lost.news, again]
+    finally:
+        ray.stop()
+    assert [json.loads(line) for line in orders.read_text().splitlines()] == [ORDERS._asdict()] * 2
+
+
 def test_a_machine_that_is_short_of_processes_is_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -92,7 +169,7 @@ def test_a_machine_that_is_short_of_processes_is_tried_again(
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr("agents.cluster.subprocess.Popen", short)
-    ray = RayCluster(Orders("x:1", "tcp://0.0.0.0:2", "key", []), lambda key, name: None)
+    ray = RayCluster(ORDERS, lambda key, name: None)
     (line,) = ray.news()
     assert line.startswith("Ray at x:1: [Errno 11] Resource temporarily unavailable; tried again")
     assert ray.news() == [], "not before it is due"

@@ -501,9 +501,9 @@ def test_an_environment_that_cannot_be_made_is_told_in_one_line(game, reason, re
     assert not recwarn.list, "what is said beside it"
 
 
-def space_of(shape, high, dtype=np.uint8):
+def space_of(shape, high, dtype=np.uint8, low=0):
     class Given(gymnasium.Env):
-        observation_space = gymnasium.spaces.Box(0, high, shape, dtype)
+        observation_space = gymnasium.spaces.Box(low, high, shape, dtype)
         action_space = gymnasium.spaces.Discrete(2)
 
     gymnasium.register("TestGivenSpace-v0", Given)
@@ -539,6 +539,17 @@ def test_floats_up_to_255_are_no_picture():
         space_of((64, 64, 3), 255, np.float32)
     assert space_of((64, 64, 3), 1, np.float32).is_picture
     assert not space_of((7,), 255, np.float32).is_picture
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "dtype"),
+    [(-np.inf, np.inf, np.float32), (0, 65535, np.uint16), (-5, 1, np.float64)],
+)
+@pytest.mark.parametrize("shape", [(60, 30), (24, 24, 3)])
+def test_tables_of_numbers_are_vectors(shape, low, high, dtype):
+    found = space_of(shape, high, dtype, low)
+    assert (found.shape, found.dtype) == ((np.prod(shape),), "float32")
+    assert space_of(shape, 1, np.float32, -1).is_picture
 
 
 def test_bounds_of_actions_that_float32_does_not_hold_are_refused():

@@ -1,6 +1,7 @@
 """Other machines that play for a service: real hosts, keys and connections, on this machine."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -299,6 +300,20 @@ def test_a_resting_agent_takes_a_task_where_it_is() -> None:
     assert [each.identity for each in rig.hosts.reap()] == ["c"]
 
 
+def test_the_task_of_a_resting_agent_whose_host_is_lost_goes_elsewhere() -> None:
+    rig = Rig()
+    rig.report("atlas")
+    rig.start("a")
+    while rig.now_s <= LOST_S + 1.0:
+        rig.now_s += 1.0
+        rig.hosts.reap()
+    rig.peers.expect("b", np.zeros((1, 2), np.int32))
+    rig.hosts.start_again("a", Task("b", "", TOKEN, 1, 2, 0, CARTPOLE))
+    rig.report("boreas")
+    assert rig.hosts.reap() == []
+    assert rig.ordered("boreas") == ["b"]
+
+
 def test_a_host_that_cannot_play_gets_no_agents() -> None:
     rig = Rig()
     rig.report("atlas")
@@ -335,12 +350,15 @@ def test_where_agents_are_is_said_once_that_has_come_to_rest() -> None:
         ({"agents": 5000}, "agents 5000: must be 1 to 4096"),
         ({"name": "a\tb"}, "must be at most 253 printable signs"),
         ({"name": 300 * "a"}, "must be at most 253 printable signs"),
+        ({"service": Path("two.pub")}, "service two.pub: must have one key, and has 2"),
     ],
 )
 def test_what_the_service_would_refuse_is_said_here(
-    given: dict[str, Any], words: str, tmp_path: Path
+    given: dict[str, Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     mine, service = key(tmp_path, "host"), key(tmp_path, "service").with_name("service.pub")
+    Path("two.pub").write_text(service.read_text() + mine.with_name("host.pub").read_text())
     right: dict[str, Any] = {"connect": "tcp://127.0.0.1:1", "key": mine, "service": service}
     HostConfig(**right)
     with pytest.raises(ValueError, match=re.escape(words)):
@@ -473,6 +491,27 @@ def test_an_order_for_as_many_agents_as_a_host_may_have_is_followed(host: Host) 
     order = {"game": "Pnog", "versions": versions(), "tasks": tasks}
     host._follow(encode_note(Kind.ORDER, order))
     assert "unknown game" in host._refuses, "the order was read"
+
+
+def test_an_agent_that_ignores_the_end_of_its_input_is_killed(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agents.orders.KILLED_AFTER_S", 0.1)
+    task = asdict(Task("a", "ipc://x", TOKEN, 1, 2, 0, CARTPOLE))
+    order = {"game": CARTPOLE.game, "versions": versions()}
+    host._follow(encode_note(Kind.ORDER, {**order, "tasks": {"a": task}}))
+    pid = host._launcher.pid("a")
+    assert pid
+    os.kill(pid, signal.SIGSTOP)
+    host._follow(encode_note(Kind.ORDER, {**order, "tasks": {}}))
+
+    def has_ended() -> bool:
+        host._tend()
+        return "a" in host._exits
+
+    wait_for(has_ended, STOP_S)
+    assert host._exits["a"][0] == -signal.SIGKILL
+    assert host._state()["playing"] == 0
 
 
 def test_a_host_of_other_settings_of_agents_says_so_and_not_to_another_service(

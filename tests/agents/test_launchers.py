@@ -217,25 +217,15 @@ def test_an_agents_last_words_reach_the_frontend_and_its_log(rig: Rig) -> None:
     wait_until(lambda: "action range" in rig.frontend.peers.forget("agent"))
 
 
-def test_an_agent_that_fails_at_its_start_is_reported_with_its_traceback(
+def test_an_agent_that_fails_at_its_start_exits_1_and_its_traceback_ends_its_log(
     rig: Rig, launcher: LocalLauncher
 ) -> None:
     bad = EnvironmentConfig(game="NoSuchGame")
     launcher.start(Task("agent", rig.frontend.endpoint, TOKEN, GROUPS, ENVS, 1, bad))
     ended = reaped(launcher)
-    assert ended.identity == "agent"
+    assert (ended.identity, ended.code) == ("agent", 1)
     assert "Traceback" in ended.log
-    assert "unknown game 'NoSuchGame'" in ended.log
-
-
-def test_an_agent_that_fails_exits_1_and_its_log_ends_with_the_error(
-    rig: Rig, launcher: LocalLauncher
-) -> None:
-    bad = EnvironmentConfig(game="NoSuchGame")
-    launcher.start(Task("agent", rig.frontend.endpoint, TOKEN, GROUPS, ENVS, 1, bad))
-    ended = reaped(launcher)
-    assert ended.code == 1
-    assert "NoSuchGame" in ended.log.splitlines()[-1]
+    assert "unknown game 'NoSuchGame'" in ended.log.splitlines()[-1]
 
 
 @pytest.mark.parametrize("config", [CARTPOLE, PONG], ids=["Gymnasium", "ALE"])
@@ -344,7 +334,7 @@ def test_an_agent_that_fails_ends_though_nobody_hears_its_last_words(tmp_path: P
             agent.stdin.write(bad.to_json().encode() + b"\n")
             agent.stdin.flush()
             wait_until(lambda: b"NoSuchGame" in (tmp_path / "log").read_bytes())
-            assert agent.wait(3.0) == 1
+            assert agent.wait(LIMIT_S) == 1
         finally:
             agent.kill()
             agent.communicate()
@@ -481,12 +471,18 @@ def test_what_an_agent_writes_neither_blocks_it_nor_fills_the_disk(
 def test_an_agent_is_reaped_though_its_child_lives_and_holds_its_output(
     tmp_path: Path, launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "executable", program(tmp_path, "sleep 3 & echo ended; exit 3"))
-    started_s = time.monotonic()
+    leaves = f"setsid sh -c 'touch {tmp_path}/left; exec sleep 600' &"  # its process group
+    ends = f"until [ -e {tmp_path}/left ]; do sleep 0.01; done; echo $!; exit 3"
+    monkeypatch.setattr(sys, "executable", program(tmp_path, f"{leaves}\n{ends}"))
     launcher.start(NOWHERE)
-    assert reaped(launcher) == Exit("agent", 3, "ended")
-    launcher.stop(LIMIT_S)
-    assert time.monotonic() - started_s < 3.0
+    ended = reaped(launcher)
+    child = int(ended.log)
+    try:
+        assert ended == Exit("agent", 3, f"{child}")
+        launcher.stop(LIMIT_S)
+        assert runs(child), "it was not waited for"
+    finally:
+        os.kill(child, signal.SIGKILL)
 
 
 def test_a_folder_of_the_same_name_does_not_shadow_the_agents_package(

@@ -12,6 +12,7 @@ from ga3c.command.arguments import options, with_whole_numbers
 from ga3c.command.line import WrongUse, parsed
 from ga3c.evaluation.protocols import PROTOCOLS
 from ga3c.reports import names
+from ga3c.runs.finding import PRETRAINED
 from ga3c.settings.learning import NetworkName
 from ga3c.settings.parse import TrainArguments, parse
 from ga3c.settings.train import LEARNS_FROM, TrainConfig
@@ -48,7 +49,12 @@ from tests.commands import ended, refused
         (["train", "--total-timesteps", "9"], "--total-timesteps: did you mean --steps? "),
         (["train", "--resume", ""], "run .: no directory with a config.json"),
         (["train", "--config", ""], "config .: its name must end in .toml or .json"),
-        (["train", "--name", "7"], "name 7: numbers and latest stand for runs by their age"),
+        (["train", "--resume", "--steps", "5"], "--resume: its value is missing"),
+        (["train", "--config", "--steps", "5"], "--config: its value is missing"),
+        (["train", "--resume", str(PRETRAINED / "pong")], "cannot be resumed, as it has weights"),
+        (["train", "--name", "7"], "name 7: 7 names no run, as numbers and latest stand for runs"),
+        (["train", "--name", "a/b/c/d"], "of at most 3 parts, or the run would be written elsewhe"),
+        (["train", "--minibatch", "0"], "minibatch 0: must be at least 1"),
         (
             ["train", "--algorithm", "my:Own", "--learns-from", "segment"],
             "--learns-from segments or replay must say what it learns from",

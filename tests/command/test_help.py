@@ -17,6 +17,7 @@ from ga3c.command.arguments import options
 from ga3c.command.effects import without_effect
 from ga3c.command.help import COMMON, ignored, rare, setting
 from ga3c.command.line import parsed
+from ga3c.command.names import SETTINGS
 from ga3c.measuring.options import BenchmarkConfig
 from ga3c.settings.parse import TrainArguments, preset_like
 from ga3c.settings.presets import PRESETS
@@ -56,6 +57,7 @@ def test_the_first_level_of_train_is_short_and_names_the_second(
     assert first == shown(TrainArguments, "-h", capsys)[0]
     every, all_of_it = shown(TrainArguments, "--help-all", capsys)
     assert every == set(options(TrainArguments)) > first
+    assert every >= {f"--{name.replace('_', '-')}" for name in SETTINGS}
     assert text.endswith(f"\nga3c x --help-all lists all {len(every)} options.\n")
     assert "--help-all lists" not in all_of_it
 

@@ -11,7 +11,7 @@ from ga3c import backend
 from ga3c.evaluation import export
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.train import TrainConfig
-from tests.commands import ended
+from tests.commands import ended, refused
 
 if backend.FRAMEWORK != "tensorflow":
     pytest.skip("only TensorFlow exports: tests/backend/test_backends.py", allow_module_level=True)
@@ -65,6 +65,12 @@ def test_onnx_that_is_not_installed_is_said(
     monkeypatch.setitem(__import__("sys").modules, "tf2onnx", None)
     with pytest.raises(WrongInput, match="ga3c\\[onnx\\]"):
         export.run(export.Config(pong_run, out=tmp_path / "model.onnx"))
+
+
+def test_a_folder_that_is_not_there_is_said_before_anything_is_loaded(tmp_path: Path) -> None:
+    out = tmp_path / "nowhere" / "model"
+    said = refused("export", "--pretrained", "Pong", "--out", str(out))
+    assert said == f"ga3c: out {out}: must be in a writable directory"
 
 
 def test_the_default_settings_are_those_that_were_trained() -> None:

@@ -25,7 +25,15 @@ from ga3c.evaluation.canvas import (
     Moment,
 )
 from ga3c.runs.finding import newest_run
-from tests.commands import STOP_S, Command, children, ended
+from tests.commands import (
+    BEGIN_S,
+    STOP_S,
+    Command,
+    assert_nothing_is_left,
+    children,
+    ended,
+    refused,
+)
 
 
 @pytest.mark.parametrize("game", ["Pong", "Breakout"])
@@ -201,16 +209,31 @@ def test_play_takes_the_newest_run_of_a_game(pong_run: Path, tmp_path: Path) -> 
         assert len(imageio.imread(tmp_path / "x.gif", index=None)) > 5
 
 
-def test_wrong_uses_of_play_are_said() -> None:
-    done = ended("play", "--game", "Breakout", "--out", "x.txt")
-    assert done.returncode == 2
-    assert "must end in .mp4 or .gif" in done.stderr
-    done = ended("play", "--out", "x.gif", "--window")
-    assert done.returncode == 2
-    assert "out x.gif with window: no file would be written" in done.stderr
-    done = ended("play", "--game", "Surround")
-    assert done.returncode == 2
-    assert "no run of Surround" in done.stderr
+def test_wrong_uses_of_play_are_said(tmp_path: Path) -> None:
+    said = refused("play", "--game", "Breakout", "--out", "x.txt")
+    assert "must end in .mp4 or .gif" in said
+    said = refused("play", "--out", "x.gif", "--window")
+    assert "out x.gif with window: no file would be written" in said
+    said = refused("play", "--game", "Surround", "--runs-dir", str(tmp_path))
+    assert "no run of Surround" in said
+
+
+def test_a_window_without_a_display_is_one_line_and_leaves_nothing(
+    pong_run: Path,
+    tmp_path: Path,
+    command: Callable[..., Command],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The process that draws the game has begun by then."""
+    monkeypatch.delenv("DISPLAY", raising=False)
+    run = shutil.copytree(pong_run, tmp_path / "mine")
+    playing = command("play", str(run), "--window")
+    assert playing.wait(BEGIN_S) == 2
+    (line,) = playing.err.splitlines()
+    assert line.startswith("ga3c: no window can be shown: ")
+    assert line.endswith("; leave out --window")
+    assert_nothing_is_left(playing)
+    assert not (run / "video").exists()
 
 
 def test_a_drawing_process_that_dies_between_two_pictures_is_told() -> None:

@@ -28,6 +28,7 @@ from ga3c.learning.ppo import PPO
 from ga3c.settings.learning import A3CConfig, NetworkConfig, OptimizerConfig, PPOConfig
 from tests import reference
 from tests.reference import Array, Batch, NaiveExperience, NaiveLane, NaiveStacker, Weights
+from tests.waiting import SeenWaiting
 
 PLACES = pytest.mark.parametrize("on_device", [True, False], ids=["device", "host"])
 WAIT_S = 10.0  # far more than any wait here takes
@@ -337,22 +338,10 @@ def test_release_wakes_a_predictor_that_waits() -> None:
         target=lambda: answers.append(book.admit(lane, 10 * WAIT_S)), daemon=True
     )
     waiting.start()
-    assert condition.waits.wait(WAIT_S)
+    assert condition.waits.acquire(timeout=WAIT_S)
     book.release(completed)
     waiting.join(WAIT_S)
     assert answers == [True]
-
-
-class SeenWaiting(threading.Condition):
-    """Sets `waits` with the lock held: nobody can notify before the waiting has begun."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.waits = threading.Event()
-
-    def wait(self, timeout: float | None = None) -> bool:
-        self.waits.set()
-        return super().wait(timeout)
 
 
 def test_blocked_lane_blocks_only_batches_that_it_is_in() -> None:

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,9 @@ from ga3c.settings.learning import DQNConfig
 from ga3c.settings.replay import PacingConfig, ReplayConfig
 from ga3c.settings.service import ServiceConfig
 from ga3c.settings.train import TrainConfig
+from tests.waiting import SeenWaiting
+
+WAIT_S = 10.0  # far more than any wait here takes
 
 
 def ratio(
@@ -278,6 +282,50 @@ def test_counts_read_and_restored_go_on_alike() -> None:
     for _ in range(9):
         assert play(one, 1) == play(other, 1)
         assert turns(one) == turns(other)
+
+
+def heard(pacing: ReplayPacing, wait: Callable[[float], object], wake: Callable[[], None]) -> Any:
+    """What a waiter gets that is woken. Its own timeout is ten times longer than the test waits."""
+    condition = pacing._changed = SeenWaiting()
+    answers: list[Any] = []
+    waiting = threading.Thread(target=lambda: answers.append(wait(10 * WAIT_S)), daemon=True)
+    waiting.start()
+    assert condition.waits.acquire(timeout=WAIT_S)
+    wake()
+    waiting.join(WAIT_S)
+    assert len(answers) == 1, "it still waits"
+    return answers[0]
+
+
+def test_an_update_that_is_done_wakes_who_may_act_then() -> None:
+    pacing = ratio(4.0, 4, largest_batch=1, update_size=1, min_steps=4)
+    while play(pacing, 1):
+        pass
+    assert pacing.turn(0.0) is Turn.FLUSH
+    pacing.flushed(8)
+    assert pacing.turn(0.0) is Turn.LEARN
+    assert heard(pacing, lambda timeout_s: pacing.admit(1, timeout_s), pacing.learned)
+
+
+def test_steps_and_what_is_done_with_them_wake_who_awaits_a_turn() -> None:
+    pacing = ratio(4.0, 16, largest_batch=8, update_size=9, min_steps=5)
+    assert play(pacing, 8)
+    assert pacing.admit(1, 0.0)
+    assert heard(pacing, pacing.turn, lambda: pacing.acted(1)) is Turn.FLUSH
+    assert heard(pacing, pacing.turn, lambda: pacing.flushed(9)) is Turn.LEARN
+    pacing.learned()
+    assert play(pacing, 1)
+    assert heard(pacing, pacing.turn, pacing.hurry) is Turn.FLUSH
+
+
+def test_a_meeting_wakes_who_may_act_and_the_last_update_who_awaits_the_meeting() -> None:
+    pacing = TargetPeriod(8, updates=1, min_steps=4)
+    assert play(pacing, 4)
+    assert pacing.turn(0.0) is Turn.MEET
+    assert heard(pacing, lambda timeout_s: pacing.admit(8, timeout_s), lambda: pacing.flushed(4))
+    assert pacing.turn(0.0) is Turn.LEARN
+    pacing.acted(8)
+    assert heard(pacing, pacing.turn, pacing.learned) is Turn.MEET
 
 
 @pytest.mark.parametrize("kind", ["ratio", "period"])

@@ -230,6 +230,15 @@ def test_weights_are_the_inverse_shares_power_over_the_largest(power: float, siz
         np.testing.assert_allclose(drawn.weights, expected / expected.max(), rtol=1e-4)
 
 
+@pytest.mark.parametrize(("start", "end"), [(0.4, 1.0), (0.5, 0.1)])
+def test_the_importance_exponent_goes_from_its_start_to_its_end(start: float, end: float) -> None:
+    exponents = {"importance_exponent": start, "importance_exponent_end": end}
+    filled = Filled(HOST, replay_draws="prioritised", **exponents)
+    rates = [filled.replay.rates(progress) for progress in (0.0, 0.5, 1.0)]
+    found = [rate["importance_exponent"] for rate in rates]
+    assert found == pytest.approx([start, (start + end) / 2, end])
+
+
 @MEMORIES
 def test_new_steps_have_the_largest_priority_so_far(memory: Memory) -> None:
     filled = Filled(memory, replay_draws="prioritised", priority_exponent=1.0)

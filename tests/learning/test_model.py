@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, get_args
 
@@ -26,6 +27,7 @@ from ga3c.learning.dqn import DQN
 from ga3c.learning.layers import Normalized, ValueScale, measured_by
 from ga3c.learning.model import Learned, Model
 from ga3c.learning.networks import chosen
+from ga3c.learning.optimizers import build_optimizer, prepare
 from ga3c.settings.learning import (
     A3CConfig,
     DQNConfig,
@@ -226,20 +228,25 @@ def test_learn_reports_the_twins_loss_of_what_was_seen(
     assert means["entropy"] == pytest.approx(loss.entropy / lived, rel=1e-4)
 
 
-@pytest.mark.parametrize("clip_norm", [0.0, 0.5, 1e6])
-def test_rmsprop_updates_are_the_twins_with_gradients_clipped_in_common(clip_norm: float) -> None:
+@pytest.mark.parametrize(
+    ("clip_norm", "rms_start"), [(0.0, 0.0), (0.5, 0.0), (1e6, 0.0), (0.0, 1.0)]
+)
+def test_rmsprop_updates_are_the_twins_with_gradients_clipped_in_common(
+    clip_norm: float, rms_start: float
+) -> None:
     config = OptimizerConfig(
         optimizer="rmsprop",
         learning_rate=0.01,
         learning_rate_end=0.0,
         rms_decay=0.9,
         optimizer_epsilon=0.01,
+        rms_start=rms_start,
         clip_norm=clip_norm,
     )
     model = make_model(config)
     rollout = Rollout(model)
     expected = values_of(model.network.trainable_variables)
-    mean_squares = [np.zeros_like(weight) for weight in expected]
+    mean_squares = [np.full_like(weight, rms_start) for weight in expected]
     for progress in (0.0, 0.3, 0.6):
         gradients = rollout.gradients(linear(0.05, 0.01, progress))
         clipped = reference.clip_by_global_norm(gradients, clip_norm or np.inf)
@@ -253,6 +260,20 @@ def test_rmsprop_updates_are_the_twins_with_gradients_clipped_in_common(clip_nor
             )
         for found, weight in zip(values_of(model.network.trainable_variables), expected):
             np.testing.assert_allclose(found, weight, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("start", "centered"), [(0.0, False), (0.0, True), (1.0, True)])
+def test_rmsprop_takes_off_the_mean_gradient_where_it_is_to_be_centred(
+    start: float, centered: bool
+) -> None:
+    """The mean gradient starts at 0, wherever the mean square does."""
+    config = OptimizerConfig("rmsprop", rms_decay=0.9, optimizer_epsilon=0.01)
+    optimizer = build_optimizer(replace(config, learning_rate=0.1, rms_centered=centered))
+    weight = keras.Variable(np.zeros(1, np.float32))
+    prepare(optimizer, [weight], start)
+    optimizer.apply([ops.ones(1)], [weight])
+    variance = 0.9 * start + 0.1 - (0.01 if centered else 0.0)
+    assert float(weight[0]) == pytest.approx(-0.1 / (variance + 0.01) ** 0.5, rel=1e-4)
 
 
 def test_adams_first_step_has_epsilon_outside_the_root() -> None:

@@ -92,6 +92,8 @@ WRONG = {
     "tests.own_nets:raising": ["RuntimeError: the network has a hole", "own_nets.py, line"],
     "tests.own_nets:of_rank_3": ["shape (None, 1, 7)", "must be [n, k]"],
     "tests.own_nets:a_number": ["returned int", "Keras tensor"],
+    "tests.own_nets:with_dropout": ["has Dropout", "would have no effect"],
+    "tests.own_nets:with_regularizer": ["has regularizers", "would have no effect"],
 }
 
 
@@ -101,6 +103,14 @@ def test_a_fault_is_named_with_the_network(network: str) -> None:
         build(A3C(A3CConfig(), Actions(2)), network)
     assert all(word in str(error.value) for word in WRONG[network]), error.value
     assert "\n" not in str(error.value)
+
+
+def test_layers_that_networks_would_share_are_refused() -> None:
+    """A target of the same weights would not be one, nor would a second run begin anew."""
+    algorithm, network = DQN(DQNConfig(), 3), "tests.own_nets:of_shared_layers"
+    build(algorithm, network)
+    with pytest.raises(ValueError, match="layers that it has returned before: make new ones"):
+        build(algorithm, network)
 
 
 @pytest.mark.parametrize("network", ["tests.own_nets:", ":torso", "a b:c", "smal"])

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 
@@ -45,7 +44,6 @@ def made(
 def drawn(runs: list[History], panels: tuple[str, ...] = plots.PANELS) -> list[Axes]:
     figure = plots.draw(runs, panels)
     figure.draw_without_rendering()  # this places all
-    pyplot.close(figure)
     return figure.axes
 
 

@@ -1,5 +1,7 @@
 """A list of games is trained, evaluated and tabulated, even if it is interrupted."""
 
+import contextlib
+import io
 import json
 import math
 import shutil
@@ -7,9 +9,10 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from unittest.mock import MagicMock
 
 import pytest
@@ -20,11 +23,19 @@ from ga3c.reports.jobs import complete
 from ga3c.reports.processes import LOST
 from ga3c.reports.scores import Config, _jobs
 from ga3c.runs import checkpoints, records
-from ga3c.runs.finding import newest_figures
+from ga3c.runs.finding import LOCK, is_running, locked, newest_figures
 from ga3c.runs.kept_config import CONFIG, to_json
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.train import TrainConfig
-from tests.commands import BEGIN_S, STOP_S, Command, assert_nothing_is_left, ended
+from tests.commands import (
+    BEGIN_S,
+    STOP_S,
+    Command,
+    assert_nothing_is_left,
+    ended,
+    refused,
+    wait_for,
+)
 
 GAMES = ["tests.tiny:Corridor-v0", "CartPole-v1"]
 LIGHT = "--algorithm a3c --agents 1 --envs-per-agent 8 --scheduler off --progress-every-s 0.5"
@@ -213,6 +224,56 @@ def test_a_job_that_only_is_lost_is_given_up(
     assert len(starts) == 6
 
 
+class Ended:
+    """A command that has ended well."""
+
+    returncode = 0
+
+    def poll(self) -> int:
+        return 0
+
+
+def test_a_run_that_another_process_trains_is_waited_for(
+    pong_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "POLL_S", 0.01)
+    run, said, running = shutil.copytree(pong_run, tmp_path / "run"), io.StringIO(), list[bool]()
+    job = Job(run, "Pong", 0, steps=10**9, seconds=None)
+
+    def start(command: list[str], errors: Path) -> Any:
+        running.append(is_running(run))
+        errors.write_text("")
+        state = {"steps": job.steps, "seconds": 1.0}
+        checkpoints.write(run / "checkpoints" / f"{job.steps:012}", {}, state)
+        return Ended()
+
+    with open(run / LOCK, "a") as lock, contextlib.redirect_stdout(said):
+        assert locked(lock)
+        waiting = threading.Thread(target=complete, args=([job],), kwargs={"start": start})
+        waiting.start()
+        wait_for(lambda: "waiting for run: another process trains it\n" in said.getvalue(), STOP_S)
+        lock.close()
+        waiting.join(STOP_S)
+    assert running == [False]
+    assert job.next_command == []
+
+
+def test_a_command_without_any_effect_is_not_given_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "POLL_S", 0.0)
+    starts = []
+
+    def start(command: list[str], errors: Path) -> Any:
+        starts.append(command)
+        errors.write_text("")
+        return Ended()
+
+    with pytest.raises(RuntimeError, match=r"pong-0: \['train', .*\] ended without any effect"):
+        complete([Job(tmp_path / "pong-0", "Pong", 0, steps=9, seconds=None)], start=start)
+    assert len(starts) == 1
+
+
 def test_what_is_no_game_is_said_before_anything_is_trained(tmp_path: Path) -> None:
     for arguments, words in (
         (["--games", "Pogn"], "did you mean Pong"),
@@ -231,32 +292,46 @@ def test_what_is_no_game_is_said_before_anything_is_trained(tmp_path: Path) -> N
         (["--gpus", "3"], "--gpus has no effect on --on here"),
         (["--on", "ray", "--at-once", "2"], "--at-once has no effect on --on ray"),
     ):
-        done = ended("scores", "--out-dir", str(tmp_path / "out"), *arguments)
-        assert done.returncode == 2
-        assert words in done.stderr
+        assert words in refused("scores", "--out-dir", str(tmp_path / "out"), *arguments)
         assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize(("same_request_s", "keeping_s"), [(math.inf, 2.0), (0.0, 60.0)])
 def test_a_command_is_ended_when_it_has_kept_its_state_or_by_another_signal(
-    tmp_path: Path, again: bool, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+    same_request_s: float, keeping_s: float, capsys: pytest.CaptureFixture[str], monkeypatch: Any
 ) -> None:
+    """The signal that comes meanwhile is still the same request, or another one."""
     monkeypatch.setattr(processes, "SAY_S", 0.2)
+    monkeypatch.setattr(processes, "SAME_REQUEST_S", same_request_s)
     program = (
         "import signal, sys, time\n"
-        "signal.signal(signal.SIGTERM, lambda *_: (time.sleep(2), sys.exit(7)))\n"
+        "def keep(*_):\n"
+        "    print(flush=True)\n"
+        f"    time.sleep({keeping_s})\n"
+        "    sys.exit(7)\n"
+        "signal.signal(signal.SIGTERM, keep)\n"
         "print(flush=True)\n"
         "while True: time.sleep(0.01)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
     assert process.stdout
     process.stdout.readline()
-    timers = [threading.Timer(0.1, signal.raise_signal, [signal.SIGTERM])]  # the same request
-    timers += [threading.Timer(1.0, signal.raise_signal, [signal.SIGTERM])] * again
-    for timer in timers:
-        timer.start()
-    processes.end(process, within_s=math.inf)
-    assert process.returncode == (-signal.SIGKILL if again else 7)
+
+    def signal_once_asked(asked: IO[bytes]) -> None:
+        asked.readline()
+        time.sleep(0.5)  # beyond SAY_S
+        signal.raise_signal(signal.SIGTERM)
+
+    # A signal that comes too late must not end the tests.
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        signals = threading.Thread(target=signal_once_asked, args=[process.stdout])
+        signals.start()
+        processes.end(process, within_s=math.inf)
+        signals.join()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert process.returncode == (7 if same_request_s else -signal.SIGKILL)
     assert "waiting until runs have kept their state" in capsys.readouterr().err
     process.stdout.close()
 

@@ -6,7 +6,9 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -132,22 +134,25 @@ def test_a_later_one_of_the_same_steps_replaces_it(
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_one_of_the_same_steps_is_there_at_every_moment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two names are exchanged at once; a rename first would leave none."""
-    path, seen = write(tmp_path, 5), []
-    rename = Path.rename
+def test_one_of_the_same_steps_is_there_at_every_moment(tmp_path: Path) -> None:
+    """Two names are exchanged at once; a rename first would leave none for a moment."""
+    path, ended, looks = write(tmp_path, 5), threading.Event(), Counter[bool]()
 
-    def noted(self: Path, target: Path) -> Path:
-        found = rename(self, target)
-        seen.append(path.exists())
-        return found
+    def look() -> None:
+        while not ended.is_set():
+            looks[path.exists()] += 1
 
-    monkeypatch.setattr(Path, "rename", noted)
-    checkpoints.write(path, {"other": np.zeros(2)}, {"steps": 5})
-    assert set(checkpoints.read(path).arrays) == {"other"}
-    assert all(seen)
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        for number in range(50):
+            checkpoints.write(path, {"other": np.array([number])}, {"steps": 5})
+    finally:
+        ended.set()
+        looking.join()
+    assert checkpoints.read(path).arrays["other"] == [49]
+    assert looks[True] > 100
+    assert not looks[False]
 
 
 def test_all_of_it_is_on_the_disk_before_it_has_its_name(

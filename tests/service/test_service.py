@@ -385,7 +385,7 @@ def test_policy_lag_is_bounded_by_what_may_await_training(
 
 
 def test_a_batch_of_many_updates_holds_up_neither_checkpoint_nor_stop() -> None:
-    """A pass over a batch on a slow machine takes seconds; here there are 20,000 passes."""
+    """Here a batch takes a minute: 20,000 passes. The context asserts that the stop is in time."""
     service = made(configured(passes=20_000, minibatch=T_MAX))
     with running(service):
         tend_until(service, lambda: service.model.updates > 100)
@@ -394,8 +394,6 @@ def test_a_batch_of_many_updates_holds_up_neither_checkpoint_nor_stop() -> None:
             found = service.read(1.0)
             assert found is not None and found[0]["counters"][1] >= before
             tend_until(service, lambda: service.model.updates > before)  # noqa: B023
-        began_s = time.monotonic()
-    assert time.monotonic() - began_s < STOP_S / 2
 
 
 def test_an_agent_that_waits_for_learning_holds_up_no_other() -> None:
@@ -457,6 +455,18 @@ def test_killed_agents_are_replaced() -> None:
         assert all("was killed by signal 9" in e and "replaced by" in e for e in events)
         assert not set(killed) & set(service.agents.pids())
         assert tend_until(service, all_play(service)) == []
+
+
+def test_a_dead_agent_ends_a_run_in_lockstep() -> None:
+    """Its successor would play other games, and the same seed would not give the same weights."""
+    in_turn = replace(SMALL, groups=1, lockstep=True, training_batch_min=4 * T_MAX)
+    config = replace(configured(), service=in_turn, scheduler=SchedulerConfig("off"))
+    with running(made(config)) as service:
+        tend_until(service, all_play(service))
+        os.kill(service.agents.pids()[0], signal.SIGKILL)
+        with pytest.raises(RunFailed, match="was killed by signal 9: no other can take its"):
+            tend_until(service, lambda: False)
+    assert service.snapshot()["agent_deaths"] == 1
 
 
 def test_each_agent_has_a_seed_of_its_own_also_in_a_dead_ones_place(
@@ -554,11 +564,9 @@ def test_agents_that_fail_in_every_game_end_the_run_with_their_traceback(
 
 def test_agents_that_hang_in_every_game_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deaths, "MAX_FAILURES", 3)
-    config = configured("tests.tiny:Broken-hangs-v0", agent_timeout_s=1.0)
-    with (
-        running(made(config)) as service,
-        pytest.raises(RunFailed, match=r"(?s)killed by signal 9: .* in a row .* owed a step"),
-    ):
+    config = configured("tests.tiny:Broken-hangs-v0", agent_timeout_s=3.0)
+    words = r"(?s)killed by signal 9: 3 agents in a row failed in its place.*owed a step"
+    with running(made(config)) as service, pytest.raises(RunFailed, match=words):
         tend_until(service, lambda: False)
 
 
@@ -708,14 +716,18 @@ def test_a_failing_frontend_fails_the_run_with_its_traceback(
 
 
 @pytest.mark.parametrize("agents", [1, 3])
-def test_frozen_agents_do_not_hold_up_the_stop(agents: int) -> None:
+def test_frozen_agents_do_not_hold_up_the_stop(
+    agents: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are waited for at once, and not one after another."""
+    monkeypatch.setattr("ga3c.service.service.AGENTS_END_S", 4.0)
     with running(made(configured(agents=agents))) as service:
         tend_until(service, all_play(service))
         for pid in service.agents.pids():
             os.kill(pid, signal.SIGSTOP)
         started_s = time.monotonic()
-        service.stop(3.0)
-        assert time.monotonic() - started_s < 6.0
+        service.stop(STOP_S)
+        assert time.monotonic() - started_s < STOP_S
 
 
 def test_a_service_stops_at_once_while_it_starts() -> None:

@@ -1,16 +1,19 @@
-"""Settings of the service that no run could keep to: one line, and nothing starts."""
+"""Settings of the service, and of a run, that no run could keep to: one line, nothing starts."""
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ga3c.runs.finding import new_run_path
 from ga3c.settings.replay import PacingConfig
+from ga3c.settings.run import RunConfig
 from ga3c.settings.scheduler import SchedulerConfig
 from ga3c.settings.service import ServiceConfig
 from ga3c.settings.train import TrainConfig
-from tests.commands import BEGIN_S, Command, assert_nothing_is_left
+from tests.commands import BEGIN_S, Command, assert_nothing_is_left, refused
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "negative timeout": ({"agent_timeout_s": -5.0}, r"agent_timeout_s -5.0: must be above 0"),
@@ -28,6 +31,25 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"envs_per_agent": 65_536, "groups": 65_536},
         "65536 groups of 1 environments: must be at most",
     ),
+    "groups that are not alike": (
+        {"envs_per_agent": 5, "groups": 2},
+        "envs_per_agent 5: must be a multiple of groups 2",
+    ),
+    "no groups": ({"groups": 0}, "must be a multiple of groups 0"),
+    "lanes that cannot act on": ({"pending_segments": 1}, "pending_segments 1: must be at least 2"),
+    "smallest prediction above the largest": (
+        {"prediction_batch_min": 65, "prediction_batch_max": 64},
+        "prediction_batch_min 65 > prediction_batch_max 64: no batch would ever be complete",
+    ),
+}
+OF_A_RUN: dict[str, tuple[list[str], str]] = {
+    "one checkpoint": (["--keep-checkpoints", "1"], "keep_checkpoints 1: must be at least 2"),
+    "each moment a checkpoint": (["--checkpoint-every-s", "0"], "checkpoint_every_s 0.0: must be"),
+    "each step a milestone": (["--milestone-steps", "0"], "milestone_steps 0: must be above 0"),
+    "each moment a line": (["--progress-every-s", "0"], "progress_every_s 0.0: must be above 0"),
+    "evaluations without end": (["--evaluate-every", "0"], "evaluate_every 0: must be at least 1"),
+    "name too long for a file": (["--name", 201 * "a"], "aaa: must be of at most 200 bytes"),
+    "few signs of many bytes": (["--name", 101 * "ä"], "äää: must be of at most 200 bytes"),
 }
 
 
@@ -36,6 +58,20 @@ def test_settings_that_no_run_could_keep_to_are_refused(fault: str) -> None:
     values, words = WRONG[fault]
     with pytest.raises(ValueError, match=words):
         ServiceConfig(**values)
+
+
+@pytest.mark.parametrize("fault", OF_A_RUN)
+def test_settings_of_a_run_that_would_harm_it_are_refused(fault: str, tmp_path: Path) -> None:
+    arguments, words = OF_A_RUN[fault]
+    given = ["--game", "CartPole-v1", "--steps", "1", "--runs-dir", str(tmp_path)]
+    assert words in refused("train", *given, *arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_of_200_bytes_is_accepted(tmp_path: Path) -> None:
+    name = 100 * "ä"
+    config = TrainConfig(run=RunConfig(runs_dir=tmp_path, name=name))
+    assert new_run_path(config) == tmp_path / name
 
 
 def test_no_prediction_is_of_more_environments_than_the_run_has() -> None:

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -37,6 +38,21 @@ SMALL: dict[str, Any] = {
     "scheduler": "off",
     "training_batch_min": 20,
 }
+
+
+@pytest.mark.parametrize("mine", ["agents.py", "agents/__init__.py"])
+def test_a_package_that_hides_the_agents_is_named(tmp_path: Path, mine: str) -> None:
+    (tmp_path / mine).parent.mkdir(exist_ok=True)
+    (tmp_path / mine).touch()
+    done = subprocess.run(
+        [sys.executable, "-c", "import ga3c"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    words = f"package agents is {tmp_path / mine.partition('/')[0]}, which hides {ROOT / 'agents'}"
+    assert words in done.stderr.splitlines()[-1]
 
 
 def test_importing_it_loads_no_framework() -> None:
@@ -297,8 +313,10 @@ def test_a_thread_that_never_returns_does_not_end_the_program(
 def trained(tmp_path_factory: pytest.TempPathFactory) -> ga3c.Run:
     """The corridor, learned."""
     runs = tmp_path_factory.mktemp("runs")
-    given = {"score": 0.9, "seconds": 60, "seed": 1, "envs_per_agent": 16}
-    return ga3c.train(**{**SMALL, **given}, runs_dir=runs, name="corridor")
+    # Three times the steps that it takes, and nothing is annealed along them.
+    limits = {"score": 0.9, "steps": 12_000, "schedule_steps": 10_000_000, "seconds": 180}
+    given = {**SMALL, **limits, "seed": 1, "envs_per_agent": 16}
+    return ga3c.train(**given, runs_dir=runs, name="corridor")
 
 
 def test_a_policy_plays_what_it_has_learned(trained: ga3c.Run) -> None:
@@ -476,9 +494,14 @@ def test_a_policy_that_comes_with_it_is_loaded_by_its_game() -> None:
 
 
 SCRIPT = """
-import sys
+import argparse, multiprocessing, sys
 import gymnasium, ga3c
+from gymnasium.envs.registration import WrapperSpec
 from tests.tiny import Corridor
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--each", type=float, default=0.0)
+each = parser.parse_args().each
 
 class Mine(Corridor):
     def __init__(self, bonus):
@@ -486,16 +509,38 @@ class Mine(Corridor):
         self.bonus = bonus
 
     def step(self, action):
-        observation, reward, *rest = super().step(action)
-        return observation, reward + self.bonus["each"], *rest
+        observation, reward, terminated, truncated, _ = super().step(action)
+        info = {{"winner": 1 if terminated else None}}
+        return observation, reward + sum(self.bonus["some"] + (each,)), terminated, truncated, info
 
-gymnasium.register("Mine-v0", {entry}, max_episode_steps=20, kwargs={{"bonus": {{"each": 2.0}}}})
-{guard}
+class Shaped(gymnasium.RewardWrapper):
+    def __init__(self, env, more):
+        super().__init__(env)
+        self.more = more
+
+    def reward(self, reward):
+        return reward + sum(self.more + (0.0,))
+
+gymnasium.register(
+    "Mine-v0",
+    {entry},
+    max_episode_steps=20,
+    kwargs={{"bonus": {{"some": (1.0, 1.0)}}}},
+    additional_wrappers=(WrapperSpec("Shaped", "__main__:Shaped", {{"more": (100.0,)}}),),
+)
+
+def train():
     run = ga3c.train(game="Mine-v0", **{settings!r}, steps=500, runs_dir="runs")
-    assert run.result["score_mean_100"] >= 1.0
-    print("done", run.load().probabilities([[0.0] * 7]).shape)
+    print("done", run.load().probabilities([[0.0] * 7]).shape, int(run.result["score_mean_100"]))
+
+{guard}
+    {how}
 """
 GUARD = 'if __name__ == "__main__":'
+IN_POOL = """pool = multiprocessing.get_context("spawn").Pool(1)
+    pool.apply(train)
+    pool.close()
+    pool.join()"""
 SETTINGS = {name: value for name, value in SMALL.items() if name != "game"}
 
 
@@ -511,9 +556,15 @@ def run_script(directory: Path, text: str, *arguments: str) -> subprocess.Comple
     )
 
 
+def script(entry: str = "Mine", guard: str = GUARD, how: str = "train()") -> str:
+    return SCRIPT.format(entry=entry, guard=guard, how=how, settings=SETTINGS)
+
+
+@pytest.mark.parametrize("how", ["train()", IN_POOL])
 @pytest.mark.parametrize("entry", ["Mine", '"__main__:Mine"', "lambda bonus: Mine(bonus)"])
-def test_agents_know_what_a_script_registers(tmp_path: Path, entry: str) -> None:
-    done = run_script(tmp_path, SCRIPT.format(entry=entry, guard=GUARD, settings=SETTINGS))
+def test_agents_know_what_a_script_registers(tmp_path: Path, entry: str, how: str) -> None:
+    """Its tuples, its wrappers and its arguments as well."""
+    done = run_script(tmp_path, script(entry, how=how), "mine.py", "--each", "1000")
     if entry.startswith("lambda"):
         assert done.returncode == 1
         assert "environment Mine-v0: agents" in done.stderr
@@ -521,24 +572,23 @@ def test_agents_know_what_a_script_registers(tmp_path: Path, entry: str) -> None
         assert not (tmp_path / "runs").exists()
     else:
         assert done.returncode == 0, done.stderr
-        assert "done (1, 2)" in done.stdout
+        assert (found := re.search(r"done \(1, 2\) (\d+)", done.stdout)), done.stdout
+        assert int(found[1]) >= 3 * 1102 - 1, "three steps of a game or more"
 
 
 def test_agents_know_what_a_module_that_is_run_registers(tmp_path: Path) -> None:
-    text = SCRIPT.format(entry="Mine", guard=GUARD, settings=SETTINGS)
-    done = run_script(tmp_path, text, "-m", "mine")
+    done = run_script(tmp_path, script(), "-m", "mine")
     assert done.returncode == 0, done.stderr
 
 
 def test_a_script_without_its_guard_is_told_so(tmp_path: Path) -> None:
-    done = run_script(tmp_path, SCRIPT.format(entry="Mine", guard="if True:", settings=SETTINGS))
+    done = run_script(tmp_path, script(guard="if True:"))
     assert done.returncode == 1
     assert 'put it under `if __name__ == "__main__":`' in done.stderr
 
 
 def test_what_a_notebook_defines_is_refused(tmp_path: Path) -> None:
-    text = SCRIPT.format(entry="Mine", guard=GUARD, settings=SETTINGS)
-    done = run_script(tmp_path, text, "-c", text)
+    done = run_script(tmp_path, "", "-c", script())
     assert done.returncode == 1
     assert "defined in a notebook" in done.stderr.splitlines()[-1]
     assert not (tmp_path / "runs").exists()

@@ -1,6 +1,5 @@
 """The command as its users meet it: help, wrong input, limits, signals, and what is left behind."""
 
-import dataclasses
 import json
 import os
 import random
@@ -10,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -39,25 +38,6 @@ def assert_kept(run: Command) -> None:
     result = json.loads((run.runs / "mine" / "result.json").read_text())
     assert kept.state["steps"] == result["steps"]
     assert "no checkpoint" not in run.err
-
-
-def settings(kind: type) -> Iterator[str]:
-    """The name of every setting in a configuration and its parts."""
-    for each in dataclasses.fields(kind):
-        if dataclasses.is_dataclass(each.type):
-            assert isinstance(each.type, type)
-            yield from settings(each.type)
-        else:
-            yield each.name
-
-
-def test_help_names_every_setting(command: Callable[..., Command]) -> None:
-    run = command("train", "--help-all")
-    assert run.wait(BEGIN_S) == 0
-    names = list(settings(TrainConfig))
-    assert len(names) > 50
-    missing = [n for n in names if f"--{n.replace('_', '-')}" not in run.out.replace("no-", "")]
-    assert missing == []
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"]])
@@ -325,10 +305,10 @@ def test_agents_whose_environment_holds_the_interpreter_end_as_well(
     game = ("--game", "tests.tiny:Broken-holds-the-lock-v0", "--algorithm", "a3c")
     run = command("train", *game, *LIGHT)
     run.until(lambda: len(run.agents()) == 2 and run.steps() > 0)
-    time.sleep(1.0)  # both are in their fifth step for the next seconds
+    time.sleep(1.0)  # both are in their fifth step, of 20 s
     run.process.kill()
     run.wait(STOP_S)
-    wait_for(lambda: not run.survivors(), 2.0)
+    wait_for(lambda: not run.survivors(), STOP_S)  # half of the time that the steps last
 
 
 def test_a_killed_agent_is_replaced_and_the_run_says_so(command: Callable[..., Command]) -> None:
@@ -389,6 +369,10 @@ UNTIL_STUCK = """
 import ga3c.training.run
 ga3c.training.run.finished = lambda *_: "it is stuck" if stuck.is_set() else None
 """
+PATIENT = """
+import ga3c.training.run
+ga3c.training.run.STOP_TIMEOUT_S = 600.0  # so that only a second interrupt ends it in time
+"""
 
 
 @pytest.mark.slow
@@ -406,11 +390,11 @@ def test_a_thread_that_never_returns_is_named_and_does_not_hold_up_the_end(
 
 
 def test_a_second_interrupt_cuts_the_stop_short(command: Callable[..., Command]) -> None:
-    run = command(*CORRIDOR, program=STUCK.format(limit=""))
+    run = command(*CORRIDOR, program=STUCK.format(limit=PATIENT))
     run.until(lambda: "stuck" in run.out)
     run.interrupt()
     time.sleep(1.0)
     assert run.process.poll() is None, "the trainer was to hold up the stop"
     run.interrupt()
-    assert run.wait(STOP_S / 2) == 130, "HURRIED_S and the weights' timeout are a second or so"
+    assert run.wait(STOP_S) == 130
     assert_nothing_is_left(run)

@@ -1,18 +1,20 @@
 """Agents make their environments while the tensor framework is loaded."""
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from agents.environments import EnvironmentConfig
+from agents.environments import EnvironmentConfig, Spaces, spaces
 from agents.launchers import LocalLauncher
 from ga3c.settings.machine import CORES
 from ga3c.settings.run import RunConfig
 from ga3c.settings.scheduler import SchedulerConfig
 from ga3c.settings.service import HostsConfig, ServiceConfig
 from ga3c.settings.train import TrainConfig
-from ga3c.training.starting import _prepare
+from ga3c.training import starting
+from ga3c.training.starting import _prepare, prepared
 from tests.commands import FRESH, Command, assert_nothing_is_left
 
 LIMIT_S = 60.0
@@ -41,6 +43,35 @@ def test_agents_are_prepared_whose_games_seed_themselves(config: TrainConfig, co
         assert len(launcher) == count
     finally:
         launcher.stop(0.0)
+
+
+def test_an_environment_that_takes_long_to_be_made_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here it takes until that has been said, so that a busy machine changes nothing."""
+    said, is_said = list[str](), threading.Event()
+
+    def complain(line: str) -> None:
+        said.append(line)
+        is_said.set()
+
+    def made(config: EnvironmentConfig) -> Spaces:
+        assert is_said.wait(LIMIT_S)
+        return spaces(config)
+
+    monkeypatch.setattr(starting, "SLOW_S", 0.05)
+    monkeypatch.setattr(starting.streams, "complain", complain)
+    monkeypatch.setattr(starting, "spaces", made)
+    game = EnvironmentConfig("CartPole-v1")
+    prepared(TrainConfig(environment=game, run=RunConfig(runs_dir=tmp_path)), None)
+    assert said == ["CartPole-v1: still not made, or in its first step, after 0.05 s"]
+
+
+def test_an_environment_that_is_made_at_once_is_not_complained_of(tmp_path: Path) -> None:
+    game = EnvironmentConfig("CartPole-v1")
+    prepared(TrainConfig(environment=game, run=RunConfig(runs_dir=tmp_path)), None)
+    timers = [each for each in threading.enumerate() if isinstance(each, threading.Timer)]
+    assert all(timer.finished.is_set() for timer in timers)
 
 
 def test_a_run_that_is_refused_while_its_agents_are_prepared_leaves_none(tmp_path: Path) -> None:

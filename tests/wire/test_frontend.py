@@ -717,7 +717,7 @@ def test_stop_ends_in_time_while_messages_go_on_coming(tmp_path: Path) -> None:
     metrics.sender = sender
     rig.agent("another stranger").send([b"no header"])
     wait_until(lambda: rig.rejected("header size") > 1000)
-    stopped = rig.frontend.stop(1.0)
+    stopped = rig.frontend.stop(LIMIT_S / 2)
     metrics.sender = None
     if not stopped:
         rig.frontend.stop(LIMIT_S)

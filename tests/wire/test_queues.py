@@ -10,8 +10,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from ga3c.wire.queues import BatchQueue, Closed
+from tests.waiting import SeenWaiting
 
 LIMIT_S = 20.0  # for what must happen: long, since nothing waits for it in vain
+WAIT_S = 3 * LIMIT_S  # of who must be woken: who only finds it at the end of it comes too late
 NEVER_S = 1e6
 
 
@@ -96,7 +98,9 @@ def test_the_longest_wait_begins_with_the_first_item_and_not_with_the_get(
     pool: ThreadPoolExecutor,
 ) -> None:
     queue: BatchQueue[int] = BatchQueue(10, 4, 6, 0.03)
-    got = pool.submit(queue.get, LIMIT_S)  # waits before anything has come
+    condition = queue._changed = SeenWaiting(queue._lock)
+    got = pool.submit(queue.get, WAIT_S)
+    assert condition.waits.acquire(timeout=LIMIT_S), "it waits before anything has come"
     assert filled(queue, [1]).size <= 1
     assert got.result(LIMIT_S) == [0]
     filled(queue, [1])
@@ -114,8 +118,10 @@ def test_a_get_that_waits_is_woken_by_the_item_that_completes_the_batch(
     pool: ThreadPoolExecutor,
 ) -> None:
     queue: BatchQueue[int] = BatchQueue(10, 3, 6, NEVER_S)
-    got = pool.submit(queue.get, LIMIT_S)
+    condition = queue._changed = SeenWaiting(queue._lock)
+    got = pool.submit(queue.get, WAIT_S)
     for item in range(3):
+        assert condition.waits.acquire(timeout=LIMIT_S), "too few: it waits on"
         assert not got.done()
         queue.put([item], [1], 0.0)
     assert got.result(LIMIT_S) == [0, 1, 2]
@@ -197,20 +203,15 @@ def test_close_wakes_everyone_who_waits(pool: ThreadPoolExecutor) -> None:
     empty: BatchQueue[int] = BatchQueue(2, 1, 2, 0.0)
     too_few = filled(BatchQueue(4, 3, 4, NEVER_S), [1])
     full = filled(BatchQueue(2, 2, 2, NEVER_S), [2])
-    began: list[int] = []
-
-    def wait(wait_in: Callable[[], object], number: int) -> None:
-        began.append(number)
-        wait_in()
-
+    conditions = [SeenWaiting(queue._lock) for queue in (empty, too_few, full)]
+    empty._changed, too_few._changed, full._space = conditions
     waits: list[Callable[[], object]] = [
-        *[lambda: empty.get(LIMIT_S)] * 4,
-        *[lambda: too_few.get(LIMIT_S)] * 4,
-        *[lambda: full.put([1], [1], LIMIT_S)] * 4,
+        *[lambda: empty.get(WAIT_S)] * 4,
+        *[lambda: too_few.get(WAIT_S)] * 4,
+        *[lambda: full.put([1], [1], WAIT_S)] * 4,
     ]
-    waiting: list[Future[None]] = [pool.submit(wait, w, i) for i, w in enumerate(waits)]
-    wait_until(lambda: len(began) == len(waits))
-    time.sleep(0.02)  # let them fall asleep; right whether or not all have
+    waiting: list[Future[object]] = [pool.submit(each) for each in waits]
+    assert all(c.waits.acquire(timeout=LIMIT_S) for c in conditions for _ in range(4))
     assert not any(future.done() for future in waiting)
     for queue in (empty, too_few, full):
         queue.close()

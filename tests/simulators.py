@@ -1,0 +1,26 @@
+"""An environment with a process of its own, as simulators have it, for tests."""
+
+import subprocess
+from pathlib import Path
+
+import gymnasium
+
+from tests.tiny import Corridor
+
+
+class Simulator(Corridor):
+    """Keeps its process's id in a file of `folder`, and adds another file when it is closed."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__()
+        self._process = subprocess.Popen(["sleep", "600"])
+        self._file = Path(folder) / str(self._process.pid)
+        self._file.touch()
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._file.with_suffix(".closed").touch()
+
+
+gymnasium.register("Simulator-v0", Simulator, max_episode_steps=20)

@@ -1,0 +1,97 @@
+"""A run's checkpoints by a clock and steps that the test sets, and on a disk that fails it."""
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ga3c.runs import checkpoints
+from ga3c.runs.tally import Episode, Tally
+from ga3c.settings.parse import parse
+from ga3c.settings.train import TrainConfig
+from ga3c.training.interrupts import Interrupts
+from ga3c.training.keeping import Keeper
+
+
+class Run:
+    """A run with a keeper of its checkpoints, and a stand-in for its service."""
+
+    def __init__(self, path: Path, *given: str) -> None:
+        self.now_s, self.steps, self.reads = 0.0, 0, 0
+        self.said: list[str] = []
+        self.episodes: list[Episode] = []
+        self.place = path / "checkpoints"
+        self.tally = Tally(lambda: self.now_s)
+        self.tally.begin()
+        pacing = SimpleNamespace(steps=0)
+        service: Any = SimpleNamespace(tally=self.tally, pacing=pacing, read=self._read)
+        directory: Any = SimpleNamespace(path=path, episodes=self.episodes.extend)
+        self._keeper = Keeper(
+            parse(list(given), TrainConfig, "test").checkpoints,
+            service,
+            directory,
+            interrupts=Interrupts(),
+            say=lambda line, _: self.said.append(line),
+        )
+        self._keeper.begin()
+
+    def _read(self, timeout_s: float) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        self.reads += 1
+        return {"weights/x": np.ones(3)}, {"steps": self.steps}
+
+    def at(self, seconds: float, steps: int = 0) -> None:
+        """A checkpoint is written if it is due then."""
+        self.now_s, self.steps = seconds, steps
+        self._keeper.keep_if_due(steps)
+
+    def break_disk(self) -> None:
+        shutil.rmtree(self.place, ignore_errors=True)
+        self.place.write_text("")  # where there should be a folder: root cannot write there either
+
+    @property
+    def kept(self) -> list[int]:
+        return [int(path.name) for path in checkpoints.kept(self.place)]
+
+
+def test_a_disk_that_fails_is_said_once_and_tried_every_10_s_until_it_is_written_again(
+    tmp_path: Path,
+) -> None:
+    run = Run(tmp_path, "--checkpoint-every-s", "60")
+    run.break_disk()
+    run.at(59.9)
+    assert (run.reads, run.said) == (0, [])
+    run.at(60.0)
+    (failure,) = run.said
+    assert failure.startswith("ga3c: no checkpoint: [Errno")
+    run.at(69.9)
+    assert run.reads == 1, "it is not due yet"
+    run.at(70.0)
+    assert (run.reads, run.said) == (2, [failure])
+    run.place.unlink()
+    run.at(80.0, steps=7)
+    assert run.said == [failure, "ga3c: checkpoints are written again"]
+    assert run.kept == [7]
+    run.at(139.9)
+    assert run.reads == 3, "the next one is due as after any other"
+    run.break_disk()
+    run.at(140.0)
+    assert run.said[2:] == [failure], "it has failed anew"
+
+
+def test_episodes_are_kept_even_where_the_checkpoint_cannot_be(tmp_path: Path) -> None:
+    run = Run(tmp_path, "--checkpoint-every-s", "60")
+    run.tally.episode(steps=5, score=1.0, length=5)
+    run.break_disk()
+    run.at(60.0)
+    assert [episode.steps for episode in run.episodes] == [5]
+
+
+def test_as_many_are_kept_as_is_asked_for_and_the_milestones(tmp_path: Path) -> None:
+    given = ["--keep-checkpoints", "2", "--milestone-steps", "100"]
+    run = Run(tmp_path, *given, "--checkpoint-every-steps", "30")
+    for steps in (40, 60, 110, 160, 205, 235, 265, 295, 310):  # 60 and 310 come too early
+        run.at(0.0, steps)
+    assert run.kept == [110, 205, 265, 295]
+    assert run.said == []
