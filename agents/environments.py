@@ -94,7 +94,9 @@ class Environments:
         except (Exception, SystemExit) as error:
             raise self._failure(error) from error
         action = self._vector.single_action_space
-        self.spaces = fit(config, self._game, self._vector.single_observation_space, action)
+        observation = self._vector.single_observation_space
+        self.spaces = fit(config, self._game, observation, action)
+        self._declared = (num_envs, *observation.shape)  # a table becomes a vector here
         self._action_space = action
         self._cuts = FirstGames(num_envs, stagger_steps if self._game.is_atari else 0)
         self._watches_lives = self._game.is_atari and config.life_loss_terminates
@@ -224,9 +226,9 @@ class Environments:
                 return frames * np.float32(1 / 255)
             return frames
         game, dtype = self._game.name, self.spaces.dtype
-        check_shape(game, "observation", frames, (self.num_envs, *self.spaces.shape))
+        check_shape(game, "observation", frames, self._declared)
         check_kind(game, "observation", frames, dtype)
-        frames = frames.astype(dtype, copy=False)
+        frames = frames.astype(dtype, copy=False).reshape(-1, *self.spaces.shape)
         if dtype == "float32":
             check_finite(game, "observation", frames, self._first_number)
         return frames

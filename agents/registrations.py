@@ -24,6 +24,8 @@ SCRIPT = "__ga3c_script__"
 """The name of the program's script as a module of an agent."""
 TUPLE = "__tuple__"
 """The only key of a dict in JSON that stands for a tuple."""
+in_agent = False
+"""Whether this process is an agent."""
 
 
 class NotFound(ValueError):
@@ -42,19 +44,20 @@ def handed_over(game: str) -> str | None:
     try:
         return _written(spec)
     except NotFound:
-        if _package(spec) in _packages_with_environments():
-            return None
+        if _package(spec) in _packages_with_environments() and not spec.additional_wrappers:
+            return None  # they are registered in every process
         raise
 
 
 def take_over(registration: str) -> None:
-    """Register an environment from another process. Loads that program first if it defines it."""
+    """Register an environment from another process. Loads that program first if it defines it.
+
+    Raises NotFound if the program ends the process.
+    """
     values = json.loads(registration)
-    sys.argv[:] = values["argv"]  # the program may parse them where it defines its environment
-    if values["program"] == SCRIPT:
-        _load(values["file"])
-    elif values["program"]:
-        importlib.import_module(values["program"])
+    if values["program"]:
+        sys.argv[:] = values["argv"]  # it may parse them where it defines its environment
+        _load(values["program"], values["file"])
     spec = _changed(EnvSpec.from_json(values["spec"]), lambda entry: entry, _told)
     gymnasium.registry[spec.id] = spec
 
@@ -66,9 +69,10 @@ def _written(spec: EnvSpec) -> str:
     names = (told.entry_point, told.vector_entry_point, *wrappers)
     modules = [str(name).partition(":")[0] for name in names]
     try:
-        if _told(json.loads(json.dumps(told.kwargs))) != spec.kwargs:
-            raise ValueError("keys must be text")
         text = told.to_json()
+        back = _changed(EnvSpec.from_json(text), lambda entry: entry, _told)
+        if _arguments(back) != _arguments(spec):
+            raise ValueError("keys must be text")
     except (TypeError, ValueError) as error:
         raise NotFound(
             f"environment {spec.id}: {error}: what it is registered with must be text, numbers, "
@@ -93,6 +97,11 @@ def _changed(
             for each in spec.additional_wrappers
         ),
     )
+
+
+def _arguments(spec: EnvSpec) -> list[Any]:
+    """The keyword arguments of the environment and of its wrappers."""
+    return [spec.kwargs, *(wrapper.kwargs for wrapper in spec.additional_wrappers)]
 
 
 def _telling(value: Any) -> Any:
@@ -132,7 +141,8 @@ def _named(spec: EnvSpec, entry: Any) -> str | None:
 def _program() -> str | None:
     """The program as a module of an agent; None if it is a notebook or an interactive session."""
     main = sys.modules["__main__"]
-    if spec := getattr(main, "__spec__", None):  # python -m package.module
+    spec = getattr(main, "__spec__", None)
+    if spec and spec.name != "__main__":  # python -m package.module, and not python folder
         name: str = spec.name
         return name
     return SCRIPT if os.path.isfile(getattr(main, "__file__", None) or "") else None
@@ -160,16 +170,19 @@ def _packages_with_environments() -> set[str]:
     return {"gymnasium", *plugins}
 
 
-def _load(script: str) -> None:
-    """Make the script a module. Raises NotFound if it ends the process."""
-    loader = SourceFileLoader(SCRIPT, script)
-    spec = importlib.util.spec_from_loader(SCRIPT, loader)
-    assert spec
-    sys.modules[SCRIPT] = importlib.util.module_from_spec(spec)
+def _load(program: str, file: str) -> None:
+    """Make the program a module. Raises NotFound if it ends the process."""
     try:
+        if program != SCRIPT:
+            importlib.import_module(program)
+            return
+        loader = SourceFileLoader(SCRIPT, file)
+        spec = importlib.util.spec_from_loader(SCRIPT, loader)
+        assert spec
+        sys.modules[SCRIPT] = importlib.util.module_from_spec(spec)
         loader.exec_module(sys.modules[SCRIPT])
     except SystemExit as error:
         raise NotFound(
-            f"agents load {script} for its environment, and it exits ({error}): what only the "
+            f"agents load {file} for its environment, and it exits ({error}): what only the "
             'program should do belongs under if __name__ == "__main__"'
         ) from error

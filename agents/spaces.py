@@ -58,15 +58,11 @@ def fit(config: EnvironmentConfig, game: Game, observation: Space, action: Space
     if found.is_picture and dtype == "float32" and observation.high.max() == BYTES:
         rule = "are floats up to 255: give bytes (uint8), or floats from 0 to 1"
         raise UnfitSpaces(f"{config.game}: observations {shape} {rule}")
+    bounds = np.stack([observation.low, observation.high]).astype(float)
+    if found.is_picture and dtype == "float32" and np.abs(bounds).max() > 1:
+        found = replace(found, shape=(int(np.prod(shape)),))  # a table of numbers of any size
     stack = config.stack or (4 if found.is_picture and len(shape) == 2 else 1)
     return replace(found, stack=stack)
-
-
-def is_table(space: Box) -> bool:
-    """Whether observations of two or three dimensions are numbers of any size, and no picture."""
-    low, high = float(space.low.min(initial=0)), float(space.high.max(initial=0))
-    is_large = (low < -1 or high > 1) and high != BYTES
-    return len(space.shape) in (2, 3) and space.dtype != np.uint8 and is_large
 
 
 def _actions(config: EnvironmentConfig, space: Space) -> Actions:

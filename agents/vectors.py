@@ -11,7 +11,6 @@ from gymnasium.wrappers import FlattenObservation
 
 from agents.config import EnvironmentConfig
 from agents.games import Game
-from agents.spaces import is_table
 
 SCREEN = (210, 160)  # height and width of an Atari game in colour, in pixels
 
@@ -73,13 +72,11 @@ def make_vector(
 
 
 def flat(environment: Any) -> Any:
-    """The environment with observations that are pictures or vectors, by Gymnasium's flattening.
+    """The environment with observations that are a Box: others are flattened as Gymnasium does it.
 
-    A Discrete observation becomes one-hot; the parts of a Tuple or Dict, and the rows of a table,
-    become one vector.
+    A Discrete observation becomes one-hot; the parts of a Tuple or Dict become one vector.
     """
-    space = environment.observation_space
-    if isinstance(space, Box) and not is_table(space):
+    if isinstance(environment.observation_space, Box):
         return environment
     return FlattenObservation(environment)
 

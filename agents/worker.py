@@ -3,8 +3,9 @@
 It is started by `agents.start` and reads `Task`s from its standard input, one JSON object a line:
 the first task at its start, another one when it has retired and should play again. A task that
 names no service is to make the first environments of the next one. Its parent keeps that input
-open; when the input ends, the parent has ended or wants it to end: the agent closes its
-environments, which may have processes of their own, and ends.
+open; when the input ends, the parent wants it to end or has ended: the agent closes its
+environments, which may have processes of their own, and ends. If the parent was killed, it is
+killed at once.
 """
 
 import contextlib
@@ -22,14 +23,13 @@ from typing import Any
 import numpy as np
 import zmq
 
-from agents import messages
+from agents import messages, registrations
 from agents.environments import EnvironmentConfig, Environments, FailedEnvironment, Spaces
 from agents.link import LINGER_MS, Curve, Link
 from agents.messages import Header, Hello, Kind
-from agents.registrations import take_over
 from agents.signals import end_with_parent
 
-CLOSING_S = 1.0  # for which environments may close when the input has ended
+CLOSING_S = 1.0  # for which the environments of an agent may close, all together
 
 
 class _InputEnded(BaseException):
@@ -167,6 +167,7 @@ def main() -> int:
     # The end of the input says the same. But it is not heard while an environment holds the
     # interpreter's lock, as ALE does for seconds while many games are made.
     end_with_parent(signal.SIGKILL)
+    registrations.in_agent = True
     signal.signal(signal.SIGUSR1, _hear_the_end)
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     groups: list[Environments] = []
@@ -175,12 +176,21 @@ def main() -> int:
         try:
             _play_all(lines, groups)
         finally:
-            for environments in groups:
-                with contextlib.suppress(FailedEnvironment):
-                    environments.close()
+            _close(groups)
     except _InputEnded:
         os._exit(1)  # without what else is to be sent, or ends by itself
     return 1
+
+
+def _close(groups: list[Environments]) -> None:
+    """Close the environments. If they hang, the process ends all the same."""
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    limit = threading.Timer(CLOSING_S, os._exit, [1])
+    limit.daemon = True
+    limit.start()
+    for environments in groups:
+        with contextlib.suppress(FailedEnvironment):
+            environments.close()
 
 
 def _play_all(lines: "queue.SimpleQueue[bytes]", groups: list[Environments]) -> None:
@@ -195,7 +205,7 @@ def _play_all(lines: "queue.SimpleQueue[bytes]", groups: list[Environments]) -> 
         with Link(context, *to) as link:
             try:
                 if not groups and task.registration:
-                    take_over(task.registration)
+                    registrations.take_over(task.registration)
                 play(link, task, groups)
             except Exception:
                 text = traceback.format_exc()

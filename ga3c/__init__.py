@@ -34,13 +34,12 @@ _HOMES = {
 
 def _check_agents() -> None:
     """Raises ImportError if a package of the program's own hides the agents that belong to ga3c."""
-    ours = Path(__file__).resolve().parents[1] / "agents"
+    ours = Path(__file__).parents[1] / "agents" / "__init__.py"
     spec = importlib.util.find_spec("agents")
-    found = spec and spec.submodule_search_locations
-    if ours not in [Path(place).resolve() for place in found or ()]:
-        place = next(iter(found or ()), spec and spec.origin)
+    found = Path(spec.origin) if spec and spec.origin else None
+    if found is None or found.resolve() != ours.resolve():
         raise ImportError(
-            f"package agents is {place}, which hides {ours}, a part of ga3c: give it another name"
+            f"package agents is {found}, which hides {ours}, a part of ga3c: give it another name"
         )
 
 

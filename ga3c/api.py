@@ -4,7 +4,6 @@ import contextlib
 import gc
 import random
 import signal
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agents.registrations import SCRIPT
+from agents import registrations
 from ga3c.command import frameworks, streams
 from ga3c.command.effects import without_effect
 from ga3c.command.names import changed, checked, values_of
@@ -75,7 +74,7 @@ def train(
         RunFailed: if the run cannot go on, or could not be kept; everything has been stopped.
         RuntimeError: if an agent process calls this while it loads the calling script.
     """
-    if SCRIPT in sys.modules:
+    if registrations.in_agent:
         raise RuntimeError(
             "ga3c.train is called while an agent loads this script: put it under `if __name__ == "
             '"__main__":`, or every agent would train'

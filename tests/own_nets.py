@@ -36,13 +36,32 @@ def of_shared_layers(observation: Tensor) -> Tensor:
 
 def with_dropout(observation: Tensor) -> Tensor:
     """The layer is within a model, as a block of a larger network may be."""
-    block = keras.Sequential([keras.layers.Dense(16), keras.layers.Dropout(0.5)])
-    return block(keras.layers.Flatten()(observation))
+    block = keras.Sequential([keras.layers.Dense(16), keras.layers.SpatialDropout1D(0.5)])
+    return keras.layers.Flatten()(block(keras.ops.expand_dims(observation, 1)))
+
+
+def with_recurrent_dropout(observation: Tensor) -> Tensor:
+    return keras.layers.GRU(16, dropout=0.25)(keras.ops.expand_dims(observation, 1))
 
 
 def with_regularizer(observation: Tensor) -> Tensor:
     layer = keras.layers.Dense(16, kernel_regularizer=keras.regularizers.L2(0.01))
     return layer(keras.layers.Flatten()(observation))
+
+
+def with_activity_regularizer(observation: Tensor) -> Tensor:
+    return keras.layers.Dense(16, activity_regularizer="l2")(observation)
+
+
+def with_batch_normalisation(observation: Tensor) -> Tensor:
+    return keras.layers.BatchNormalization()(keras.layers.Flatten()(observation))
+
+
+def with_attention(observation: Tensor) -> Tensor:
+    """Its dropout is 0; and batch normalisation may be frozen, as in encoders learned before."""
+    x = keras.ops.expand_dims(observation, 1)
+    x = keras.layers.Flatten()(keras.layers.MultiHeadAttention(2, 2)(x, x))
+    return keras.layers.BatchNormalization(trainable=False)(x)
 
 
 def a_number(observation: Tensor) -> int:

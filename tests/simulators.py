@@ -1,6 +1,7 @@
 """An environment with a process of its own, as simulators have it, for tests."""
 
 import subprocess
+import time
 from pathlib import Path
 
 import gymnasium
@@ -11,13 +12,16 @@ from tests.tiny import Corridor
 class Simulator(Corridor):
     """Keeps its process's id in a file of `folder`, and adds another file when it is closed."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, hangs: bool = False) -> None:
         super().__init__()
         self._process = subprocess.Popen(["sleep", "600"])
         self._file = Path(folder) / str(self._process.pid)
         self._file.touch()
+        self._hangs = hangs
 
     def close(self) -> None:
+        if self._hangs:
+            time.sleep(600)
         self._process.kill()
         self._process.wait()
         self._file.with_suffix(".closed").touch()

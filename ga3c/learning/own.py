@@ -1,5 +1,7 @@
 """Parts that the user wrote, given as `module:name`: a network's torso, or an algorithm."""
 
+import functools
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -15,12 +17,7 @@ from ga3c.settings.learning import LearningConfig
 Tensor = Any
 ASKED = (*Algorithm.__annotations__, *(n for n in vars(Algorithm) if not n.startswith("_")))
 """The members of `Algorithm`, all of which the user's class must have."""
-ONLY_IN_TRAINING = (
-    keras.layers.BatchNormalization,
-    keras.layers.Dropout,
-    keras.layers.GaussianDropout,
-    keras.layers.GaussianNoise,
-)
+SHARES = ("rate", "dropout", "recurrent_dropout", "stddev")  # of layers of Keras
 
 
 def own_torso(network: str, x: Tensor, precision: str, name: str) -> Tensor:
@@ -34,8 +31,8 @@ def own_torso(network: str, x: Tensor, precision: str, name: str) -> Tensor:
         name: the torso's name within its network.
 
     Raises:
-        ValueError: if there is no such function, it fails, it does not return such features, or
-            their layers would not do what they are for.
+        ValueError: if there is no such function, it fails, or it does not return such features, or
+            it returns layers that it has returned before.
     """
     function = _function(network)
     observation = keras.Input(x.shape[1:], dtype=x.dtype, name=f"{name}_observation")
@@ -55,7 +52,13 @@ def own_torso(network: str, x: Tensor, precision: str, name: str) -> Tensor:
             "[n, k] with a known k, or no layer could follow"
         )
     model = keras.Model(observation, features, name=name)
-    _check_layers(network, model)
+    if any(hasattr(weight, "_ga3c_torso") for weight in model.weights):
+        raise ValueError(
+            f"network {network} returned layers that it has returned before: make new ones at each "
+            "call, or networks and runs would share weights"
+        )
+    if idle := _idle(model):
+        _say_once(f"ga3c: network {network}: {idle}")
     # Keras numbers unnamed layers across the whole process. A weight must have the same name in
     # every checkpoint, so its name here is built from its number within the torso.
     for number, weight in enumerate(model.weights):
@@ -64,20 +67,23 @@ def own_torso(network: str, x: Tensor, precision: str, name: str) -> Tensor:
     return model(x)
 
 
-def _check_layers(network: str, model: keras.Model) -> None:
-    """Raises ValueError if layers were given before, or have an effect only in Keras' own fit."""
-    if any(hasattr(weight, "_ga3c_torso") for weight in model.weights):
-        raise ValueError(
-            f"network {network} returned layers that it has returned before: make new ones at each "
-            "call, or networks and runs would share weights"
-        )
-    idle = [layer for layer in model._flatten_layers() if isinstance(layer, ONLY_IN_TRAINING)]
-    if idle or model.losses:
-        what = type(idle[0]).__name__ if idle else "regularizers or other losses of layers"
-        raise ValueError(
-            f"network {network} has {what}: would have no effect, as networks are not called with "
-            "training=True and only the algorithm's loss is learned; leave it out"
-        )
+def _idle(model: keras.Model) -> str | None:
+    """What Keras' own `fit` would use of a network and nothing here does, or None."""
+    for layer in model._flatten_layers():
+        is_keras = type(layer).__module__.startswith("keras.")
+        shares = [getattr(layer, name, 0) for name in SHARES if is_keras]
+        if any(shares):
+            return f"dropout or noise of {max(shares):g} has no effect, as in acting"
+        if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable:
+            return "batch normalisation keeps its first means and deviations, as in acting"
+        if layer.activity_regularizer or model.losses:
+            return "regularizers have no effect: only the algorithm's loss is learned"
+    return None
+
+
+@functools.cache
+def _say_once(line: str) -> None:
+    print(line, file=sys.stderr)
 
 
 def own_part(setting: str, given: str) -> Any:

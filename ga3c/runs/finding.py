@@ -22,7 +22,7 @@ from agents.games import resolve
 from ga3c.runs import records
 from ga3c.runs.kept_config import CONFIG, load_config
 from ga3c.runs.trust import is_own
-from ga3c.settings.run import RUN_DEPTH, STEP_CAP
+from ga3c.settings.run import STEP_CAP
 from ga3c.settings.train import TrainConfig
 
 RESULT, LOCK = "result.json", "lock"
@@ -37,6 +37,7 @@ OF_REPLAY = (
 )
 """What the counts, the rows and the priorities of a saved replay are of."""
 NAME_BYTES = 200  # of a run's name: file systems take 255, and some files are named after it
+DEPTH = 3  # folders below runs/ in which runs are found, such as runs/scores/pong-0
 SHOWN = 60  # most characters of a game and of an algorithm in a run's own name
 GivenRuns = Annotated[
     tuple[Path, ...],
@@ -54,8 +55,9 @@ def new_run_path(config: TrainConfig) -> Path:
     now = datetime.now().strftime("%Y%m%d-%H%M%S.%f")[:-3]  # two may start in one second
     path = run.runs_dir / (run.name or f"{game}__{algorithm}__{run.seed}__{now}")
     if path.name.isdecimal() or path.name == LATEST:
-        by_age = f"{path.name} names no run, as numbers and {LATEST} stand for runs by their age"
-        raise ValueError(f"name {run.name}: {by_age}")
+        raise ValueError(f"name {run.name}: numbers and {LATEST} stand for runs by their age")
+    if len(path.relative_to(run.runs_dir).parts) > DEPTH:
+        raise ValueError(f"name {run.name}: must be at most {DEPTH} folders deep, or is not found")
     if len(os.fsencode(path.name)) > NAME_BYTES:
         raise ValueError(f"name {run.name}: must be of at most {NAME_BYTES} bytes, to be a file's")
     if is_running(path):
@@ -113,7 +115,7 @@ def _followed(path: Path) -> Path:
 
 def runs_in(runs_dir: Path) -> list[Path]:
     """The runs in `runs_dir` and its folders, without `latest`: the last that began comes first."""
-    depths = ("*/" * depth + CONFIG for depth in range(1, RUN_DEPTH + 1))
+    depths = ("*/" * depth + CONFIG for depth in range(1, DEPTH + 1))
     found = [file.parent for pattern in depths for file in runs_dir.glob(pattern)]
     real = [path for path in found if not _is_linked(path, runs_dir)]
     return sorted(real, key=lambda path: -(path / CONFIG).stat().st_mtime)

@@ -49,10 +49,12 @@ def check_count(config: object, *names: str) -> None:
 
 
 def _check(config: object, names: Iterable[str], holds: Callable[[Any], bool], rule: str) -> None:
-    """Raises ValueError if one of these settings is given, that is not None, and breaks a rule."""
+    """Raises ValueError if one of these settings breaks a rule, unless it is None by default."""
     for name in names:
-        value = getattr(config, name)
-        if value is not None and not holds(value):
+        value, default = getattr(config, name), getattr(type(config), name, None)
+        if value is None and default is None:
+            continue
+        if value is None or not holds(value):
             raise ValueError(f"{name} {value}: {rule}")
 
 

@@ -8,7 +8,6 @@ from typing import Literal
 from ga3c.settings.checks import above_zero, check_count, check_file, check_seed
 
 ProtocolName = Literal["trained", "paper", "nature", "machado", "apex", "control"]
-RUN_DEPTH = 3  # folders below runs/ in which runs are found, such as runs/scores/pong-0
 STEP_CAP = 100_000  # default limit of a game in an evaluation, in environment steps
 
 
@@ -96,9 +95,8 @@ class RunConfig:
                 raise ValueError(f"{name} {limit}: must be above 0, or the run would end at once")
         if self.name is not None and not _stays_inside(self.name):
             raise ValueError(
-                f"name {self.name!r}: must name a folder in runs_dir, without .. and of at most "
-                f"{RUN_DEPTH} parts, or the run would be written elsewhere or not be found again; "
-                "--runs-dir chooses another place"
+                f"name {self.name!r}: must name a folder in runs_dir, without .., or the run would "
+                "be written elsewhere; --runs-dir chooses another place"
             )
         above_zero(self, "progress_every_s")
         check_file("trace", self.trace)
@@ -111,6 +109,6 @@ class RunConfig:
 
 
 def _stays_inside(name: str) -> bool:
-    """Whether a path of this name, in some folder, is another one not far below that folder."""
+    """Whether a path of this name, in some folder, is another one below that folder."""
     path = PurePath(name)
-    return 1 <= len(path.parts) <= RUN_DEPTH and not path.is_absolute() and ".." not in path.parts
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts

@@ -16,8 +16,8 @@ from tests.agents.test_launchers import LIMIT_S, playing, reaped, runs, wait_unt
 FIRST = f"{PREPARED}0"
 
 
-def simulators(folder: Path) -> EnvironmentConfig:
-    return EnvironmentConfig("tests.simulators:Simulator-v0", (f"folder={str(folder)!r}",))
+def simulators(folder: Path, *more: str) -> EnvironmentConfig:
+    return EnvironmentConfig("tests.simulators:Simulator-v0", (f"folder={str(folder)!r}", *more))
 
 
 @pytest.fixture
@@ -50,7 +50,11 @@ def closed(folder: Path) -> list[int]:
 @pytest.fixture
 def processes(launcher: LocalLauncher, folder: Path) -> list[int]:
     """Those of the environments of an agent that waits for its first task."""
-    launcher.prepare(1, Task("", "", "token", 1, 3, None, simulators(folder)))
+    return prepared(launcher, folder)
+
+
+def prepared(launcher: LocalLauncher, folder: Path, *more: str) -> list[int]:
+    launcher.prepare(1, Task("", "", "token", 1, 3, None, simulators(folder, *more)))
     agent = psutil.Process(launcher.pid(FIRST))
     wait_until(lambda: len(started(folder)) == 3 and agent.status() == psutil.STATUS_SLEEPING)
     return started(folder)
@@ -94,3 +98,24 @@ def test_an_agent_closes_its_environments_when_it_fails(
         rig.answer(rig.take(), action=1000)
         assert "action range" in reaped(launcher).log
     assert sorted(closed(folder)) == sorted(started(folder))
+
+
+def test_environments_that_hang_as_they_close_do_not_hold_up_an_agents_end(
+    launcher: LocalLauncher, folder: Path
+) -> None:
+    processes = prepared(launcher, folder, "hangs=True")
+    launcher.end(FIRST)
+    assert reaped(launcher).code == 1, "by itself"
+    wait_until(lambda: not any(map(runs, processes)))
+
+
+def test_environments_that_hang_as_they_close_do_not_hold_up_the_end_of_an_agent_that_fails(
+    launcher: LocalLauncher, folder: Path, tmp_path: Path
+) -> None:
+    """They would only be closed in the agent: to see the spaces, one is made and closed here."""
+    with playing(tmp_path, launcher, simulators(folder)) as rig:
+        rig.config = simulators(folder, "hangs=True")
+        rig.start("agent")
+        rig.answer(rig.take(), action=1000)
+        assert "action range" in reaped(launcher).log
+    wait_until(lambda: not any(map(runs, started(folder))))

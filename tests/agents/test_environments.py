@@ -11,6 +11,7 @@ import gymnasium
 import numpy as np
 import pytest
 from ale_py import roms
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import AtariPreprocessing
@@ -552,6 +553,35 @@ def test_tables_of_numbers_are_vectors(shape, low, high, dtype):
     assert space_of(shape, 1, np.float32, -1).is_picture
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # Gymnasium sees the wrong shape, too
+def test_a_tables_rows_follow_each_other_and_its_shape_is_checked():
+    class Table(gymnasium.Env):
+        observation_space = Box(-np.inf, np.inf, (30, 20), np.float32)
+        action_space = Discrete(2)
+        seen = np.arange(600, dtype=np.float32).reshape(30, 20)
+
+        def reset(self, *, seed=None, options=None):
+            return self.seen, {}
+
+        def step(self, action):
+            return self.seen.T if action else self.seen, 0.0, False, False, {}
+
+    gymnasium.register("TestTable-v0", Table)
+    try:
+        environments = Environments(EnvironmentConfig("TestTable-v0"), 2)
+        step = environments.reset(0)
+        np.testing.assert_array_equal(step.frames, np.tile(np.arange(600), (2, 1)))
+        with pytest.raises(FailedEnvironment):
+            environments.step(np.array([0, 1], np.int32))
+    finally:
+        del gymnasium.registry["TestTable-v0"]
+
+
+def test_floats_with_channels_first_are_refused_whatever_their_bounds():
+    with pytest.raises(UnfitSpaces, match="channels or stacked frames first, as it seems"):
+        space_of((4, 84, 84), np.inf, np.float32, -np.inf)
+
+
 def test_bounds_of_actions_that_float32_does_not_hold_are_refused():
     class Boundless(gymnasium.Env):
         observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
@@ -884,6 +914,18 @@ class Vector(gymnasium.vector.VectorEnv):
 
 
 gymnasium.register("TestVector-v0", vector_entry_point=Vector)
+
+
+def test_a_table_of_what_exists_only_as_a_vector_is_a_vector(monkeypatch) -> None:
+    class Tables(Vector):
+        def __init__(self, num_envs: int = 1) -> None:
+            super().__init__(num_envs)
+            self.single_observation_space = Box(-9, 9, (20, 30), np.float32)
+            self._first = np.zeros((num_envs, 20, 30), np.float32)
+
+    spec = EnvSpec("TestTables-v0", vector_entry_point=Tables)
+    monkeypatch.setitem(gymnasium.registry, "TestTables-v0", spec)
+    assert spaces(EnvironmentConfig("TestTables-v0"), tried=False).shape == (600,)
 
 
 def test_what_exists_only_as_a_vector_is_seeded_by_one_number() -> None:

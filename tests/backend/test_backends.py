@@ -73,8 +73,8 @@ def test_a_run_learns_under_one_and_goes_on_under_the_other(algorithm: str, tmp_
     if algorithm == "dqn":
         given += ["--replay-min-steps", "1000", "--update-size", "100", "--epsilon-steps", "3000"]
     names = ["--runs-dir", str(tmp_path), "--name", "mine", "--json"]
-    # Three times the steps that it takes, and nothing is annealed along them.
-    ends = ["--score", "0.9", "--steps", "12000", "--schedule-steps", "10000000"]
+    # Six times the steps that it takes, and nothing is annealed along them.
+    ends = ["--score", "0.9", "--steps", "25000", "--schedule-steps", "10000000"]
     ends += ["--seconds", "180"]
     done = under("tensorflow", "-m", "ga3c", "train", *given, *names, *ends, "--backend", "jax")
     assert done.returncode == 0, done.stderr

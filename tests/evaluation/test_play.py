@@ -205,7 +205,9 @@ def test_play_takes_the_newest_run_of_a_game(pong_run: Path, tmp_path: Path) -> 
     for game in ([], ["--game", "PongNoFrameskip-v4"]):
         done = ended("play", *game, *given, str(tmp_path / "x.gif"))
         assert done.returncode == 0, done.stderr
-        assert done.stdout.startswith("score ")
+        said, score = done.stdout.splitlines()
+        assert said.startswith(f"{pong_run}: Pong after ") and said.endswith("; protocol trained")
+        assert score.startswith("score ")
         assert len(imageio.imread(tmp_path / "x.gif", index=None)) > 5
 
 

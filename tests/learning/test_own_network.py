@@ -92,8 +92,6 @@ WRONG = {
     "tests.own_nets:raising": ["RuntimeError: the network has a hole", "own_nets.py, line"],
     "tests.own_nets:of_rank_3": ["shape (None, 1, 7)", "must be [n, k]"],
     "tests.own_nets:a_number": ["returned int", "Keras tensor"],
-    "tests.own_nets:with_dropout": ["has Dropout", "would have no effect"],
-    "tests.own_nets:with_regularizer": ["has regularizers", "would have no effect"],
 }
 
 
@@ -111,6 +109,27 @@ def test_layers_that_networks_would_share_are_refused() -> None:
     build(algorithm, network)
     with pytest.raises(ValueError, match="layers that it has returned before: make new ones"):
         build(algorithm, network)
+
+
+@pytest.mark.parametrize(
+    ("network", "words"),
+    [
+        ("with_dropout", "dropout or noise of 0.5 has no effect, as in acting"),
+        ("with_recurrent_dropout", "dropout or noise of 0.25 has no effect, as in acting"),
+        ("with_regularizer", "regularizers have no effect: only the algorithm's loss is learned"),
+        ("with_activity_regularizer", "regularizers have no effect: only the algorithm's loss is"),
+        ("with_batch_normalisation", "batch normalisation keeps its first means and deviations"),
+        ("with_attention", ""),
+    ],
+)
+def test_layers_without_effect_are_said_once(
+    network: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(2):
+        build(A3C(A3CConfig(), Actions(2)), f"tests.own_nets:{network}")
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("ga3c: network") == bool(words)
 
 
 @pytest.mark.parametrize("network", ["tests.own_nets:", ":torso", "a b:c", "smal"])

@@ -18,8 +18,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.envs.registration import WrapperSpec
 
 import ga3c
+from agents.registrations import NotFound, handed_over
 from ga3c import backend
 from ga3c.api import _wanted
 from ga3c.settings.parse import TrainArguments, parse
@@ -313,8 +315,8 @@ def test_a_thread_that_never_returns_does_not_end_the_program(
 def trained(tmp_path_factory: pytest.TempPathFactory) -> ga3c.Run:
     """The corridor, learned."""
     runs = tmp_path_factory.mktemp("runs")
-    # Three times the steps that it takes, and nothing is annealed along them.
-    limits = {"score": 0.9, "steps": 12_000, "schedule_steps": 10_000_000, "seconds": 180}
+    # Six times the steps that it takes, and nothing is annealed along them.
+    limits = {"score": 0.9, "steps": 25_000, "schedule_steps": 10_000_000, "seconds": 180}
     given = {**SMALL, **limits, "seed": 1, "envs_per_agent": 16}
     return ga3c.train(**given, runs_dir=runs, name="corridor")
 
@@ -581,8 +583,25 @@ def test_agents_know_what_a_module_that_is_run_registers(tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
 
 
-def test_a_script_without_its_guard_is_told_so(tmp_path: Path) -> None:
-    done = run_script(tmp_path, script(guard="if True:"))
+def test_agents_know_what_a_folder_that_is_run_registers(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "__main__.py").write_text(script())
+    done = run_script(tmp_path, "", "folder")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("how", [["mine.py"], ["-m", "mine"]])
+def test_a_program_that_exits_where_agents_load_it_is_told_so(
+    tmp_path: Path, how: list[str]
+) -> None:
+    done = run_script(tmp_path, script() + "\nsys.exit(3)\n", *how)
+    assert done.returncode == 1
+    assert "mine.py for its environment, and it exits (3)" in done.stderr
+
+
+@pytest.mark.parametrize("how", [["mine.py"], ["-m", "mine"]])
+def test_a_program_without_its_guard_is_told_so(tmp_path: Path, how: list[str]) -> None:
+    done = run_script(tmp_path, script(guard="if True:"), *how)
     assert done.returncode == 1
     assert 'put it under `if __name__ == "__main__":`' in done.stderr
 
@@ -619,6 +638,28 @@ def test_what_agents_cannot_be_told_is_refused(
     finally:
         gymnasium.registry.pop("Untold-v0")
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "words"),
+    [
+        (WrapperSpec("Lost", "__main__:Lost", {}), "put it into a module"),
+        (WrapperSpec("Told", "tests.tiny:Told", {"of": {1: 0.5}}), "keys must be text"),
+    ],
+)
+def test_wrappers_that_agents_cannot_be_told_are_refused(
+    wrapper: WrapperSpec, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of an environment that every process can make without them."""
+    entry = "gymnasium.envs.classic_control:CartPoleEnv"
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", None)
+    gymnasium.register("Wrapped-v0", entry, additional_wrappers=(wrapper,))
+    try:
+        with pytest.raises(NotFound, match=words):
+            handed_over("Wrapped-v0")
+    finally:
+        gymnasium.registry.pop("Wrapped-v0")
 
 
 def test_what_tests_register_by_hand_reaches_the_agents(tmp_path: Path) -> None:
