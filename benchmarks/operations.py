@@ -18,8 +18,8 @@ import numpy as np
 
 from ga3c import backend
 from ga3c.backend.tensorflow import tf
+from ga3c.measuring.children import rate
 from ga3c.measuring.options import BenchmarkConfig
-from ga3c.measuring.peers import rate
 from ga3c.measuring.reporting import keep
 from ga3c.reports.console import show
 from ga3c.settings.parse import parse

@@ -10,7 +10,7 @@ from agents.environments import Spaces
 from ga3c import backend
 from ga3c.experience.memory import DEVICE, HOST
 from ga3c.experience.replay import Replay
-from ga3c.experience.window import ReplayBook
+from ga3c.experience.replay_book import ReplayBook
 from ga3c.service.assembly import build_algorithm, build_model, build_source
 from ga3c.settings.presets import PRESETS
 from ga3c.settings.service import ServiceConfig

@@ -1,4 +1,4 @@
-"""Faults of the service: signals, kills, threads that raise, counts, clock, port, directory."""
+"""Faults of the service: signals, kills, a clock that jumps and threads that raise."""
 
 import json
 import os

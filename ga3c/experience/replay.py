@@ -11,9 +11,9 @@ from ga3c import backend
 from ga3c.backend import Signature, Tensor
 from ga3c.experience.batches import TransitionReader, Transitions
 from ga3c.experience.memory import named, part
+from ga3c.experience.replay_book import Block, ReplayBook
 from ga3c.experience.ring import Experience
 from ga3c.experience.sampling import DRAWS, Sampler, VisibleSteps
-from ga3c.experience.window import Block, ReplayBook
 from ga3c.settings.replay import ReplayConfig
 
 

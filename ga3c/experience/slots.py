@@ -7,8 +7,8 @@ import numpy as np
 from ga3c.backend import Tensor
 from ga3c.experience.memory import named, part
 from ga3c.experience.replay import Replay, padded
+from ga3c.experience.replay_book import Block, ReplayBook
 from ga3c.experience.ring import Experience
-from ga3c.experience.window import Block, ReplayBook
 from ga3c.settings.replay import ReplayConfig
 
 EVICTIONS = "evictions"  # the tree that victims are drawn from in proportion

@@ -18,7 +18,7 @@ from ga3c.experience.batches import Segments, Source, blank
 from ga3c.experience.in_order import InOrder
 from ga3c.learning.algorithm import Preparing
 from ga3c.measuring.bare import BareNetwork
-from ga3c.measuring.peers import START_TIMEOUT_S, play_alone, rate, send_steps
+from ga3c.measuring.children import START_TIMEOUT_S, play_alone, rate, send_steps
 from ga3c.runs.metrics import Metrics, Window
 from ga3c.runs.scratch import ScratchDirectory
 from ga3c.service.assembly import build_algorithm, small_model

@@ -1,4 +1,4 @@
-"""What benchmarks share: settings, windows, medians, a JSON file with the machine's description."""
+"""What benchmarks share: medians with their range, and a JSON file that names the machine."""
 
 import json
 import statistics

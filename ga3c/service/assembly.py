@@ -1,4 +1,4 @@
-"""Builds the configured parts. Only this module reads which algorithm and pacing are chosen."""
+"""Builds the configured parts. Only this module reads which algorithm is chosen."""
 
 import math
 from collections.abc import Callable
@@ -15,11 +15,11 @@ from ga3c.experience.in_order import InOrder, Shuffled
 from ga3c.experience.memory import HOST, Memory
 from ga3c.experience.pacing import Free, InTurn, Pacing
 from ga3c.experience.replay import RingReplay
+from ga3c.experience.replay_book import ReplayBook
 from ga3c.experience.replay_pacing import FreeReplay, Ratio, ReplayPacing, TargetPeriod
 from ga3c.experience.ring import Experience, RingShape
 from ga3c.experience.segments import SegmentBook
 from ga3c.experience.slots import SlotReplay
-from ga3c.experience.window import ReplayBook
 from ga3c.learning.a3c import A3C
 from ga3c.learning.algorithm import Algorithm, Preparing, kept_columns
 from ga3c.learning.dpg import DPG

@@ -10,8 +10,8 @@ from ga3c.backend import Column
 from ga3c.experience.batches import Transitions
 from ga3c.experience.memory import DEVICE, HOST, Memory
 from ga3c.experience.replay import Replay, RingReplay
+from ga3c.experience.replay_book import ReplayBook
 from ga3c.experience.ring import Experience, RingShape
-from ga3c.experience.window import ReplayBook
 from ga3c.settings.replay import ReplayConfig
 from tests.reference import Array
 from tests.reference_replay import NaiveReplay

@@ -16,9 +16,9 @@ from ga3c.backend import Column
 from ga3c.experience.batches import Transitions
 from ga3c.experience.memory import HOST, Memory
 from ga3c.experience.replay import Replay
+from ga3c.experience.replay_book import ReplayBook
 from ga3c.experience.sampling import DRAWS
 from ga3c.experience.slots import EVICTIONS, MOST_INSERTED, SlotReplay
-from ga3c.experience.window import ReplayBook
 from ga3c.service import footprint
 from ga3c.service.assembly import build_algorithm, small_model
 from ga3c.service.footprint import plan
