@@ -19,10 +19,12 @@ POLL_MS = 1000
 LINGER_MS = 500
 Parts = list[bytes | memoryview]
 # A dead connection by tcp is found by heartbeats, which only agents send. Each says how long the
-# service may wait for the next message. The service sends no heartbeats itself:
-# libzmq would end the process at the first one to a peer that sent more than was taken from it and
-# went away (https://github.com/zeromq/libzmq/issues/4364, seen with 4.3.5). What it still holds of
-# an agent that is gone, the kernel gives up after KEEPALIVE_S and six more questions.
+# service may wait for the next message, but libzmq (4.3.5) forgets that with the next message, so
+# that of the agents that are gone the service's end finds only those that had rested. It sends no
+# heartbeats itself: libzmq would end the process at the first one to a peer that sent more than was
+# taken from it and went away (https://github.com/zeromq/libzmq/issues/4364, seen with 4.3.5). What
+# it still holds of an agent that is gone, the kernel gives up after KEEPALIVE_S and six more
+# questions, and of one that is stopped, when it goes on or is killed.
 HEARTBEAT_MS = 2000
 SERVICE_PATIENCE_MS = 6000
 KEEPALIVE_S = 60

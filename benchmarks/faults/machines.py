@@ -71,24 +71,21 @@ def host_killed(bench: Bench) -> Seen:
     return _broken(bench, _kill_host, START_S, elsewhere)
 
 
+def _stop_host(broken: Far) -> int:
+    """Until it goes on, the kernel holds the service's ends of its agents' connections."""
+    host = broken.fullest
+    stopped = len(host.agents())
+    host.signal_all(signal.SIGSTOP)
+    _wait_until_lost(broken, host)
+    host.signal_all(signal.SIGCONT)
+    broken.run.until(lambda: broken.run.log.count(f"host {host.name} has come") == 2, SEEN_S)
+    broken.run.until(lambda: broken.playing == AGENTS, SEEN_S)
+    return stopped
+
+
 def host_stopped(bench: Bench) -> Seen:
     """SIGSTOP of a host and its agents; when they go on, the agents are no longer wanted."""
-    stopped: list[Host] = []
-
-    def stop(broken: Far) -> int:
-        stopped.append(broken.fullest)
-        agents = len(stopped[0].agents())
-        stopped[0].signal_all(signal.SIGSTOP)
-        _wait_until_lost(broken, stopped[0])
-        return agents
-
-    def go_on(broken: Far, seen: Seen) -> None:
-        stopped[0].signal_all(signal.SIGCONT)
-        come = f"host {stopped[0].name} has come"
-        broken.run.until(lambda: broken.run.log.count(come) == 2, SEEN_S)
-        broken.run.until(lambda: broken.playing == AGENTS, SEEN_S)
-
-    return _broken(bench, stop, START_S, go_on)
+    return _broken(bench, _stop_host, START_S)
 
 
 def _cut(seconds: float, broken: Far) -> int:
