@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, get_args, get_type_hints
 
 MAX_INTRA_OP_THREADS = 1024  # TensorFlow aborts or hangs with tens of thousands of threads
 
@@ -49,10 +50,11 @@ def check_count(config: object, *names: str) -> None:
 
 
 def _check(config: object, names: Iterable[str], holds: Callable[[Any], bool], rule: str) -> None:
-    """Raises ValueError if one of these settings breaks a rule, unless it is None by default."""
+    """Raises ValueError if one of these settings breaks a rule, unless it is None and may be."""
+    types = get_type_hints(type(config))
     for name in names:
-        value, default = getattr(config, name), getattr(type(config), name, None)
-        if value is None and default is None:
+        value = getattr(config, name)
+        if value is None and NoneType in get_args(types[name]):
             continue
         if value is None or not holds(value):
             raise ValueError(f"{name} {value}: {rule}")

@@ -33,6 +33,7 @@ from tests.commands import (
     children,
     ended,
     refused,
+    wait_for,
 )
 
 
@@ -234,6 +235,7 @@ def test_a_window_without_a_display_is_one_line_and_leaves_nothing(
     (line,) = playing.err.splitlines()
     assert line.startswith("ga3c: no window can be shown: ")
     assert line.endswith("; leave out --window")
+    wait_for(lambda: not playing.survivors(), STOP_S)  # multiprocessing's tracker ends a bit later
     assert_nothing_is_left(playing)
     assert not (run / "video").exists()
 
