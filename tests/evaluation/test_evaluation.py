@@ -112,6 +112,13 @@ def test_every_setting_of_a_protocol_is_named() -> None:
     assert "noop_max" not in changed.named("nature", EnvironmentConfig(game="CartPole-v1"), "best")
 
 
+def test_games_of_other_arguments_are_played_by_another_protocol() -> None:
+    """Their scores are in no table together, and the best of one is not the best of the other."""
+    games = [EnvironmentConfig("FrozenLake-v1", args) for args in ((), ("map_name=8x8",))]
+    plain, larger = (PROTOCOLS["trained"].named("trained", each, "newest") for each in games)
+    assert plain != larger == {**plain, "env_args": "map_name=8x8"}
+
+
 def policy_for(environment: EnvironmentConfig) -> Policy:
     keras.utils.set_random_seed(0)  # of the first weights
     return Policy(TrainConfig(environment=environment), spaces(environment))

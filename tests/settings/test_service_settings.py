@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from agents.environments import EnvironmentConfig
 from ga3c.runs.finding import new_run_path
 from ga3c.settings.replay import PacingConfig
 from ga3c.settings.run import RunConfig
@@ -102,3 +103,9 @@ def test_the_command_says_so_in_one_line(
     assert f"{setting.replace('-', '_')} {value}" in line
     assert run.out == ""
     assert_nothing_is_left(run)
+
+
+def test_a_game_with_a_long_name_needs_no_name_for_its_run(tmp_path: Path) -> None:
+    game = EnvironmentConfig(f"{100 * 'a'}.{100 * 'b'}:{100 * 'c'}-v0")
+    config = TrainConfig(environment=game, run=RunConfig(runs_dir=tmp_path))
+    assert new_run_path(config).name.startswith(f"{57 * 'c'}-v0__")

@@ -482,6 +482,10 @@ def test_a_run_is_resumed_by_what_names_it_elsewhere(tmp_path: Path) -> None:
         wanted, known = _wanted(None, {"resume": named, "runs_dir": tmp_path, "steps": 300})
         assert known is not None and known.path == first.path
         assert wanted.run.steps == 300
+        assert wanted.run.trust == (named is first), "this program has begun it"
+    config = replace(wanted, run=replace(wanted.run, name="again", resume=None))
+    again = ga3c.train(config=config)
+    assert again.path.name == "again" and again.result["steps"] >= 300
 
 
 def test_a_policy_that_comes_with_it_is_loaded_by_its_game() -> None:
