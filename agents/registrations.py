@@ -79,8 +79,9 @@ def _written(spec: EnvSpec) -> str:
             "lists, tuples and dicts, or agents, processes of their own, could not be told"
         ) from error
     file = os.path.abspath(getattr(sys.modules["__main__"], "__file__", None) or "")
-    program = _program() if _program() in modules else None
-    return json.dumps({"spec": text, "program": program, "file": file, "argv": sys.argv})
+    program = _program()
+    known = {"program": program if program in modules else None, "file": file, "argv": sys.argv}
+    return json.dumps({"spec": text, **known})
 
 
 def _changed(

@@ -4,6 +4,7 @@ import ctypes
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from types import FrameType
 from typing import Any
@@ -12,6 +13,11 @@ PR_SET_PDEATHSIG = 1  # of prctl
 SAME_REQUEST_S = 0.5
 """A signal so soon after another is the same request: `make` passes on what the terminal has
 already sent to the whole process group."""
+
+
+def is_same_request(first_s: float) -> bool:
+    """Whether a signal now is the same request as one at `first_s` of the monotonic clock."""
+    return time.monotonic() <= first_s + SAME_REQUEST_S
 
 
 def end_with_parent(number: int) -> None:

@@ -55,12 +55,12 @@ def fit(config: EnvironmentConfig, game: Game, observation: Space, action: Space
     is_bytes = observation.dtype == np.uint8 and observation.high.max() > 1  # no truth values
     dtype = "uint8" if is_bytes else "float32"
     found = Spaces(shape, config.pixels if game.is_atari else dtype, _actions(config, action), 1)
-    if found.is_picture and dtype == "float32" and observation.high.max() == BYTES:
-        rule = "are floats up to 255: give bytes (uint8), or floats from 0 to 1"
-        raise UnfitSpaces(f"{config.game}: observations {shape} {rule}")
-    bounds = np.stack([observation.low, observation.high]).astype(float)
-    if found.is_picture and dtype == "float32" and np.abs(bounds).max() > 1:
-        found = replace(found, shape=(int(np.prod(shape)),))  # a table of numbers of any size
+    if found.is_picture and dtype == "float32":
+        if observation.high.max() == BYTES:
+            rule = "are floats up to 255: give bytes (uint8), or floats from 0 to 1"
+            raise UnfitSpaces(f"{config.game}: observations {shape} {rule}")
+        if np.abs(np.stack([observation.low, observation.high]).astype(float)).max() > 1:
+            found = replace(found, shape=(int(np.prod(shape)),))  # a table of numbers of any size
     stack = config.stack or (4 if found.is_picture and len(shape) == 2 else 1)
     return replace(found, stack=stack)
 

@@ -65,6 +65,11 @@ def _path(wanted: LearnedConfig) -> Path:
     return find_run(wanted.run, wanted.runs_dir)
 
 
+def title(config: TrainConfig, checkpoint: Checkpoint) -> str:
+    """What has been learned: the game, and after how many steps."""
+    return f"{config.environment.game} after {int(checkpoint.state['steps']):,} steps"
+
+
 def policy_of(config: TrainConfig, checkpoint: Checkpoint) -> Policy:
     """The network with the checkpoint's weights. Raises WrongInput if they do not fit."""
     try:

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from agents.signals import SAME_REQUEST_S, handled, restore
+from agents.signals import handled, is_same_request, restore
 from ga3c import backend
-from ga3c.evaluation.chosen import load, policy_of
+from ga3c.evaluation.chosen import load, policy_of, title
 from ga3c.evaluation.games import Game, evaluate, record
 from ga3c.evaluation.options import EvaluateConfig as Config
 from ga3c.runs import records
@@ -42,7 +42,7 @@ def _noticed() -> Iterator[Callable[[], bool]]:
 
     def notice(number: int, frame: Any) -> None:
         came_s.append(time.monotonic())
-        if came_s[-1] > came_s[0] + SAME_REQUEST_S:
+        if not is_same_request(came_s[0]):
             raise KeyboardInterrupt
 
     before = handled((signal.SIGINT, signal.SIGTERM), notice)
@@ -74,8 +74,7 @@ def scores(config: Config) -> dict[str, Any]:
     protocol = played.named(name, trained.environment, weights)
     steps = int(checkpoint.state["steps"])
     settings = ", ".join(f"{name} {value}" for name, value in protocol.items())
-    game = trained.environment.game
-    print(f"{path}: {game} after {steps:,} steps; protocol {settings}", flush=True)
+    print(f"{path}: {title(trained, checkpoint)}; protocol {settings}", flush=True)
     if protocol.get("sticky_actions", 0.0) > trained.environment.stickiness:
         print("these games have sticky actions, which the run was not trained with", flush=True)
     started_s = last_s = time.monotonic()

@@ -15,7 +15,7 @@ import numpy as np
 
 from agents.environments import EnvironmentConfig, Environments
 from ga3c import backend
-from ga3c.evaluation.chosen import load, policy_of
+from ga3c.evaluation.chosen import load, policy_of, title
 from ga3c.evaluation.options import ExportConfig as Config
 from ga3c.evaluation.policy import Policy, Stacks
 from ga3c.settings.checks import WrongInput
@@ -50,8 +50,8 @@ def run(config: Config) -> None:
     finally:
         _remove(partial)
     print(
-        f"wrote {path}, {trained.environment.game} after {int(checkpoint.state['steps']):,} steps, "
-        f"to {config.out}: the same as the network on {FRAMES} frames to {difference:.1g}"
+        f"wrote {path}, {title(trained, checkpoint)}, to {config.out}: the same as the network on "
+        f"{FRAMES} frames to {difference:.1g}"
     )
 
 

@@ -9,7 +9,7 @@ from agents.environments import EnvironmentConfig, Environments
 from agents.pictures import NoPictures, Pictures
 from ga3c import backend
 from ga3c.evaluation.canvas import Canvas, Moment, video
-from ga3c.evaluation.chosen import load, policy_of
+from ga3c.evaluation.chosen import load, policy_of, title
 from ga3c.evaluation.games import ActionDraws, chosen_actions
 from ga3c.evaluation.options import PlayConfig as Config
 from ga3c.evaluation.policy import Policy, Stacks
@@ -73,9 +73,9 @@ def _show(config: Config) -> None:
     name, protocol = config.played_by(trained, policy.spaces)
     environment = protocol.environment(trained.environment)
     steps = int(checkpoint.state["steps"])
-    title = f"{trained.environment.game} after {steps:,} steps"
+    learned = title(trained, checkpoint)
     named = protocol.named(name, trained.environment, config.checkpoint)["name"]
-    print(f"{path}: {title}; protocol {named}", flush=True)
+    print(f"{path}: {learned}; protocol {named}", flush=True)
     named = named.replace(", ", "-")
     out = config.out or path / "video" / f"{steps}-{named}-{config.seed}.mp4"
     if config.pretrained and config.out is None:
@@ -85,8 +85,8 @@ def _show(config: Config) -> None:
         closing(moments(policy, pictures, environment, protocol, config.seed)) as played,
     ):
         last = next(played)
-        canvas, rate = Canvas(title, pictures.actions), pictures.per_second
-        with Window(title, rate) if config.window else video(out, rate) as writer:
+        canvas, rate = Canvas(learned, pictures.actions), pictures.per_second
+        with Window(learned, rate) if config.window else video(out, rate) as writer:
             frame = canvas.draw(last)
             writer.append_data(frame)
             said_s = time.monotonic()

@@ -69,15 +69,16 @@ def own_torso(network: str, x: Tensor, precision: str, name: str) -> Tensor:
 
 def _idle(model: keras.Model) -> str | None:
     """What Keras' own `fit` would use of a network and nothing here does, or None."""
-    for layer in model._flatten_layers():
+    layers = list(model._flatten_layers())
+    for layer in layers:
         is_keras = type(layer).__module__.startswith("keras.")
         shares = [getattr(layer, name, 0) for name in SHARES if is_keras]
         if any(shares):
             return f"dropout or noise of {max(shares):g} has no effect, as in acting"
         if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable:
             return "batch normalisation keeps its first means and deviations, as in acting"
-        if layer.activity_regularizer or model.losses:
-            return "regularizers have no effect: only the algorithm's loss is learned"
+    if model.losses or any(layer.activity_regularizer for layer in layers):
+        return "regularizers have no effect: only the algorithm's loss is learned"
     return None
 
 

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from agents.environments import spaces
 from agents.launchers import search_path
 from agents.machine import COUNTED
-from agents.signals import SAME_REQUEST_S, end_with_parent, handled, restore
+from agents.signals import end_with_parent, handled, is_same_request, restore
 from ga3c.command.effects import check_effects
 from ga3c.command.line import WrongUse, parsed
 from ga3c.evaluation.options import EvaluateConfig
@@ -103,7 +103,7 @@ def end(*processes: Process, within_s: float = END_S) -> None:
 
     def again(number: int, frame: FrameType | None) -> None:
         nonlocal kill_s
-        if time.monotonic() > begun_s + SAME_REQUEST_S:
+        if not is_same_request(begun_s):
             kill_s = min(kill_s, time.monotonic())
 
     before = handled((signal.SIGINT, signal.SIGTERM), again)

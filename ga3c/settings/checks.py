@@ -1,5 +1,6 @@
 """Rules for settings. Each error gives the value, the rule, and what would happen otherwise."""
 
+import functools
 import math
 import os
 import re
@@ -51,13 +52,19 @@ def check_count(config: object, *names: str) -> None:
 
 def _check(config: object, names: Iterable[str], holds: Callable[[Any], bool], rule: str) -> None:
     """Raises ValueError if one of these settings breaks a rule, unless it is None and may be."""
-    types = get_type_hints(type(config))
+    kind: Any = type(config)
     for name in names:
         value = getattr(config, name)
-        if value is None and NoneType in get_args(types[name]):
+        if value is None and name in _optional(kind):
             continue
         if value is None or not holds(value):
             raise ValueError(f"{name} {value}: {rule}")
+
+
+@functools.cache
+def _optional(kind: type) -> set[str]:
+    """The settings of a dataclass that may be None."""
+    return {name for name, hint in get_type_hints(kind).items() if NoneType in get_args(hint)}
 
 
 def check_threads(intra_op_threads: int) -> None:

@@ -4,7 +4,7 @@ import time
 from types import FrameType
 from typing import Any
 
-from agents.signals import SAME_REQUEST_S, ending, handled, restore
+from agents.signals import ending, handled, is_same_request, restore
 
 SLICE_S = 0.05
 
@@ -38,7 +38,7 @@ class Flag:
 class Interrupts:
     """SIGINT, SIGTERM and SIGHUP: the first stops the run, a later one cuts the clean stop short.
 
-    A signal within `SAME_REQUEST_S` of the first counts as the same request.
+    One that comes at once after the first is the same request (`is_same_request`).
     """
 
     def __init__(self) -> None:
@@ -62,5 +62,5 @@ class Interrupts:
             self._first_s = time.monotonic()
             self.number = number
             self.first.set()
-        elif time.monotonic() > self._first_s + SAME_REQUEST_S:
+        elif not is_same_request(self._first_s):
             self.second.set()

@@ -363,16 +363,16 @@ def test_an_evaluation_that_fails_ends_no_run_and_the_next_one_is_made(tmp_path:
 def test_the_evaluation_due_at_the_last_step_comes_after_one_that_still_runs(
     tmp_path: Path,
 ) -> None:
-    """An evaluation lasts for thousands of steps, so that one runs when the last one is made."""
+    """The first evaluation, of eight seconds, lasts longer than the run."""
     given = ["train", "--game", "tests.unruly:Slow-v0", "--algorithm", "a3c", *LIGHT]
-    given += ["--steps", "20000"]
+    given += ["--steps", "8000"]
     given += ["--evaluate-every", "1000", "--evaluate-episodes", "1", "--name", "mine"]
-    done = ended(*given, "--evaluate-step-cap", "40", "--runs-dir", str(tmp_path))
+    done = ended(*given, "--evaluate-step-cap", "80", "--runs-dir", str(tmp_path))
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "mine" / "result.json").read_text())
     first, *_, last = evaluations(tmp_path / "mine")
-    assert 1000 <= first["steps"] < 20_000 <= last["steps"] == result["steps"]
-    assert (first["games_cut"], first["lengths"]) == (1, [40])
+    assert 1000 <= first["steps"] < 8000 <= last["steps"] == result["steps"]
+    assert (first["games_cut"], first["lengths"]) == (1, [80])
 
 
 def test_an_evaluation_that_hangs_is_said_and_does_not_keep_the_run_from_its_end(

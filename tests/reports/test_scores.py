@@ -302,7 +302,7 @@ def test_a_command_is_ended_when_it_has_kept_its_state_or_by_another_signal(
 ) -> None:
     """The signal that comes meanwhile is still the same request, or another one."""
     monkeypatch.setattr(processes, "SAY_S", 0.2)
-    monkeypatch.setattr(processes, "SAME_REQUEST_S", same_request_s)
+    monkeypatch.setattr("agents.signals.SAME_REQUEST_S", same_request_s)
     program = (
         "import signal, sys, time\n"
         "def keep(*_):\n"
