@@ -31,6 +31,7 @@ from ga3c.training.run import TICK_S, Run
 DEFAULT_WINDOW_S = 10.0
 NOT_WATCHED = names(SchedulerConfig, CheckpointConfig)
 NOT_WATCHED |= {"steps", "score", "trace", "resume", "runs_dir", "name", "part_seconds", "track"}
+NOT_WATCHED |= {"initial_weights"}
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,6 @@ def train(
         on_figures: called every `progress_every_s` with the figures that metrics.jsonl keeps, by
             name, such as `steps`, `score_mean_100` and `pps`. The run ends if it returns what is
             true. What it raises is raised here, once the run has ended and is kept.
-        settings: as above.
 
     In the main thread, a first SIGINT (Ctrl-C), SIGTERM or SIGHUP ends the run and writes its
     checkpoint, as on the command line. The signal then goes to the handler that was there before:
@@ -80,10 +79,9 @@ def train(
             '"__main__":`, or every agent would train'
         )
     frameworks.choose()
-    wanted, known = _wanted(config, settings)
-    start = prepared(wanted, known)._replace(on_figures=on_figures)
+    start = prepared(*_wanted(config, settings))._replace(on_figures=on_figures)
     of_command = {"ga3c.train, which returns the result": frozenset({"json"})}
-    for what, unread in (without_effect(wanted, start.spaces) | of_command).items():
+    for what, unread in (without_effect(start.config, start.spaces) | of_command).items():
         if idle := sorted(unread & settings.keys()):
             raise ValueError(no_effect(idle[0], what))
     interrupts = Interrupts()
@@ -206,7 +204,7 @@ def _meant(
 ) -> dict[str, Any]:
     """Which run's weights are meant, as `LearnedConfig` has it."""
     return {
-        "run": None if run is None else Path(str(run.path if isinstance(run, Run) else run)),
+        "run": _named(run),
         "pretrained": pretrained,
         "checkpoint": str(checkpoint),
         "trust": trust or isinstance(run, Run),
@@ -214,14 +212,18 @@ def _meant(
     }
 
 
+def _named(run: str | int | Path | Run | None) -> Path | None:
+    """A run's directory, or its name or number, as the command's options have it."""
+    return None if run is None else Path(str(run.path if isinstance(run, Run) else run))
+
+
 def _wanted(
     config: TrainConfig | None, settings: dict[str, Any]
 ) -> tuple[TrainConfig, Known | None]:
     """The settings of the run, and the earlier run that it resumes, if any."""
-    if isinstance(resumed := settings.get("resume"), Run):  # which this program has begun or found
-        settings |= {"resume": resumed.path, "trust": True}
-    elif isinstance(resumed, int):
-        settings["resume"] = str(resumed)
+    if isinstance(settings.get("resume"), Run):  # which this program has begun or found
+        settings["trust"] = True
+    settings |= {n: _named(settings[n]) for n in settings.keys() & {"resume", "initial_weights"}}
     given = checked(settings)
     if config is not None:
         if not isinstance(config, TrainConfig):

@@ -35,7 +35,6 @@ free_bytes = framework.free_bytes
 gradient = framework.gradient
 has_gpu = framework.has_gpu
 integers = framework.integers
-shape = framework.shape
 uniform = framework.uniform
 value_and_gradients = framework.value_and_gradients
 when = framework.when

@@ -132,12 +132,6 @@ def uniform(shape: Any, seed: Tensor) -> Tensor:
     return jax.random.uniform(_key(seed), shape, jnp.float32, minval=1e-20)
 
 
-def shape(tensor: Tensor) -> tuple[int, ...]:
-    """The sizes of a tensor."""
-    sizes: tuple[int, ...] = tensor.shape
-    return sizes
-
-
 def filled(count: int) -> int:
     """The size that a batch of `count` rows is padded to, so that few sizes are compiled."""
     return 1 << max(count - 1, 0).bit_length()

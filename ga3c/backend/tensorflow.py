@@ -50,8 +50,6 @@ def _without_noise() -> Iterator[None]:
 with _without_noise(), without("jax", "matplotlib", "scipy"), without_collections():
     import tensorflow as tf
 
-shape = tf.shape
-
 
 def configure(intra_op_threads: int, seed: int) -> None:
     """Set the threads of one operation and the seed of initial weights. Call it first."""

@@ -72,6 +72,8 @@ def without_effect(config: TrainConfig, found: Spaces) -> dict[str, frozenset[st
     replay = config.replay
     if replay.replay_draws == "uniform" and replay.eviction == "fifo":
         chosen["a replay without priorities"] = frozenset({"first_priority"})
+    if config.run.resume:
+        chosen["a run that is resumed"] = frozenset({"initial_weights"})
     if found.is_picture:
         chosen["observations that are pictures"] = OF_VECTORS
     else:

@@ -22,7 +22,7 @@ from ga3c.settings.train import TrainConfig
 COMMON = {"algorithm", "preset", "game", "env_args", "network", "precision", "learning_rate"}
 COMMON |= {"steps", "seconds", "score", "seed", "name", "resume", "runs_dir", "json", "track"}
 COMMON |= {"agents", "envs_per_agent", "backend", "checkpoint_every_s", "evaluate_every"}
-COMMON |= {"repeats", "part_seconds", "out"}
+COMMON |= {"repeats", "part_seconds", "out", "initial_weights"}
 """The shared settings that --help shows. All others, new ones among them, are in --help-all."""
 
 

@@ -6,21 +6,19 @@ the rewards r_1 .. r_T and discounts d_1 .. d_T that followed (`d = 0 if termina
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import keras
 import numpy as np
 from keras import ops
 
 from agents.actions import Actions
-from ga3c.backend import Column
+from ga3c.backend import Column, Tensor
 from ga3c.experience.batches import Segments
 from ga3c.learning.distributions import distribution
 from ga3c.learning.layers import value_unit
 from ga3c.learning.networks import chosen, dense, scaled_value, torso
 from ga3c.settings.learning import A3CConfig, NetworkConfig, linear
-
-Tensor = Any
 
 
 def lambda_returns(

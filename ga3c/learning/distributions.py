@@ -5,18 +5,16 @@ outputs are called parameters: [n, k], logits or means and logarithms of deviati
 """
 
 import math
-from typing import Any
 
 import numpy as np
 from keras import ops
 
 from agents.actions import Actions
-from ga3c.backend import Column
+from ga3c.backend import Column, Tensor
 from ga3c.learning.layers import LogDeviations
 from ga3c.learning.networks import dense
 from ga3c.settings.learning import NetworkConfig
 
-Tensor = Any
 SMALLEST = 1e-6  # of the uniform draws that become normal ones; they reach 4.8 deviations
 
 

@@ -6,7 +6,7 @@ transition is that of `dqn`, with such an action.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import keras
 import numpy as np
@@ -14,7 +14,7 @@ from keras import ops
 
 from agents.actions import Actions
 from ga3c import backend
-from ga3c.backend import Column
+from ga3c.backend import Column, Tensor
 from ga3c.experience.batches import ACTING_VALUES, Transitions
 from ga3c.learning.distributions import normal
 from ga3c.learning.dqn import returns_of
@@ -22,7 +22,6 @@ from ga3c.learning.layers import value_unit
 from ga3c.learning.networks import chosen, dense, scaled_value, torso, vectors
 from ga3c.settings.learning import DPGConfig, NetworkConfig
 
-Tensor = Any
 LAST_GAIN = 0.01  # of the last layers' first weights: actions and values begin near 0
 
 

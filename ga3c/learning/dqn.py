@@ -6,19 +6,17 @@ after m < n steps, the transition ends there, at x_m.
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import keras
 import numpy as np
 from keras import ops
 
-from ga3c.backend import Column
+from ga3c.backend import Column, Tensor
 from ga3c.experience.batches import ACTING_VALUES, Transitions, n_step
 from ga3c.learning import networks
 from ga3c.learning.networks import body, dense, stream, torso
 from ga3c.settings.learning import DQNConfig, NetworkConfig, linear
-
-Tensor = Any
 
 
 def returns_of(batch: Transitions, reward_clip: float) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,8 @@ import keras
 import numpy as np
 from keras import ops
 
-Tensor = Any
+from ga3c.backend import Tensor
+
 FARTHEST = 10.0  # deviations of a normalised observation
 SMALLEST_VARIANCE = 1e-8
 LARGEST = 1e9  # number that is measured

@@ -208,7 +208,7 @@ class Model:
         return decision["action"]
 
     def _decide(self, observations: Any, exploration: Any, seed: Any) -> dict[str, backend.Tensor]:
-        shape = (backend.shape(observations)[0], self._algorithm.noise)
+        shape = (keras.ops.shape(observations)[0], self._algorithm.noise)
         noise = backend.uniform(shape, seed)
         decision = self._algorithm.act(self._acting, observations, noise, exploration)
         return {

@@ -22,6 +22,7 @@ from typing import Any
 
 import keras
 
+from ga3c.backend import Tensor
 from ga3c.learning.layers import (
     CentredConv2D,
     Conv2D,
@@ -34,7 +35,6 @@ from ga3c.learning.layers import (
 from ga3c.learning.own import own_torso
 from ga3c.settings.learning import NetworkConfig
 
-Tensor = Any
 HIDDEN_GAIN = 2**0.5
 SMALLEST_OF_SMALL = 20  # height and width of the smallest picture that `small` takes
 OWN_STREAM_UNITS = 256  # units of each dueling stream after a torso that the user wrote

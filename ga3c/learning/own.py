@@ -11,10 +11,10 @@ import keras
 
 from agents.actions import Actions
 from agents.games import fault, imported
+from ga3c.backend import Tensor
 from ga3c.learning.algorithm import Algorithm
 from ga3c.settings.learning import LearningConfig
 
-Tensor = Any
 ASKED = (*Algorithm.__annotations__, *(n for n in vars(Algorithm) if not n.startswith("_")))
 """The members of `Algorithm`, all of which the user's class must have."""
 SHARES = ("rate", "dropout", "recurrent_dropout", "stddev")  # of layers of Keras

@@ -9,19 +9,17 @@ the first update (decoupled PPO, Hilton et al. 2022).
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import keras
 from keras import ops
 
 from agents.actions import Actions
-from ga3c.backend import Column
+from ga3c.backend import Column, Tensor
 from ga3c.experience.batches import Segments, Steps
 from ga3c.learning.a3c import ActorCritic
 from ga3c.learning.layers import value_unit
 from ga3c.settings.learning import A3CConfig, PPOConfig
-
-Tensor = Any
 
 
 def clipped_surrogate_loss(moved: Tensor, advantages: Tensor, clip: float) -> Tensor:

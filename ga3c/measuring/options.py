@@ -28,7 +28,7 @@ def names(*kinds: Any) -> frozenset[str]:
 
 
 OF_RUNS = names(RunConfig, SchedulerConfig, CheckpointConfig, EvaluationConfig)
-OF_RUNS = OF_RUNS - {"seconds", "seed", "json"} | {"save_replay"}
+OF_RUNS = OF_RUNS - {"seconds", "seed", "json"} | {"save_replay", "initial_weights"}
 """Settings of a training run that have no effect on a measurement."""
 
 

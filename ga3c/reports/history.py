@@ -15,7 +15,7 @@ import numpy as np
 from agents.games import resolve
 from ga3c.runs import records
 from ga3c.runs.finding import evaluations, find_run
-from ga3c.runs.kept_config import load_config
+from ga3c.runs.kept_config import load_config, to_json
 from ga3c.runs.tally import ROLLING_EPISODES, Episode
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.train import TrainConfig
@@ -24,7 +24,7 @@ CURVE = "curve.csv"  # in a kept result: the score curve, instead of all episode
 POINTS, GRID = 400, 200  # of a curve, and of a mean curve
 DAMAGED = (ValueError, TypeError, KeyError)  # raised by a line that a kill cut short, say
 BANDS = 6  # of environments that explore alike
-LEFT_OUT = ("preset", "run", "hosts", "checkpoints", "evaluation")  # do not affect learning
+LEFT_OUT = ("format", "preset", "run", "hosts", "checkpoints", "evaluation")  # not learning
 FIRST_TOLD = ("algorithm", "network", "pacing")  # settings that tell most, in this order
 LAST_TOLD = ("learning_rate_end", "schedule_steps", "learns_from", "training_wait_s")  # say little
 
@@ -110,7 +110,7 @@ def _in_words(name: str, value: Any) -> str:
 
 def settings(config: TrainConfig) -> dict[str, Any]:
     """The settings that learning depends on: all but seed, limits, checkpoints, evaluations."""
-    parts = {**asdict(config), "optimizer": asdict(config.scheduled_optimizer)}
+    parts = {**to_json(config), "optimizer": asdict(config.scheduled_optimizer)}
     flat: dict[str, Any] = {}
     for name, part in parts.items():
         if name not in LEFT_OUT:

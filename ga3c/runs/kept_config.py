@@ -15,7 +15,7 @@ import msgspec
 from ga3c.settings.train import TrainConfig
 
 CONFIG = "config.json"
-FORMAT = 10
+FORMAT = 11
 # Where settings of older formats are now. The first two moved while there was format 1.
 TO_FORMAT_3 = {
     "a3c.discount": "learning.discount",
@@ -75,6 +75,7 @@ NEWER: dict[int, set[str]] = {
     7: {"hosts.listen", "hosts.key", "hosts.allow", "hosts.agents_here"},
     8: {"hosts.launcher", "hosts.ray_address", "hosts.compress"},
     9: {"run.trust"},
+    10: {"learning.initial_weights"},
 }
 BEFORE = {"network.layer_norm": False}
 UNREADABLE = (OSError, ValueError, TypeError, AttributeError, RecursionError)

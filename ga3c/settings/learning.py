@@ -1,6 +1,7 @@
 """Settings of learning: returns, algorithms, network, optimizer."""
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal, get_args
 
 from ga3c.settings.checks import check_count, check_share, is_own, not_negative
@@ -20,7 +21,7 @@ def linear(start: float, end: float, progress: float) -> float:
 
 @dataclass(frozen=True)
 class LearningConfig:
-    """The goal of every algorithm: the discounted sum of clipped rewards."""
+    """The goal of every algorithm, the discounted sum of clipped rewards, and where it begins."""
 
     discount: float = 0.99
     """Discount per step (gamma)."""
@@ -29,6 +30,10 @@ class LearningConfig:
     max_refused_updates: int = 100
     """An update whose loss or gradient is not finite is skipped. After this many skipped updates in
     a row the run ends, with its last good checkpoint."""
+    initial_weights: Path | None = None
+    """Begin with what this run has learned, in a new run: its network's weights, by its newest
+    checkpoint. Its directory, or its name or number in --runs-dir. All else begins anew: steps,
+    optimizer, schedules, exploration. None: random weights."""
 
     def __post_init__(self) -> None:
         check_share(self, "discount")

@@ -7,13 +7,10 @@ from typing import IO
 from agents.environments import Spaces
 from agents.launchers import LocalLauncher
 from ga3c import backend
-from ga3c.runs import checkpoints
 from ga3c.runs.directory import RunDirectory
-from ga3c.runs.kept_config import load_config
 from ga3c.runs.metrics import Window
 from ga3c.service.scheduler import Scheduler
 from ga3c.service.service import STOP_TIMEOUT_S, Service
-from ga3c.service.threads import RunFailed
 from ga3c.service.wiring import build_service
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.presets import described
@@ -23,11 +20,12 @@ from ga3c.training import progress
 from ga3c.training.evaluating import TICK_S, Evaluations
 from ga3c.training.interrupts import Interrupts
 from ga3c.training.keeping import Keeper, write_trace
+from ga3c.training.restoring import restore, take_weights
 from ga3c.training.results import ASKED, INTERRUPTED, Outcome, ending, figures, finished
 from ga3c.training.start import OnFigures, Start
 from ga3c.training.tuning import build_scheduler, words
 from ga3c.training.view import view
-from ga3c.training.watch import Watch, resumed_schedule
+from ga3c.training.watch import Watch
 
 
 def train(start: Start, interrupts: Interrupts, launcher: LocalLauncher) -> Outcome:
@@ -45,6 +43,8 @@ def train(start: Start, interrupts: Interrupts, launcher: LocalLauncher) -> Outc
     except ValueError as error:
         raise WrongInput(str(error)) from error
     try:
+        if config.learning.initial_weights and not config.run.resume:
+            take_weights(config.learning.initial_weights, service)
         try:
             directory = RunDirectory(config, path)
         except OSError as error:
@@ -95,7 +95,7 @@ class Run:
             self._say(f"ga3c: {described(config)}")
         service.kept.keep_actions(self._directory.path)
         if config.run.resume:
-            self._restore()
+            restore(config, service, self._directory.path, self._say)
         if tracked := self._directory.begin(service.pacing.steps):
             self._say(f"ga3c: {tracked}")
         self._keeper.begin()
@@ -119,40 +119,6 @@ class Run:
                 directory=self._directory,
                 keeper=self._keeper,
                 say=self._say,
-            )
-
-    def _restore(self) -> None:
-        checkpoint, damaged = checkpoints.newest(self._directory.path / "checkpoints")
-        for each in damaged:
-            self._say(f"ga3c: damaged, so the one before it is used: {each}", sys.stderr)
-        if checkpoint is None:
-            path = self._directory.path
-            raise RunFailed(f"run {path} has no whole checkpoint: it cannot go on; start a new one")
-        try:
-            self._service.restore(checkpoint)
-        except ValueError as error:
-            raise WrongInput(f"{checkpoint.path} does not fit the settings: {error}") from error
-        if reason := finished(self._config, self._service):
-            raise WrongInput(
-                f"run {self._directory.path}: {reason} already, so nothing is left to do: give "
-                "larger --steps, which replace the other ends, or a larger --seconds or --score"
-            )
-        steps = int(checkpoint.state["steps"])
-        self._check_refill(steps)
-        checkpoints.set_aside(checkpoint)
-        self._say(f"ga3c: goes on from {steps:,} steps")
-        before = load_config(self._directory.path).scheduled_optimizer
-        if line := resumed_schedule(before, self._config.scheduled_optimizer, steps):
-            self._say(f"ga3c: {line}")
-
-    def _check_refill(self, steps: int) -> None:
-        """Raises WrongInput if the run would end before the replay is full enough to learn from."""
-        pacing, limit = self._service.pacing, self._config.run.steps
-        if pacing.missing_steps and limit is not None and limit - steps <= pacing.missing_steps:
-            raise WrongInput(
-                f"steps {limit}: the run has made {steps} and learns on after "
-                f"{pacing.missing_steps} more, which fill its replay anew, as --save-replay did "
-                "not keep it: it would end before its next update; give more --steps"
             )
 
     def go(self) -> Outcome:

@@ -71,6 +71,8 @@ def prepared(config: TrainConfig, known: Known | None) -> Start:
         check_resumed(config, known.config)
         if is_running(known.path):
             raise ValueError(f"another process uses {known.path}")
+    elif config.learning.initial_weights:
+        config = _with_weights_found(config)
     check_tracker(config.run.track)
     listening(config.hosts)  # checks that the keys can be read
     if config.hosts.launcher == "ray":
@@ -91,6 +93,20 @@ def prepared(config: TrainConfig, known: Known | None) -> Start:
         except ValueError as error:
             raise ValueError(f"evaluate_protocol: {error}") from error
     return Start(config, found, known.path if known else new_run_path(config))
+
+
+def _with_weights_found(config: TrainConfig) -> TrainConfig:
+    """The settings, with the directory of the run whose weights the new one begins with.
+
+    Numbers and names could mean another run later. Raises ValueError if there is no such run.
+    """
+    given = config.learning.initial_weights
+    assert given is not None
+    try:
+        path = find_run(given, config.run.runs_dir)
+    except ValueError as error:
+        raise ValueError(f"initial_weights: {error}") from error
+    return replace(config, learning=replace(config.learning, initial_weights=path))
 
 
 def begin(start: Start, interrupts: Interrupts) -> "Outcome":

@@ -168,7 +168,7 @@ def altered(hint: Any, value: Any) -> Any:
     if get_origin(hint) is Literal:
         return next(choice for choice in choices if choice != value)
     if value is None:
-        return choices[0](7)
+        return choices[0]("7")
     if isinstance(value, bool):
         return not value
     if isinstance(value, float):

@@ -42,9 +42,9 @@ def test_a_proposal_of_the_papers_walk_takes_a_minute() -> None:
     assert 2 * (scheduler.settle_s + scheduler.window_s) == 60.0
 
 
-# Fields that say where things run.
+# Fields that say where things run, or of which run they go on.
 WHERE = {"service.experience", "service.backend", "service.transport", "service.agent_timeout_s"}
-WHERE |= {"service.intra_op_threads"}
+WHERE |= {"service.intra_op_threads", "learning.initial_weights"}
 PARTS = ("environment", "service", "learning", "network", "optimizer", "scheduler")
 
 

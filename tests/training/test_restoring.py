@@ -1,0 +1,89 @@
+"""A new run that begins with what another one has learned."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ga3c
+from ga3c.runs import checkpoints
+from ga3c.runs.kept_config import load_config
+from tests.commands import Command
+
+SMALL: dict[str, Any] = {
+    "game": "tests.tiny:Corridor-v0",
+    "agents": 1,
+    "envs_per_agent": 4,
+    "scheduler": "off",
+    "keep_checkpoints": 9,
+}
+LEARNERS: dict[str, dict[str, Any]] = {
+    "a3c": {},
+    "ppo": {"training_batch_min": 128, "training_batch_max": 128, "minibatch": 32, "t_max": 8},
+    "dqn": {"replay_steps": 500, "replay_min_steps": 100},
+}
+
+
+def kept(run: ga3c.Run, at: int) -> checkpoints.Checkpoint:
+    """The run's first checkpoint, if `at` is 0, or its last, if it is -1."""
+    return checkpoints.read(checkpoints.kept(run.path / "checkpoints")[at])
+
+
+@pytest.mark.parametrize("algorithm", LEARNERS)
+def test_a_run_begins_with_the_weights_of_another_and_all_else_anew(
+    algorithm: str, tmp_path: Path
+) -> None:
+    given = {**SMALL, **LEARNERS[algorithm], "algorithm": algorithm, "runs_dir": tmp_path}
+    first = ga3c.train(steps=600, seed=1, **given)
+    learned, begun = kept(first, -1), kept(first, 0)
+    second = ga3c.train(steps=600, seed=2, initial_weights=1, name="second", **given)
+    taken = kept(second, 0)
+    assert taken.state["steps"] == 0 and not taken.arrays["counters"][1]
+    names = {name.partition("/")[2] for name in learned.arrays if name.startswith("weights/")}
+    assert any(
+        (learned.arrays[f"weights/{n}"] != begun.arrays[f"weights/{n}"]).any() for n in names
+    )
+    for name in names:
+        for part in ("weights", "target") if algorithm == "dqn" else ("weights",):
+            np.testing.assert_array_equal(
+                taken.arrays[f"{part}/{name}"], learned.arrays[f"weights/{name}"]
+            )
+    for name in (name for name in taken.arrays if name.startswith("optimizer/")):
+        np.testing.assert_array_equal(taken.arrays[name], begun.arrays[name])
+    # Which run it was is kept, and it is not needed again.
+    assert load_config(second.path).learning.initial_weights == first.path
+    shutil.rmtree(first.path)
+    more = second.result["steps"] + 200
+    assert ga3c.train(resume=second, steps=more).result["steps"] >= more
+
+
+def test_weights_that_do_not_fit_or_are_damaged_leave_no_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = {**SMALL, "algorithm": "a3c", "runs_dir": tmp_path}
+    first = ga3c.train(steps=600, **given)
+    with pytest.raises(ValueError, match=r"initial_weights: those of .* do not fit .* expected"):
+        ga3c.train(steps=600, initial_weights=first, **{**given, "game": "CartPole-v1"})
+    with pytest.raises(ValueError, match=r"initial_weights: run nowhere: no directory"):
+        ga3c.train(steps=600, initial_weights="nowhere", **given)
+    newest = checkpoints.kept(first.path / "checkpoints")[-1]
+    (newest / checkpoints.ARRAYS).write_bytes(b"")
+    assert ga3c.train(steps=600, initial_weights=first, name="older", **given).path.is_dir()
+    assert f"damaged, so the one before it is used: {newest}" in capsys.readouterr().err
+    shutil.rmtree(first.path / "checkpoints")
+    with pytest.raises(ValueError, match=r"initial_weights: run .* has no whole checkpoint"):
+        ga3c.train(steps=600, initial_weights=first, **given)
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == sorted(
+        {"older", first.path.name}
+    )
+
+
+def test_a_resumed_run_refuses_the_weights_of_another(tmp_path: Path) -> None:
+    first = ga3c.train(steps=200, **SMALL, algorithm="a3c", runs_dir=tmp_path / "runs")
+    with pytest.raises(ValueError, match="initial_weights has no effect on a run that is resumed"):
+        ga3c.train(resume=first, steps=400, initial_weights=first)
+    command = Command(tmp_path, ["train", "--resume", "1", "--initial-weights", "1"])
+    assert command.wait(60.0) == 2
+    assert "--initial-weights has no effect on a run that is resumed" in command.err
