@@ -77,6 +77,8 @@ class EnvironmentConfig:
             try:
                 found[name] = ast.literal_eval(text)
             except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+                rule = f"write {text.capitalize()}, or {name}='\"{text}\"' for the text"
+                _check(text.lower() not in ("true", "false"), f"env_args {pair}: {rule}")
                 found[name] = text
         return found
 

@@ -1,8 +1,8 @@
 """The tasks of DeepMind's Control Suite as Gymnasium environments: `dm_control/humanoid-stand`.
 
-An observation is all of a task's sensors in one vector of float32. An angle that counts the turns
-of its joint is given within one turn, unless the suite's own is asked for. An episode that ends at
-its time limit is truncated, as its discount of 1 says.
+An observation is all of a task's sensors in one vector of float32. The angle of a reacher's
+shoulder, which spins, is given within one turn, unless the suite's own is asked for. An episode
+that ends at its time limit is truncated, as its discount of 1 says.
 """
 
 import importlib.util

@@ -5,7 +5,9 @@ It takes actions and returns a `Step`. This module hides the differences between
 """
 
 import contextlib
+import sys
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -40,7 +42,8 @@ def spaces(config: EnvironmentConfig, tried: bool = True) -> Spaces:
     Raises ValueError if the game is unknown, does not fit this system, cannot be made, for example
     because a package is missing, or fails in that step.
     """
-    with warnings.catch_warnings(record=True) as caught:
+    # What an environment prints is none of a command's result.
+    with warnings.catch_warnings(record=True) as caught, contextlib.redirect_stdout(sys.stderr):
         try:
             environments = Environments(config, 1)
             try:
@@ -89,10 +92,8 @@ class Environments:
         self._vector: Any = None
         if self._game.is_atari and config.env_args:
             raise ValueError(f"{self._name} takes no env_args: it is an Atari game")
-        try:
+        with self._blamed():
             self._vector = make_vector(config, self._game, num_envs, num_threads)
-        except (Exception, SystemExit) as error:
-            raise self._failure(error) from error
         action = self._vector.single_action_space
         observation = self._vector.single_observation_space
         self.spaces = fit(config, self._game, observation, action)
@@ -119,10 +120,8 @@ class Environments:
         """
         self._check_open()
         seeds = None if seed is None else seeds_of(self._game, seed, self.num_envs, first)
-        try:
+        with self._blamed():
             frames, info = self._vector.reset(seed=seeds)
-        except (Exception, SystemExit) as error:
-            raise self._failure(error) from error
         self._clear()
         self._cuts.begin(seed)
         nothing = np.zeros(self.num_envs, np.bool_)
@@ -134,12 +133,10 @@ class Environments:
         if not self.spaces.actions.are_valid(actions):
             rule = "the emulator would hang" if self._game.is_atari else "none could be taken"
             raise ValueError(f"actions {actions.tolist()} outside {self.spaces.actions}: {rule}")
-        try:
+        with self._blamed():
             answer = self._vector.step(own_actions(self._action_space, actions))
             if self._cut.any():
                 answer = self._restarted(*answer)
-        except (Exception, SystemExit) as error:
-            raise self._failure(error) from error
         return self._outcome(*answer)
 
     def _restarted(
@@ -164,18 +161,21 @@ class Environments:
         """
         if self._game.is_atari:
             return
-        try:
+        with self._blamed():
             for environment in getattr(self._vector, "envs", ()):  # an id may be a vector only
                 check_interface(self._name, environment)
-        except InvalidStep:
-            raise
-        except (Exception, SystemExit) as error:
-            raise self._failure(error) from error
         self.reset(0)
         self.step(self.spaces.actions.random(np.random.default_rng(0), self.num_envs))
 
-    def _failure(self, error: BaseException) -> FailedEnvironment:
-        return FailedEnvironment(f"{self._name}: {fault(error)}")
+    @contextlib.contextmanager
+    def _blamed(self) -> Iterator[None]:
+        """What the environment's own code raises becomes a FailedEnvironment."""
+        try:
+            yield
+        except InvalidStep:
+            raise
+        except (Exception, SystemExit) as error:
+            raise FailedEnvironment(f"{self._name}: {fault(error)}") from error
 
     def _outcome(
         self,
@@ -239,11 +239,9 @@ class Environments:
         Raises FailedEnvironment.
         """
         vector, self._vector = self._vector, None
-        try:
+        with self._blamed():
             if vector is not None:
                 vector.close()
-        except (Exception, SystemExit) as error:
-            raise self._failure(error) from error
 
     def _check_open(self) -> None:
         if self._vector is None:

@@ -5,7 +5,6 @@ a process that has both with a segmentation fault.
 """
 
 import contextlib
-import math
 import multiprocessing
 import os
 import signal
@@ -16,12 +15,12 @@ from typing import Any
 
 import numpy as np
 from ale_py import ALEInterface, roms
-from gymnasium.spaces import Discrete, Space
+from gymnasium.spaces import Space
 
 from agents import control
 from agents.config import EnvironmentConfig
 from agents.games import Game, check, fault
-from agents.spaces import own_actions
+from agents.spaces import actions_of, own_actions
 from agents.vectors import make_vector, seeds_of
 
 EMULATOR_FRAMES_PER_S = 60
@@ -125,7 +124,7 @@ class _Drawn:
         if not self._game.is_atari:
             self.per_second = float(self._vector.metadata.get("render_fps", 30))
         self._action_space = self._vector.single_action_space
-        self.actions = _action_names(self._game, config.full_action_space, self._action_space)
+        self.actions = _action_names(self._game, config, self._action_space)
 
     def reset(self, seed: int) -> np.ndarray:
         frames, _ = self._vector.reset(seed=seeds_of(self._game, seed, 1))
@@ -149,11 +148,12 @@ def _refusing(name: str) -> Iterator[None]:
         raise NoPictures(f"{name} cannot be rendered: {fault(error)}") from error
 
 
-def _action_names(game: Game, full: bool, space: Space) -> list[str]:
+def _action_names(game: Game, config: EnvironmentConfig, space: Space) -> list[str]:
     if not game.is_atari:
-        count = space.n if isinstance(space, Discrete) else math.prod(space.shape or ())
-        return [f"action {number}" for number in range(count)]
+        actions = actions_of(config, space)
+        return [f"action {number}" for number in range(actions.count or actions.size)]
     emulator = ALEInterface()
     emulator.loadROM(str(roms.get_rom_path(game.name)))
-    actions = emulator.getLegalActionSet() if full else emulator.getMinimalActionSet()
-    return [action.name.lower() for action in actions]
+    full = config.full_action_space
+    named = emulator.getLegalActionSet() if full else emulator.getMinimalActionSet()
+    return [action.name.lower() for action in named]

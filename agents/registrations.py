@@ -153,7 +153,8 @@ def _not_found(spec: EnvSpec, entry: Any) -> NotFound:
     return NotFound(
         f"environment {spec.id}: agents, which are processes of their own, cannot find {entry!r}, "
         "which is defined in a notebook, in an interactive session or within something else: put "
-        "it into a module, and import it"
+        f"it into a module under a name of its own, or call the game MODULE:{spec.id} after a "
+        "module that registers it when it is imported"
     )
 
 

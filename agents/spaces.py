@@ -1,9 +1,10 @@
 """An environment's observations and actions, and whether this system can learn from them."""
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from gymnasium.spaces import Box, Discrete, Space
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
 
 from agents.actions import Actions
 from agents.config import EnvironmentConfig
@@ -12,6 +13,7 @@ from agents.games import Game
 SMALLEST_FLOAT_PICTURE = 20  # height and width; a smaller [h, w] of floats is a table
 BYTES = 255  # the largest one
 SMALLEST_CHANNELS = 5  # height and width of the smallest picture of several channels
+MOST_COMBINED = 1024  # choices of all parts of an action together, learned as one of so many
 
 
 class UnfitSpaces(ValueError):
@@ -46,18 +48,14 @@ def fit(config: EnvironmentConfig, game: Game, observation: Space, action: Space
         rule = "are not a Box of 1 to 4 dimensions, or are empty: no network takes them"
         raise UnfitSpaces(f"{config.game}: observations {kind} {rule}")
     shape = observation.shape[1:] if game.is_atari else observation.shape
-    if len(shape) == 3 and shape[0] < SMALLEST_CHANNELS <= SMALLEST_FLOAT_PICTURE <= min(shape[1:]):
-        rule = (
-            "have their channels or stacked frames first, as it seems: give [height, width, "
-            "channels], or the newest frame alone, [height, width], and --stack"
-        )
-        raise UnfitSpaces(f"{config.game}: observations {shape} {rule}")
     is_bytes = observation.dtype == np.uint8 and observation.high.max() > 1  # no truth values
+    if rule := _misplaced(shape, is_bytes):
+        raise UnfitSpaces(f"{config.game}: observations {shape} {rule}")
     dtype = "uint8" if is_bytes else "float32"
-    found = Spaces(shape, config.pixels if game.is_atari else dtype, _actions(config, action), 1)
+    found = Spaces(shape, config.pixels if game.is_atari else dtype, actions_of(config, action), 1)
     if found.is_picture and dtype == "float32":
         if observation.high.max() == BYTES:
-            rule = "are floats up to 255: give bytes (uint8), or floats from 0 to 1"
+            rule = f"are {observation.dtype} up to 255: give bytes (uint8), or floats from 0 to 1"
             raise UnfitSpaces(f"{config.game}: observations {shape} {rule}")
         if np.abs(np.stack([observation.low, observation.high]).astype(float)).max() > 1:
             found = replace(found, shape=(int(np.prod(shape)),))  # a table of numbers of any size
@@ -65,11 +63,34 @@ def fit(config: EnvironmentConfig, game: Game, observation: Space, action: Space
     return replace(found, stack=stack)
 
 
-def _actions(config: EnvironmentConfig, space: Space) -> Actions:
+def _misplaced(shape: tuple[int, ...], is_bytes: bool) -> str:
+    """What is wrong with pictures whose frames or channels do not come last; empty if nothing."""
+    has_area = is_bytes or min(shape[-2:]) >= SMALLEST_FLOAT_PICTURE
+    if len(shape) == 3 and has_area and 2 * shape[0] <= min(shape[1:]):
+        return (
+            "have their channels or stacked frames first, as it seems: give [height, width, "
+            "channels], or the newest frame alone, [height, width], and --stack"
+        )
+    if len(shape) == 4 and (is_bytes or min(shape[1:3]) >= SMALLEST_FLOAT_PICTURE):
+        return "are several pictures, as it seems: give the newest one alone, and --stack"
+    return ""
+
+
+def actions_of(config: EnvironmentConfig, space: Space) -> Actions:
+    """The actions of an environment. Raises UnfitSpaces if they cannot be learned."""
     if isinstance(space, Discrete):
         return Actions(int(space.n))
+    if isinstance(space, MultiDiscrete | MultiBinary):
+        count = math.prod(_sizes(space))
+        if count > MOST_COMBINED:
+            rule = f"have {count} combinations: at most {MOST_COMBINED} are learned, as one choice"
+            raise UnfitSpaces(f"{config.game}: actions {space} {rule}")
+        return Actions(count)
     if not isinstance(space, Box) or not np.issubdtype(space.dtype, np.floating):
-        rule = "are neither Discrete nor a Box of floats: none could be drawn"
+        rule = (
+            "are neither Discrete, MultiDiscrete or MultiBinary nor a Box of floats: none could "
+            "be drawn"
+        )
         raise UnfitSpaces(f"{config.game}: actions {space} {rule}")
     with np.errstate(over="ignore", invalid="ignore"):
         sizes = space.high - space.low  # infinite as well where float32 does not hold it
@@ -79,10 +100,22 @@ def _actions(config: EnvironmentConfig, space: Space) -> Actions:
     return Actions(0, int(np.prod(space.shape)))
 
 
+def _sizes(space: MultiDiscrete | MultiBinary) -> list[int]:
+    """How many values each part of an action has."""
+    if isinstance(space, MultiBinary):
+        return [2] * math.prod(space.shape)
+    sizes: list[int] = space.nvec.ravel().tolist()
+    return sizes
+
+
 def own_actions(space: Space, actions: np.ndarray) -> np.ndarray:
     """The actions [n, *shape] of `Actions` as an environment with this space takes them."""
     if isinstance(space, Discrete):
         return actions + int(space.start) if space.start else actions
+    if isinstance(space, MultiDiscrete | MultiBinary):  # a number stands for a choice of each part
+        parts = np.stack(np.unravel_index(actions, _sizes(space)), axis=-1)
+        parts = parts.reshape(-1, *space.shape).astype(space.dtype)
+        return parts + space.start if isinstance(space, MultiDiscrete) else parts
     assert isinstance(space, Box)  # `fit` takes no others
     low, high = space.low, space.high
     middle, half = (low + high) / 2, (high - low) / 2

@@ -75,10 +75,19 @@ def flat(environment: Any) -> Any:
     """The environment with observations that are a Box: others are flattened as Gymnasium does it.
 
     A Discrete observation becomes one-hot; the parts of a Tuple or Dict become one vector.
+
+    Raises ValueError if a part has no numbers.
     """
-    if isinstance(environment.observation_space, Box):
+    space = environment.observation_space
+    if isinstance(space, Box):
         return environment
-    return FlattenObservation(environment)
+    try:
+        return FlattenObservation(environment)
+    except NotImplementedError as error:
+        raise ValueError(
+            f"observations {space} have a part that cannot be made numbers: leave it out by a "
+            "wrapper, such as gymnasium.wrappers.FilterObservation"
+        ) from error
 
 
 class WithoutInfo(gymnasium.Wrapper):

@@ -162,12 +162,20 @@ def _hear_the_end(*_: object) -> None:
     raise _InputEnded
 
 
+def _no_breakpoint(*_: object, **__: object) -> None:
+    raise RuntimeError(
+        "breakpoint() in an agent, which is a process without a terminal: step the environment in "
+        "a program of its own (docs/extending.md says how)"
+    )
+
+
 def main() -> int:
     """Play until the input ends. If a task fails, tell the service its traceback and return 1."""
     # The end of the input says the same. But it is not heard while an environment holds the
     # interpreter's lock, as ALE does for seconds while many games are made.
     end_with_parent(signal.SIGKILL)
     registrations.in_agent = True
+    sys.breakpointhook = _no_breakpoint  # a debugger would take the service's orders for its own
     signal.signal(signal.SIGUSR1, _hear_the_end)
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     groups: list[Environments] = []

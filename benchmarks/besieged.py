@@ -20,6 +20,7 @@ from benchmarks.ledgers import Ledgers
 from ga3c import backend
 from ga3c.service.service import Service
 from ga3c.service.wiring import build_service
+from ga3c.settings.learning import LearningConfig
 from ga3c.settings.run import RunConfig
 from ga3c.settings.scheduler import Counts
 from ga3c.settings.service import HostsConfig, ServiceConfig
@@ -62,6 +63,7 @@ def _config(directory: Path) -> TrainConfig:
         environment=GAME,
         service=SERVICE,
         hosts=hosts,
+        learning=LearningConfig(reward_clip=0.0),  # the ledger is of the rewards as they were paid
     )
 
 

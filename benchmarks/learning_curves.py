@@ -15,12 +15,12 @@ from pathlib import Path
 
 from ga3c.reports import history
 from ga3c.reports.history import CURVE, Curve
-from ga3c.runs.directory import EPISODES
-from ga3c.runs.finding import EVALUATIONS, RESULT
+from ga3c.runs.finding import EPISODES, EVALUATIONS, RESULT
 from ga3c.runs.kept_config import CONFIG, load_config
+from ga3c.runs.trust import META
 
 RESULTS = Path(__file__).parent / "results"
-KEPT = (CONFIG, "meta.json", RESULT, EVALUATIONS)
+KEPT = (CONFIG, META, RESULT, EVALUATIONS)
 FIELDS = ("seconds", "steps", "score_mean_100")
 
 

@@ -15,8 +15,9 @@ from agents.games import resolve
 from ga3c.runs import checkpoints
 from ga3c.runs.finding import PRETRAINED, RESULT
 from ga3c.runs.kept_config import CONFIG, load_config
+from ga3c.runs.trust import META
 
-KEPT = (CONFIG, "meta.json", RESULT)
+KEPT = (CONFIG, META, RESULT)
 STATE = ("steps", "seconds", "episodes")
 
 
@@ -27,7 +28,7 @@ def keep(runs: Sequence[Path]) -> None:
         newest, _ = checkpoints.newest(run / "checkpoints")
         assert newest is not None, f"{run} has no whole checkpoint"
         ended = json.loads((run / RESULT).read_text())
-        assert ended["steps"] == newest.state["steps"], f"{run} did not end with that checkpoint"
+        assert ended["steps"] == newest.steps, f"{run} did not end with that checkpoint"
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir(parents=True)
         for name in KEPT:

@@ -113,7 +113,7 @@ class Replica:
     def __init__(self, config: TrainConfig, found: Spaces, index: int) -> None:
         self._config, self._index, self._acts = config, index, 0
         self._dtype = found.dtype
-        self._algorithm = A3C(config.a3c, found.actions, config.learning.reward_clip)
+        self._algorithm = A3C(config.a3c, found.actions)
         self._shape = RingShape(1, 1, found.shape, found.dtype, found.stack).observation_shape
         self._network = self._algorithm.network(
             config.network, self._shape, found.dtype, found.is_picture
@@ -165,6 +165,8 @@ class Replica:
         """Gradient of the loss over the last t_max steps, clipped as configured: float32 [size]."""
         actions, log_probs = (np.array([each]) for each in zip(*self._decisions))
         rewards, discounts, firsts = np.stack(self._outcomes, axis=-1)[:, None]
+        if clip := self._config.learning.reward_clip:
+            rewards = np.clip(rewards, -clip, clip)
         return np.asarray(
             self._learn(
                 np.stack(self._observations),

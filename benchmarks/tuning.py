@@ -26,6 +26,7 @@ from ga3c.measuring.parts import prepare
 from ga3c.measuring.reporting import spread, with_range
 from ga3c.reports.console import show
 from ga3c.reports.plots import legend_below
+from ga3c.runs.finding import JOURNAL, METRICS
 from ga3c.service.scheduler import replay
 from ga3c.settings.machine import CORES, origin
 from ga3c.settings.scheduler import Counts
@@ -108,11 +109,11 @@ def _train(config: Config, game: str, how: str) -> dict[str, Any]:
         shutil.rmtree(directory / "checkpoints")
         (directory / ARGUMENTS).write_text(json.dumps(identity))
     names = ("seconds", "tps", "agents", "predictors", "trainers")
-    figures = map(json.loads, (directory / "metrics.jsonl").read_text().splitlines())
+    figures = map(json.loads, (directory / METRICS).read_text().splitlines())
     lines = [{name: line[name] for name in names} for line in figures]
     if not lines:
         raise RuntimeError(f"{directory} has no progress line: use more --seconds")
-    return _summary(lines, directory / "scheduler.jsonl")
+    return _summary(lines, directory / JOURNAL)
 
 
 def _most(config: Config) -> Counts:

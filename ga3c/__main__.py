@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import ga3c
 from ga3c.command import frameworks, streams
-from ga3c.command.arguments import HELP, NEAR, near
+from ga3c.command.arguments import HELP, NEAR, at_home, near
 from ga3c.command.line import WrongUse, complained, done, parsed
 from ga3c.command.usage import USAGE
 from ga3c.training.interrupts import Interrupts
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command. Returns 0 if it finished, 1 if it failed, 2 if misused, 130 if interrupted."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    arguments = at_home(sys.argv[1:] if arguments is None else arguments)
     if not arguments or arguments[0] in HELP:
         print(USAGE)
         return 0 if arguments else 2

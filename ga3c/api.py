@@ -4,7 +4,7 @@ import contextlib
 import gc
 import random
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -172,6 +172,7 @@ def evaluate(
     episodes: int = 30,
     at_once: int = 30,
     seed: int = 0,
+    env_args: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Play whole games as `ga3c evaluate` does, which also prints and keeps their scores.
 
@@ -190,6 +191,7 @@ def evaluate(
         raise ValueError(f"protocol {protocol!r}: must be one of {', '.join(PROTOCOLS)}")
     given = _meant(run, checkpoint, trust, pretrained, runs_dir)
     given |= {"episodes": episodes, "at_once": at_once, "seed": seed}
+    given |= checked({"env_args": env_args or {}})
     defaults = EvaluateConfig.defaults(["--protocol", protocol] if protocol else [])
     with _random_state_kept(), streams.tolerant():
         return scores(replace(defaults, **given))
@@ -236,15 +238,13 @@ def _wanted(
                 f"{config.preset}, and would only change their name; give one of both"
             )
         wanted = changed(config, {**values_of(config), **given})
-        asked = wanted.run
-        if not asked.resume:
+        if not (asked := wanted.run).resume:
             return wanted, None
         return wanted, known_run(asked.resume, asked.runs_dir, False, asked.trust)
     if given.get("preset") == DEFAULT:
         del given["preset"]
     if resume := given.get("resume"):
-        new_steps = given.get("steps") is not None
         place, trust = given.get("runs_dir", Path("runs")), given.get("trust", False)
-        known = known_run(resume, place, new_steps, trust)
+        known = known_run(resume, place, given.get("steps") is not None, trust)
         return changed(known.config, given), known
     return changed(begun_with(given), given), None

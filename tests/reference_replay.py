@@ -131,7 +131,6 @@ class NaiveSlots:
 def q_target(
     rewards: list[float],
     discounts: list[float],
-    clip: float,
     next_q: Array,
     next_q_target: Array,
     double: bool,
@@ -140,8 +139,7 @@ def q_target(
     chooser = next_q if double else next_q_target
     value = float(next_q_target[int(np.argmax(chooser))])
     for reward, discount in zip(reversed(rewards), reversed(discounts), strict=True):
-        clipped = min(max(reward, -clip), clip) if clip else reward
-        value = clipped + discount * value
+        value = reward + discount * value
     return value
 
 

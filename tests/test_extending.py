@@ -93,8 +93,7 @@ class Online(DQN):
     has_target = False
 
     def __init__(self, actions, learning):
-        clip = learning.reward_clip
-        super().__init__(DQNConfig(), actions.count, reward_clip=clip, random_steps=500)
+        super().__init__(DQNConfig(), actions.count, random_steps=500)
 
     def loss(self, network, target, batch, rates):
         assert target is None
@@ -103,7 +102,7 @@ class Online(DQN):
 
 class OfSteps(PPO):
     def __init__(self, actions, learning):
-        super().__init__(A3CConfig(), PPOConfig(), actions, learning.reward_clip)
+        super().__init__(A3CConfig(), PPOConfig(), actions)
 
 
 class Targeted(Reinforce):

@@ -139,6 +139,12 @@ def test_make_calls_no_script_whose_first_line_is_of_where_the_checkout_was():
     assert scripts == {"ga3c", "python"}
 
 
+def test_make_tensorboard_shows_the_runs_on_this_machine_only():
+    made = run_make("-n", "tensorboard").stdout
+    assert re.search(r"tensorboard\.main .*--host 127\.0\.0\.1(\s|$)", made)
+    assert "bind_all" not in made
+
+
 def helped_targets() -> list[str]:
     return re.findall(r"^  ([a-z-]+) ", run_make("help").stdout, re.MULTILINE)
 

@@ -130,6 +130,7 @@ class Fallen(Corridor):
 
     def step(self, action: np.int64) -> Any:
         if not self._is_first:
+            print("it began to crack")
             raise RuntimeError("the corridor has fallen in")
         self._is_first = False
         return super().step(action)
@@ -160,6 +161,8 @@ class Broken(Corridor):
         observation, reward = self._see(), 0.0
         if self._made >= self._at_step:
             match self._fault:
+                case "breakpoint":
+                    breakpoint()
                 case "raises":
                     raise RuntimeError("the floor has given way")
                 case "observation":
@@ -249,7 +252,15 @@ gymnasium.register("Fallen-v0", "tests.tiny:Fallen")
 gymnasium.register("Unmade-v0", "tests.tiny:Unmade")
 gymnasium.register("Careless-v0", "tests.tiny:Careless", max_episode_steps=20)
 gymnasium.register("Chatty-v0", "tests.tiny:Chatty", max_episode_steps=20)
-for fault in ("raises", "observation", "reward", "large reward", "hangs", "holds the lock"):
+for fault in (
+    "raises",
+    "observation",
+    "reward",
+    "large reward",
+    "hangs",
+    "holds the lock",
+    "breakpoint",
+):
     gymnasium.register(
         f"Broken-{fault.replace(' ', '-')}-v0",
         "tests.tiny:Broken",

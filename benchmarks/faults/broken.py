@@ -21,7 +21,7 @@ class _Fails(A3C):
     """a3c with its default settings."""
 
     def __init__(self, actions: Actions, learning: LearningConfig) -> None:
-        super().__init__(A3CConfig(), actions, learning.reward_clip)
+        super().__init__(A3CConfig(), actions)
 
 
 class FailsActing(_Fails):

@@ -147,7 +147,7 @@ def older(bench: Bench) -> Seen:
             after, faults = checkpoints.newest(run.path / "checkpoints")
             assert after
             seen.expect(not faults, f"{name}: {faults}")
-            seen.expect(after.state["steps"] >= steps, f"{name}: {after.state['steps']} steps")
+            seen.expect(after.steps >= steps, f"{name}: {after.steps} steps")
             for counts in ("updates", "steps"):
                 more = after.state["counts"][counts] - before.state["counts"][counts]
                 seen.expect(more > 0, f"{name}: {more} more {counts}")

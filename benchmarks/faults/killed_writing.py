@@ -111,7 +111,7 @@ def _check(path: Path, seen: Seen, least: int) -> int | None:
     if newest is None:
         seen.expect(False, "no whole checkpoint")
         return None
-    steps, episodes = int(newest.state["steps"]), newest.state["episodes"]
+    steps, episodes = newest.steps, newest.state["episodes"]
     seen.expect(steps >= least, f"went back from {least} to {steps} steps")
     with open(path / "episodes.csv") as rows:
         ended = [int(row["steps"]) for row in csv.DictReader(rows)]
@@ -131,7 +131,7 @@ def _check_end(path: Path, seen: Seen) -> None:
     """A run that has ended has nothing beyond its last checkpoint."""
     result = json.loads((path / "result.json").read_bytes())
     newest, _ = checkpoints.newest(path / "checkpoints")
-    steps = newest.state["steps"] if newest else None
+    steps = newest.steps if newest else None
     seen.expect(result["steps"] == steps, f"{result['steps']} steps are not {steps}")
     with open(path / "episodes.csv") as rows:
         ended = len(list(csv.DictReader(rows)))

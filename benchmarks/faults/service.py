@@ -38,7 +38,7 @@ def game(bench: Bench) -> tuple[str, ...]:
 def newest_steps(run: Watched) -> int:
     """Steps of the newest whole checkpoint; -1 if there is none."""
     checkpoint, _ = checkpoints.newest(run.path / "checkpoints")
-    return int(checkpoint.state["steps"]) if checkpoint else -1
+    return checkpoint.steps if checkpoint else -1
 
 
 def _resume_by_turns(bench: Bench, run: Watched, turn: int) -> None:

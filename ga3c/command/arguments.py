@@ -4,6 +4,7 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 import tyro
@@ -12,6 +13,12 @@ HELP_ALL = "--help-all"
 HELP = frozenset(("-h", "--help", HELP_ALL))
 NEAR = 3  # most commands and options that are suggested
 ELSEWHERE = {"env": "game", "env_id": "game", "total_timesteps": "steps", "gamma": "discount"}
+ELSEWHERE |= {"n_envs": "envs_per_agent", "num_envs": "envs_per_agent", "n_steps": "t_max"}
+ELSEWHERE |= {"num_steps": "t_max", "n_epochs": "passes", "update_epochs": "passes"}
+ELSEWHERE |= {"ent_coef": "entropy_weight", "vf_coef": "value_weight", "gae_lambda": "trace_decay"}
+ELSEWHERE |= {"clip_range": "clip_ratio", "clip_coef": "clip_ratio", "max_grad_norm": "clip_norm"}
+ELSEWHERE |= {"buffer_size": "replay_steps", "learning_starts": "replay_min_steps"}
+ELSEWHERE |= {"net_arch": "network", "policy_kwargs": "network", "env_kwargs": "env_args"}
 """What other libraries call our settings."""
 _POWER = re.compile(r"\d+(\.\d+)?[eE]\+?\d+")  # 1e6, a whole number as people write it
 
@@ -31,6 +38,11 @@ def _settings(kind: type[Any]) -> Iterator[tuple[str, Any]]:
             yield from _settings(hint)
         else:
             yield each.name, hint
+
+
+def at_home(arguments: list[str]) -> list[str]:
+    """The arguments with `~` for the home directory also behind `=`, where no shell replaces it."""
+    return [re.sub(r"^(--[\w-]+=)?~(?=/)", rf"\g<1>{Path.home()}", each) for each in arguments]
 
 
 def with_whole_numbers(arguments: list[str], kind: type[Any]) -> list[str]:
@@ -60,8 +72,9 @@ def near(name: str, known: Iterable[str], most: int = 2, longer: bool = False) -
     Args: most: how many at most; longer: those that contain `name` come first.
     """
     known = [each for each in known if each != name]  # else it would have been understood
-    dashes = "--" if name.startswith("--") else ""
-    ours = dashes + ELSEWHERE.get(name.removeprefix("--").replace("-", "_"), "")
+    ours = ELSEWHERE.get(name.removeprefix("--").replace("-", "_"), "")
+    if name.startswith("--"):
+        ours = "--" + ours.replace("_", "-")
     if ours in known:
         return f"did you mean {ours}? "
     containing = [each for each in known if name in each] if longer else []

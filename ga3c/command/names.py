@@ -93,7 +93,7 @@ def _taken(option: Any, value: Any) -> tuple[bool, Any]:
         return value is None or (isinstance(value, str) and value == NONE), None
     if option is Path:
         is_path = isinstance(value, (str, Path))
-        return is_path, Path(value) if is_path else None
+        return is_path, Path(value).expanduser() if is_path else None
     if option is bool:
         return isinstance(value, (bool, np.bool_)), bool(value)
     if option is str:
@@ -145,7 +145,8 @@ def checked(values: Mapping[str, Any]) -> dict[str, Any]:
         try:
             found[name] = SETTINGS[name].converted(value)
         except ValueError as error:
-            raise ValueError(f"{name} {error}") from error
+            hint = "; gymnasium.register gives an environment its id" if name == "game" else ""
+            raise ValueError(f"{name} {error}{hint}") from error
     return found
 
 

@@ -7,7 +7,7 @@ from agents.environments import EnvironmentConfig, spaces
 from ga3c.evaluation.options import LearnedConfig
 from ga3c.evaluation.policy import Policy
 from ga3c.runs import checkpoints
-from ga3c.runs.checkpoints import BEST, Checkpoint
+from ga3c.runs.checkpoints import BEST, FOLDER, Checkpoint, place_of
 from ga3c.runs.finding import find_run, newest_run, pretrained_run
 from ga3c.runs.kept_config import read_config
 from ga3c.runs.trust import check_trust
@@ -28,7 +28,7 @@ def load(wanted: LearnedConfig) -> tuple[TrainConfig, Path, Checkpoint]:
         raise WrongInput(str(error)) from error
     for note in notes:
         print(f"ga3c: {note}", file=sys.stderr)
-    directory, checkpoint = path / "checkpoints", wanted.checkpoint
+    directory, checkpoint = path / FOLDER, wanted.checkpoint
     if checkpoint == "newest":
         found, damaged = checkpoints.newest(directory)
         for each in damaged:
@@ -37,9 +37,11 @@ def load(wanted: LearnedConfig) -> tuple[TrainConfig, Path, Checkpoint]:
             raise RuntimeError(f"run {path} has no whole checkpoint")
         return config, path, found
     best = checkpoints.kept(path / BEST)[-1:]
-    chosen = best[0] if best and checkpoint == BEST else directory / checkpoint.zfill(12)
-    is_named = checkpoint == BEST or checkpoint.isdecimal()  # "" would else be the first, 0
-    if not is_named or not chosen.is_dir():
+    if checkpoint == BEST:
+        chosen = best[0] if best else None
+    else:
+        chosen = place_of(int(checkpoint), directory) if checkpoint.isdecimal() else None
+    if chosen is None or not chosen.is_dir():
         steps = ", ".join(str(int(each.name)) for each in checkpoints.kept(directory))
         raise WrongInput(
             f"checkpoint {checkpoint}: the run has newest, {steps}, or best if it was evaluated"
@@ -67,7 +69,7 @@ def _path(wanted: LearnedConfig) -> Path:
 
 def title(config: TrainConfig, checkpoint: Checkpoint) -> str:
     """What has been learned: the game, and after how many steps."""
-    return f"{config.environment.game} after {int(checkpoint.state['steps']):,} steps"
+    return f"{config.environment.game} after {checkpoint.steps:,} steps"
 
 
 def policy_of(config: TrainConfig, checkpoint: Checkpoint) -> Policy:

@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import statistics
+import sys
 import time
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
@@ -21,7 +22,6 @@ from ga3c.evaluation.options import EvaluateConfig as Config
 from ga3c.runs import records
 from ga3c.runs.checkpoints import BEST
 from ga3c.runs.finding import EVALUATIONS
-from ga3c.settings.checks import WrongInput
 from ga3c.settings.machine import CORES, machine
 
 PROGRESS_S = 5.0
@@ -63,16 +63,17 @@ def scores(config: Config) -> dict[str, Any]:
     Raises WrongInput, RuntimeError, or OSError if the scores, once printed, cannot be kept.
     """
     trained, path, checkpoint = load(config)
-    file = path / EVALUATIONS
-    for each in (path, file) if config.pretrained is None else ():
+    trained = config.as_played(trained)
+    file, keeps = path / EVALUATIONS, config.pretrained is None
+    for each in (path, file) if keeps else ():
         if each.exists() and not os.access(each, os.W_OK):
-            raise WrongInput(f"{each} is not writable: the scores would be lost")
+            print(f"ga3c: {each} is not writable: the scores are not kept", file=sys.stderr)
+            keeps = False
     backend.configure(CORES, config.seed)
     policy = policy_of(trained, checkpoint)
     weights = config.checkpoint if config.checkpoint in ("newest", BEST) else "chosen"
     name, played = config.played_by(trained, policy.spaces)
     protocol = played.named(name, trained.environment, weights)
-    steps = int(checkpoint.state["steps"])
     settings = ", ".join(f"{name} {value}" for name, value in protocol.items())
     print(f"{path}: {title(trained, checkpoint)}; protocol {settings}", flush=True)
     if protocol.get("sticky_actions", 0.0) > trained.environment.stickiness:
@@ -111,9 +112,9 @@ def scores(config: Config) -> dict[str, Any]:
         print(f"{so_far()}; not kept, as the games that end first are short ones", flush=True)
         raise
     seconds = time.monotonic() - started_s
-    entry = record(games, steps, protocol, config.seed, config.at_once, seconds)
+    entry = record(games, checkpoint.steps, protocol, config.seed, config.at_once, seconds)
     kept, failure = "", None
-    if config.pretrained is None:
+    if keeps:
         try:
             records.append(file, {**entry, "machine": machine()})
             kept = f"; kept in {file}"

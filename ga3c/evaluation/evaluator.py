@@ -66,7 +66,7 @@ class Evaluator:
         return steps >= self._next_steps and not self.is_busy
 
     def begin(self, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
-        """Start to evaluate a state that `Service.read` returned."""
+        """Start to evaluate a state that `Kept.read` returned."""
         self._next_steps = self._after(state["steps"])
         self._policy.load(arrays)
         self._stepped_s = time.monotonic()

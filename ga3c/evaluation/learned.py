@@ -3,13 +3,17 @@
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import gymnasium
 import numpy as np
+from gymnasium.spaces import Box
+from gymnasium.spaces.utils import flatten
 from numpy.typing import ArrayLike
 
 from agents.environments import EnvironmentConfig, Environments
 from agents.messages import Step
+from agents.spaces import actions_of, own_actions
 from ga3c.evaluation.chosen import load, policy_of
 from ga3c.evaluation.games import chosen_actions
 from ga3c.evaluation.options import LearnedConfig
@@ -148,6 +152,10 @@ class LearnedPolicy:
         """n environments as those that the run was trained in, to be closed after use."""
         return StackedEnvironments(self.config.environment, n, seed)
 
+    def player(self, environment: gymnasium.Env[Any, Any]) -> "Player":
+        """The policy as a player in an environment that you step; see `Player`."""
+        return Player(self, environment)
+
     def _taken(self, observations: ArrayLike) -> np.ndarray:
         """Observations as the network takes them. Raises ValueError."""
         found = np.asarray(observations)
@@ -166,7 +174,52 @@ class LearnedPolicy:
         return found.astype(dtype, copy=False)
 
 
+class Player:
+    """Plays with a policy in an environment of Gymnasium that its user steps. For one thread.
+
+    It takes single observations as the environment gives them (a `Dict`, say, or the newest picture
+    alone), and gives actions as the environment takes them.
+    """
+
+    def __init__(self, policy: LearnedPolicy, environment: gymnasium.Env[Any, Any]) -> None:
+        """Raises ValueError if the environment's actions are others than in training."""
+        self._policy, self._spaces = policy, policy._policy.spaces
+        self._seen, self._taken = environment.observation_space, environment.action_space
+        found = actions_of(policy.config.environment, self._taken)
+        if found != self._spaces.actions:
+            raise ValueError(
+                f"actions {found}: must be {self._spaces.actions}, as the run was trained"
+            )
+        self._stacks = Stacks(self._spaces, 1)
+        self._is_first = True
+
+    def reset(self) -> None:
+        """The next observation is the first one of a game."""
+        self._is_first = True
+
+    def act(self, observation: Any, greedy: bool = False) -> Any:
+        """The action that follows one observation, as `LearnedPolicy.act` chooses it.
+
+        Raises ValueError if it is another kind of observation than in training.
+        """
+        flat = isinstance(self._seen, Box)
+        found = np.asarray(observation if flat else flatten(self._seen, observation))
+        shape, dtype = self._spaces.shape, self._spaces.dtype
+        is_table = len(shape) == 1 and found.size == shape[0]  # which became a vector
+        fits = np.can_cast(found.dtype, dtype, "same_kind") and (is_table or found.shape == shape)
+        if fits and self._spaces.is_picture and dtype == "float32":
+            fits = bool(found.max() <= 1)  # and no bytes up to 255
+        if not fits:
+            raise ValueError(
+                f"observation of shape {found.shape} and type {found.dtype}: must be {shape} "
+                f"{dtype}, as the run was trained"
+            )
+        observations = self._stacks.push(found.reshape(1, *shape), np.array([self._is_first]))
+        self._is_first = False
+        return own_actions(self._taken, self._policy.act(observations, greedy))[0]
+
+
 def load_policy(wanted: LearnedConfig) -> LearnedPolicy:
     """The policy that is wanted. Raises ValueError or RuntimeError as `chosen.load`."""
     config, path, found = load(wanted)
-    return LearnedPolicy(config, policy_of(config, found), path, int(found.state["steps"]))
+    return LearnedPolicy(config, policy_of(config, found), path, found.steps)

@@ -53,6 +53,9 @@ class PlayedConfig(LearnedConfig):
     --help-all lists, change it."""
     seed: int = 0
     """Seed of games and of actions."""
+    env_args: tuple[str, ...] = ()
+    """Arguments of the environment's constructor, each as key=value, in place of or in addition to
+    those of the training; not for Atari games."""
     settings: Protocol = field(default_factory=Protocol)
     given: Annotated[tuple[str, ...], tyro.conf.Suppress] = ()
     """The settings that the user gave, and that change any protocol."""
@@ -79,6 +82,19 @@ class PlayedConfig(LearnedConfig):
         for what, names in idle.items():
             for name in set(names) & set(self.given):
                 raise WrongInput(no_effect(f"--{name.replace('_', '-')}", what))
+
+    def as_played(self, trained: TrainConfig) -> TrainConfig:
+        """The run's settings, with its environment as it is to be played in.
+
+        Raises WrongInput if an argument of the environment is no key=value.
+        """
+        given = {pair.partition("=")[0] for pair in self.env_args}
+        own = (p for p in trained.environment.env_args if p.partition("=")[0] not in given)
+        try:
+            played = replace(trained.environment, env_args=(*own, *self.env_args))
+        except ValueError as error:
+            raise WrongInput(str(error)) from error
+        return replace(trained, environment=played)
 
     def played_by(self, trained: TrainConfig, spaces: Spaces) -> tuple[str, Protocol]:
         """The protocol's name and settings. Raises WrongInput if it does not fit the actions."""

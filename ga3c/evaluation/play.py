@@ -15,6 +15,7 @@ from ga3c.evaluation.options import PlayConfig as Config
 from ga3c.evaluation.policy import Policy, Stacks
 from ga3c.evaluation.protocols import Protocol
 from ga3c.evaluation.window import Window
+from ga3c.runs.finding import VIDEOS
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.machine import CORES
 
@@ -68,16 +69,16 @@ def run(config: Config) -> None:
 
 def _show(config: Config) -> None:
     trained, path, checkpoint = load(config)
+    trained = config.as_played(trained)
     backend.configure(CORES, config.seed)
     policy = policy_of(trained, checkpoint)
     name, protocol = config.played_by(trained, policy.spaces)
     environment = protocol.environment(trained.environment)
-    steps = int(checkpoint.state["steps"])
     learned = title(trained, checkpoint)
     named = protocol.named(name, trained.environment, config.checkpoint)["name"]
     print(f"{path}: {learned}; protocol {named}", flush=True)
     named = named.replace(", ", "-")
-    out = config.out or path / "video" / f"{steps}-{named}-{config.seed}.mp4"
+    out = config.out or path / VIDEOS / f"{checkpoint.steps}-{named}-{config.seed}.mp4"
     if config.pretrained and config.out is None:
         out = Path(f"{path.name}-{named}-{config.seed}.mp4")
     with (

@@ -25,7 +25,7 @@ class Transitions(NamedTuple):
     weights: Tensor  # [B] float32, weights of the losses; 0 where there was nothing to draw
     observations: Tensor  # [B, ...] stacked
     actions: Tensor  # [B, *shape], the actions taken at these observations
-    rewards: Tensor  # [B, n] float32, unclipped, of the n steps that follow
+    rewards: Tensor  # [B, n] float32, clipped, of the n steps that follow
     discounts: Tensor  # [B, n] float32, of the n steps that follow
     valid: Tensor  # [B, n] float32, 1 before the first reset, 0 from there on
     next_observations: Tensor  # [B, ...] stacked, after the last valid step
@@ -37,7 +37,7 @@ class Segments(NamedTuple):
     observations: Tensor  # [B (T + 1), ...] stacked, one segment after another
     actions: Tensor  # [B, T, *shape], the action taken at x_t
     log_probs: Tensor  # [B, T] float32, log-probability of that action when it was taken
-    rewards: Tensor  # [B, T] float32, r_{t+1} unclipped
+    rewards: Tensor  # [B, T] float32, r_{t+1} clipped
     discounts: Tensor  # [B, T] float32, d_{t+1}
     firsts: Tensor  # [B, T] float32, 1 where x_{t+1} is a reset's frame
 
@@ -51,7 +51,7 @@ class Steps(NamedTuple):
     prior_log_probs: Tensor  # [n] float32, the same when the batch was prepared
     advantages: Tensor  # [n] float32, of that action
     targets: Tensor  # [n] float32, of the value of x_t
-    rewards: Tensor  # [n] float32, r_{t+1} unclipped
+    rewards: Tensor  # [n] float32, r_{t+1} clipped
     firsts: Tensor  # [n] float32, 1 where x_{t+1} is a reset's frame
 
 
@@ -91,12 +91,10 @@ def n_step(rewards: Tensor, discounts: Tensor, valid: Tensor) -> tuple[Tensor, T
 class TransitionReader:
     """Reads transitions of at most n steps from the ring."""
 
-    def __init__(self, experience: Experience, n_step: int, reward_clip: float = 0.0) -> None:
-        """Args: reward_clip: of the rewards in the errors; 0: none."""
+    def __init__(self, experience: Experience, n_step: int) -> None:
         self._experience, self._ring = experience, experience.ring
         self._memory, self._ops = experience.memory, experience.memory.ops
         self._after = np.arange(1, n_step + 1, dtype=experience.memory.row_dtype)
-        self._reward_clip = reward_clip
         self.columns = transition_columns(self._ring, experience.columns["action"], n_step)
         """Shape and dtype of each field that `read` gives."""
 
@@ -117,7 +115,7 @@ class TransitionReader:
         return self._experience.gather("first", self._ring.after(rows, 1)) == 0
 
     def read(self, rows: Tensor) -> dict[str, Tensor]:
-        """The transitions that begin at `rows` [B], by the names of `columns`."""
+        """The transitions that begin at `rows` [B]: `columns` by name, rewards unclipped."""
         experience = self._experience
         after, valid, last = self._following(rows)
         return {
@@ -137,9 +135,7 @@ class TransitionReader:
         """
         gather = self._experience.gather
         after, valid, last = self._following(rows)
-        rewards = gather("reward", after)
-        if self._reward_clip:
-            rewards = self._ops.clip(rewards, -self._reward_clip, self._reward_clip)
+        rewards = self._experience.rewards(after)
         returns, carried = n_step(rewards, gather("discount", after), valid)
         return returns + carried * gather("value", last) - gather("q", rows)
 

@@ -52,7 +52,7 @@ class InOrder:
             observations=experience.stacks(lanes[:, None], slots, experience.gather("age", rows)),
             actions=experience.gather("action", before),
             log_probs=experience.gather("log_prob", before),
-            rewards=experience.gather("reward", after),
+            rewards=experience.rewards(after),
             discounts=experience.gather("discount", after),
             firsts=experience.gather("first", after),
         )
@@ -134,7 +134,7 @@ class Shuffled(InOrder):
             prior_log_probs=experience.gather("prior_log_prob", row),
             advantages=experience.gather("advantage", row),
             targets=experience.gather("target", row),
-            rewards=experience.gather("reward", after),
+            rewards=experience.rewards(after),
             firsts=experience.gather("first", after),
         )
 

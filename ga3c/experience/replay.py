@@ -36,12 +36,10 @@ class Replay(ABC):
         rows: int,
         exponents: Mapping[str, float],
         seed: int,
-        reward_clip: float,
     ) -> None:
         """Args:
         rows: how many transitions it has room for.
         exponents: of the errors, for each tree of priorities besides that of prioritised draws.
-        reward_clip: of the rewards in first priorities, as the algorithm's; 0: none.
         """
         self.experience = experience
         self.book = book
@@ -49,7 +47,7 @@ class Replay(ABC):
         self.inputs: Signature = []
         self._config = config
         self._memory, self._ring = experience.memory, experience.ring
-        self._reader = TransitionReader(experience, config.n_step, reward_clip)
+        self._reader = TransitionReader(experience, config.n_step)
         prioritised = config.replay_draws == "prioritised"
         self._sampler = Sampler(
             memory=self._memory,
@@ -75,7 +73,7 @@ class Replay(ABC):
 
     @abstractmethod
     def _transitions(self, rows: Tensor) -> Mapping[str, Tensor]:
-        """The transitions at `rows` [B]: fields of `Transitions` by name."""
+        """The transitions at `rows` [B]: fields of `Transitions` by name; rewards unclipped."""
 
     def _first_sizes(self, rows: Tensor) -> Tensor:
         """Sizes [k] of the errors from which the steps at the ring's `rows` [k] set out."""
@@ -108,7 +106,8 @@ class Replay(ABC):
     def draw(self, rates: Mapping[str, Any], *inputs: Any) -> Transitions:
         """A batch. There are no inputs from the host."""
         rows, weights = self._sampler.draw(rates["importance_exponent"])
-        return Transitions(rows=rows, weights=weights, **self._transitions(rows))
+        drawn = Transitions(rows=rows, weights=weights, **self._transitions(rows))
+        return drawn._replace(rewards=self.experience.clipped(drawn.rewards))
 
     def learned(self, batch: Transitions, errors: Tensor) -> None:
         """Set the priorities of the batch's transitions from their errors [B]."""
@@ -146,19 +145,10 @@ class RingReplay(Replay):
     """First in, first out: a long ring, and draws of transitions from its visible steps."""
 
     def __init__(
-        self,
-        experience: Experience,
-        book: ReplayBook,
-        config: ReplayConfig,
-        *,
-        seed: int,
-        reward_clip: float = 0.0,
+        self, experience: Experience, book: ReplayBook, config: ReplayConfig, *, seed: int
     ) -> None:
-        """Args: reward_clip: of the rewards in first priorities, as the algorithm's; 0: none."""
         rows = experience.ring.lanes * experience.ring.capacity
-        super().__init__(
-            experience, book, config, rows=rows, exponents={}, seed=seed, reward_clip=reward_clip
-        )
+        super().__init__(experience, book, config, rows=rows, exponents={}, seed=seed)
         self._visible = VisibleSteps(self._ring, self._memory)
         changes: Signature = [((None,), "int32")] * 2
         signature = [*self._visible.signature, *changes]

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from enum import Enum, auto
 
 from ga3c.experience.pacing import Pacing
-from ga3c.settings.checks import check_slack
 
 COUNTS = ("before", "admitted", "acted", "flushed", "claimed", "learned", "periods")
 
@@ -161,7 +160,7 @@ class FreeReplay(ReplayPacing):
 class Ratio(FreeReplay):
     """One update for every `steps_per_update` steps; acting is at most `slack_steps` ahead.
 
-    Learning is never ahead. Raises ValueError if acting and learning would deadlock.
+    Learning is never ahead. A slack with which both would wait forever is refused by `check_slack`.
     """
 
     def __init__(
@@ -169,20 +168,17 @@ class Ratio(FreeReplay):
         *,
         steps_per_update: float,
         slack_steps: int,
-        largest_batch: int,
         update_size: int,
         min_steps: int,
         target_period: int,
         limit_steps: float = float("inf"),
     ) -> None:
-        """Args: largest_batch: largest number of steps in one prediction."""
         super().__init__(
             update_size=update_size,
             min_steps=min_steps,
             target_period=target_period,
             limit_steps=limit_steps,
         )
-        check_slack(slack_steps, largest_batch, steps_per_update)
         self._steps_per_update = steps_per_update
         self._slack_steps = slack_steps
 

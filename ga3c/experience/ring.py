@@ -126,9 +126,17 @@ class RingShape:
 class Experience:
     """The ring's data: on the device, for use inside compiled functions, or in RAM."""
 
-    def __init__(self, ring: RingShape, columns: Mapping[str, Column], memory: Memory) -> None:
+    def __init__(
+        self,
+        ring: RingShape,
+        columns: Mapping[str, Column],
+        memory: Memory,
+        reward_clip: float = 0.0,
+    ) -> None:
+        """Args: reward_clip: what learning's rewards are clipped to, either way; 0: to nothing."""
         self.ring = ring
         self.memory = memory
+        self._reward_clip = reward_clip
         self.columns = {**ring.columns(), **columns}
         """Shape and dtype of every column's entry."""
         self._table = memory.table(self.columns, ring.lanes * ring.capacity)
@@ -145,6 +153,15 @@ class Experience:
     def gather(self, name: str, rows: Tensor) -> Tensor:
         """A column's entries at `rows`."""
         return self._table.gather(name, rows)
+
+    def rewards(self, rows: Tensor) -> Tensor:
+        """The rewards at `rows`, as learning sees them: clipped."""
+        return self.clipped(self.gather("reward", rows))
+
+    def clipped(self, rewards: Tensor) -> Tensor:
+        """Rewards that the ring or a slot holds, as learning sees them."""
+        limit = self._reward_clip
+        return self.memory.ops.clip(rewards, -limit, limit) if limit else rewards
 
     def stacks(self, lanes: Tensor, slots: Tensor, ages: Tensor) -> Tensor:
         """Observations [k, *observation_shape] of k lanes, slots and ages."""

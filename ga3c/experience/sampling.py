@@ -153,7 +153,7 @@ class Sampler:
 
 
 class VisibleSteps:
-    """The steps of every lane that can be drawn, as in `window.Block`."""
+    """The steps of every lane that can be drawn, as in `replay_book.Block`."""
 
     def __init__(self, ring: RingShape, memory: Memory) -> None:
         self._ring, self._memory = ring, memory

@@ -29,18 +29,9 @@ class SlotReplay(Replay):
     """
 
     def __init__(
-        self,
-        experience: Experience,
-        book: ReplayBook,
-        config: ReplayConfig,
-        *,
-        seed: int,
-        reward_clip: float = 0.0,
+        self, experience: Experience, book: ReplayBook, config: ReplayConfig, *, seed: int
     ) -> None:
-        """Args:
-        book: no step may leave its window before the flush that makes it drawable.
-        reward_clip: of the rewards in first priorities, as the algorithm's; 0: none.
-        """
+        """Args: book: no step may leave its window before the flush that makes it drawable."""
         self._slots = config.replay_steps
         super().__init__(
             experience,
@@ -49,7 +40,6 @@ class SlotReplay(Replay):
             rows=self._slots,
             exponents={EVICTIONS: config.eviction_exponent},
             seed=seed,
-            reward_clip=reward_clip,
         )
         memory, rows = self._memory, ((None,), "int32")
         self._seed = seed

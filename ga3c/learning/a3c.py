@@ -17,7 +17,7 @@ from ga3c.backend import Column, Tensor
 from ga3c.experience.batches import Segments
 from ga3c.learning.distributions import distribution
 from ga3c.learning.layers import value_unit
-from ga3c.learning.networks import chosen, dense, scaled_value, torso
+from ga3c.learning.networks import dense, resolved, scaled_value, torso
 from ga3c.settings.learning import A3CConfig, NetworkConfig, linear
 
 
@@ -82,21 +82,20 @@ class ActorCritic:
 
     has_target: ClassVar[bool] = False
 
-    def __init__(self, config: A3CConfig, actions: Actions, reward_clip: float = 1.0) -> None:
+    def __init__(self, config: A3CConfig, actions: Actions) -> None:
         self.config = config
         self.distribution = distribution(actions)
         self.columns: dict[str, Column] = {
             "action": self.distribution.action,
             "log_prob": ((), "float32"),
         }
-        self._reward_clip = reward_clip
         self.noise = self.distribution.noise
 
     def network(
         self, config: NetworkConfig, shape: tuple[int, ...], dtype: str, is_picture: bool
     ) -> keras.Model:
         """A network from observations [n, *shape] to the policy's parameters and values [n]."""
-        config = chosen(config, shape, is_picture)
+        config = resolved(config, shape, is_picture)
         observation = keras.Input(shape, dtype=dtype)
         features = torso(config, observation, is_picture)
         parameters = self.distribution.head(config, features)
@@ -104,7 +103,7 @@ class ActorCritic:
             features = torso(config, observation, is_picture, "value_")
         value = dense(config, features, 1, 1.0, dtype="float32", name="value")
         value = keras.layers.Reshape((), dtype="float32")(value)
-        value = scaled_value(config, value, self._reward_clip)
+        value = scaled_value(config, value)
         return keras.Model(observation, [parameters, value])
 
     def act(
@@ -150,7 +149,7 @@ class ActorCritic:
         ratios = ops.exp(moved) if is_corrected else ops.ones_like(moved)
         targets, advantages = lambda_returns(
             values,
-            self._clipped(segments.rewards),
+            segments.rewards,
             segments.discounts,
             1.0 - segments.firsts,
             ratios,
@@ -204,10 +203,6 @@ class ActorCritic:
         if self.config.normalize_advantages:
             return normalized(advantages, valid)
         return advantages / unit
-
-    def _clipped(self, rewards: Tensor) -> Tensor:
-        limit = self._reward_clip
-        return ops.clip(rewards, -limit, limit) if limit else rewards
 
 
 class A3C(ActorCritic):

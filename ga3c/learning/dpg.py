@@ -15,11 +15,10 @@ from keras import ops
 from agents.actions import Actions
 from ga3c import backend
 from ga3c.backend import Column, Tensor
-from ga3c.experience.batches import ACTING_VALUES, Transitions
+from ga3c.experience.batches import ACTING_VALUES, Transitions, n_step
 from ga3c.learning.distributions import normal
-from ga3c.learning.dqn import returns_of
 from ga3c.learning.layers import value_unit
-from ga3c.learning.networks import chosen, dense, scaled_value, torso, vectors
+from ga3c.learning.networks import dense, resolved, scaled_value, torso, vectors
 from ga3c.settings.learning import DPGConfig, NetworkConfig
 
 LAST_GAIN = 0.01  # of the last layers' first weights: actions and values begin near 0
@@ -30,21 +29,13 @@ class DPG:
 
     has_target: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        config: DPGConfig,
-        actions: Actions,
-        *,
-        reward_clip: float = 0.0,
-        keeps_values: bool = False,
-    ) -> None:
+    def __init__(self, config: DPGConfig, actions: Actions, *, keeps_values: bool = False) -> None:
         """Args: keeps_values: whether acting keeps the values for a transition's first priority."""
         self.config = config
         self.columns: dict[str, Column] = {"action": (actions.shape, "float32")}
         if keeps_values:
             self.columns |= ACTING_VALUES
         self._size = actions.size
-        self._reward_clip = reward_clip
         self.noise = actions.size
 
     def network(
@@ -68,7 +59,7 @@ class DPG:
         x = self._layers(config, x, self.config.critic_units, "critic")
         x = dense(last, x, 1, LAST_GAIN, dtype="float32", name="critic_value")
         value = keras.layers.Reshape((), dtype="float32")(x)
-        value = scaled_value(config, value, self._reward_clip)
+        value = scaled_value(config, value)
         critic = keras.Model([observation, action], value, name="critic")
         best = actor(observation)
         return keras.Model(observation, [best, critic([observation, best])])
@@ -79,7 +70,7 @@ class DPG:
         """What the dense layers begin with: vectors as they are, or a torso's features."""
         if config.network == "auto" and not is_picture:
             return vectors(config, observation, prefix)
-        config = chosen(config, tuple(observation.shape[1:]), is_picture)
+        config = resolved(config, tuple(observation.shape[1:]), is_picture)
         return torso(config, observation, is_picture, prefix)
 
     def _layers(
@@ -129,7 +120,7 @@ class DPG:
         follows the rewards, both losses are in its unit.
         """
         assert target is not None
-        returns, discounts = returns_of(batch, self._reward_clip)
+        returns, discounts = n_step(batch.rewards, batch.discounts, batch.valid)
         _, next_values = target(batch.next_observations)
         targets = ops.stop_gradient(returns + discounts * next_values)
         actor, critic = network.get_layer("actor"), network.get_layer("critic")

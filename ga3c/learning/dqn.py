@@ -19,14 +19,6 @@ from ga3c.learning.networks import body, dense, stream, torso
 from ga3c.settings.learning import DQNConfig, NetworkConfig, linear
 
 
-def returns_of(batch: Transitions, reward_clip: float) -> tuple[Tensor, Tensor]:
-    """`n_step` of a batch whose rewards are clipped to [-reward_clip, reward_clip], if not 0."""
-    rewards = batch.rewards
-    if reward_clip:
-        rewards = ops.clip(rewards, -reward_clip, reward_clip)
-    return n_step(rewards, batch.discounts, batch.valid)
-
-
 def huber(errors: Tensor, delta: float) -> Tensor:
     """e^2 / 2 if |e| <= delta, else delta (|e| - delta / 2) (Huber 1964). With delta = 0 it is
     e^2 / 2 everywhere."""
@@ -36,7 +28,7 @@ def huber(errors: Tensor, delta: float) -> Tensor:
     return within * (ops.abs(errors) - 0.5 * within)
 
 
-def chosen(values: Tensor, actions: Tensor) -> Tensor:
+def q_of(values: Tensor, actions: Tensor) -> Tensor:
     """The entries of values [n, actions] at the actions, int32 [n]. Returns [n]."""
     return ops.take_along_axis(values, actions[:, None], axis=1)[:, 0]
 
@@ -59,7 +51,6 @@ class DQN:
         config: DQNConfig,
         num_actions: int,
         *,
-        reward_clip: float = 1.0,
         random_steps: int = 0,
         ladder: np.ndarray | None = None,
         keeps_values: bool = False,
@@ -75,7 +66,6 @@ class DQN:
             self.columns |= ACTING_VALUES
         self._ladder = ladder
         self._num_actions = num_actions
-        self._reward_clip = reward_clip
         self._random_steps = random_steps
         self.noise = num_actions + 1
 
@@ -87,7 +77,7 @@ class DQN:
         A dueling network computes Q(a) = V + A(a) - mean_a A(a) (Wang et al. 2016, equation 9),
         with a separate mean for each state.
         """
-        config = networks.chosen(config, shape, is_picture)
+        config = networks.resolved(config, shape, is_picture)
         observation = keras.Input(shape, dtype=dtype)
         if not self.config.dueling:
             features = torso(config, observation, is_picture)
@@ -115,7 +105,7 @@ class DQN:
         best = ops.argmax(values, axis=-1)
         any_one = ops.argmax(noise[:, 1:], axis=-1)
         action = ops.where(noise[:, 0] < exploration, any_one, best)
-        kept = {"q": chosen(values, action), "value": ops.max(values, axis=-1)}
+        kept = {"q": q_of(values, action), "value": ops.max(values, axis=-1)}
         return {"action": action, **{name: kept[name] for name in kept if name in self.columns}}
 
     def action_values(self, network: keras.Model, observations: Tensor) -> Tensor:
@@ -129,8 +119,8 @@ class DQN:
         """
         values = network(observations)
         best = ops.max(values, axis=-1, keepdims=True)
-        chosen = ops.cast(values >= best, "float32")
-        return chosen / ops.sum(chosen, axis=-1, keepdims=True), best[:, 0]
+        is_best = ops.cast(values >= best, "float32")
+        return is_best / ops.sum(is_best, axis=-1, keepdims=True), best[:, 0]
 
     def targets(self, network: keras.Model, target: keras.Model, batch: Transitions) -> Tensor:
         """y = R + D Q_target(x_m, a*) [B]. No gradient should flow through it: the caller stops it.
@@ -138,10 +128,10 @@ class DQN:
         a* is the best action by the target's weights (Mnih et al. 2015), or by the newest weights
         in double Q-learning (van Hasselt et al. 2016).
         """
-        returns, discounts = returns_of(batch, self._reward_clip)
+        returns, discounts = n_step(batch.rewards, batch.discounts, batch.valid)
         values = target(batch.next_observations)
         chooser = network(batch.next_observations) if self.config.double else values
-        return returns + discounts * chosen(values, ops.argmax(chooser, axis=-1))
+        return returns + discounts * q_of(values, ops.argmax(chooser, axis=-1))
 
     def loss(
         self,
@@ -153,7 +143,7 @@ class DQN:
         """sum_i w_i huber(Q(x_i, a_i) - y_i), or the mean over the batch by `loss_reduction`."""
         assert target is not None
         targets = ops.stop_gradient(self.targets(network, target, batch))
-        values = chosen(network(batch.observations), batch.actions)
+        values = q_of(network(batch.observations), batch.actions)
         errors = values - targets
         losses = batch.weights * huber(errors, self.config.huber_delta)
         loss = ops.mean(losses) if self.config.loss_reduction == "mean" else ops.sum(losses)

@@ -20,6 +20,7 @@ from ga3c.backend import Tensor
 FARTHEST = 10.0  # deviations of a normalised observation
 SMALLEST_VARIANCE = 1e-8
 LARGEST = 1e9  # number that is measured
+TAKEN_OVER = 10_000.0  # entries that statistics of another run count as at most
 
 
 class LogDeviations(keras.layers.Layer):
@@ -100,6 +101,10 @@ class Measured(keras.layers.Layer):
         """Take a batch into the means."""
         raise NotImplementedError
 
+    def adapt(self) -> None:
+        """Let another run's batches soon outweigh what was measured so far."""
+        self._count.assign(ops.minimum(self._count, TAKEN_OVER))
+
     def _share(self, entries: Tensor) -> Tensor:
         """Count `entries` [n, ...], and return their share of all that were counted so far."""
         count = ops.cast(ops.shape(entries)[0], "float32")
@@ -143,11 +148,6 @@ class ValueScale(Measured):
     rewards, as losses are of errors in this unit (`value_unit`).
     """
 
-    def __init__(self, reward_clip: float, **given: Any) -> None:
-        """Args: reward_clip: what rewards are clipped to, either way; 0: to nothing."""
-        super().__init__(**given)
-        self._reward_clip = reward_clip or LARGEST
-
     def build(self, shape: tuple[int | None, ...]) -> None:
         """Make the measured weights."""
         super().build(shape)
@@ -165,14 +165,14 @@ class ValueScale(Measured):
 
     def measure(self, batch: Any) -> None:
         """Take the rewards of a batch into the mean."""
-        squares = ops.square(ops.reshape(_bounded(batch.rewards, self._reward_clip), (-1,)))
+        squares = ops.square(ops.reshape(_bounded(batch.rewards), (-1,)))
         share = self._share(squares)
         self._square.assign((1 - share) * self._square + share * ops.mean(squares))
 
 
-def _bounded(x: Tensor, limit: float = LARGEST) -> Tensor:
+def _bounded(x: Tensor) -> Tensor:
     """`x` in float32, with bounds within which no square is infinite, as it would be for ever."""
-    return ops.clip(ops.cast(x, "float32"), -limit, limit)
+    return ops.clip(ops.cast(x, "float32"), -LARGEST, LARGEST)
 
 
 def measured_by(network: keras.Model) -> list[Measured]:

@@ -128,12 +128,12 @@ def body(config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: s
     return keras.layers.Flatten(dtype=_dtype(config), name=f"{prefix}flatten")(x)
 
 
-def scaled_value(config: NetworkConfig, value: Tensor, reward_clip: float) -> Tensor:
-    """A head's output [n] as the value, in the unit of the rewards, which are clipped before."""
+def scaled_value(config: NetworkConfig, value: Tensor) -> Tensor:
+    """A head's output [n] as the value, in the unit of the rewards."""
     if config.value_scale != 1.0:
         value = value * config.value_scale
     if config.follow_rewards:
-        value = ValueScale(reward_clip, dtype="float32", name="value_scale")(value)
+        value = ValueScale(dtype="float32", name="value_scale")(value)
     return value
 
 
@@ -181,7 +181,7 @@ def _dtype(config: NetworkConfig) -> str:
 def weights(config: NetworkConfig, shape: tuple[int, ...], is_picture: bool) -> int:
     """The number of a torso's weights, nearly all of the network's, without making it.
 
-    Args: config: as `chosen` returns it; shape: of an observation, [h, w, channels] or [k].
+    Args: config: as `resolved` returns it; shape: of an observation, [h, w, channels] or [k].
 
     Raises ValueError if a picture is too small.
     """
@@ -205,7 +205,7 @@ def weights(config: NetworkConfig, shape: tuple[int, ...], is_picture: bool) -> 
     return count + height * width * channels * units
 
 
-def chosen(config: NetworkConfig, shape: tuple[int, ...], is_picture: bool) -> NetworkConfig:
+def resolved(config: NetworkConfig, shape: tuple[int, ...], is_picture: bool) -> NetworkConfig:
     """The configuration with `auto` replaced by the torso for observations of this shape.
 
     Raises ValueError if the torso is for the other kind of observation.

@@ -10,7 +10,7 @@ from ga3c import backend
 from ga3c.backend import Tensor
 from ga3c.experience.batches import Source
 from ga3c.learning.algorithm import Algorithm
-from ga3c.settings.learning import OptimizerConfig, linear
+from ga3c.settings.learning import OptimizerConfig
 
 STEP_SIZE = "learning_rate"
 
@@ -38,11 +38,6 @@ def prepare(optimizer: keras.optimizers.Optimizer, variables: list, mean_square:
     for state in optimizer.variables:
         if "velocity" in state.path and isinstance(optimizer, keras.optimizers.RMSprop):
             state.assign(keras.ops.full(state.shape, mean_square))
-
-
-def learning_rate(config: OptimizerConfig, progress: float) -> float:
-    """The learning rate, linear in progress from the schedule's start (0) to its end (1)."""
-    return linear(config.learning_rate, config.learning_rate_end or 0.0, progress)
 
 
 def global_norm(gradients: Sequence[Tensor]) -> Tensor:
@@ -80,7 +75,7 @@ class Rates:
     def at(self, progress: float) -> dict[str, np.float32]:
         """All rates at this progress of the schedules: 0 at the start, 1 at the end."""
         rates = {
-            STEP_SIZE: learning_rate(self._optimizer, progress),
+            STEP_SIZE: self._optimizer.rate_at(progress),
             **self._algorithm.rates(progress),
             **self._source.rates(progress),
         }

@@ -42,10 +42,8 @@ class PPO(ActorCritic):
         "target": ((), "float32"),
     }
 
-    def __init__(
-        self, config: A3CConfig, ppo: PPOConfig, actions: Actions, reward_clip: float = 1.0
-    ) -> None:
-        super().__init__(config, actions, reward_clip)
+    def __init__(self, config: A3CConfig, ppo: PPOConfig, actions: Actions) -> None:
+        super().__init__(config, actions)
         self._ppo = ppo
 
     def prepare(self, network: keras.Model, segments: Segments) -> dict[str, Tensor]:

@@ -14,9 +14,10 @@ import numpy as np
 
 from agents.games import resolve
 from ga3c.runs import records
-from ga3c.runs.finding import evaluations, find_run
+from ga3c.runs.finding import EPISODES, METRICS, evaluations, find_run
 from ga3c.runs.kept_config import load_config, to_json
 from ga3c.runs.tally import ROLLING_EPISODES, Episode
+from ga3c.runs.trust import META
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.train import TrainConfig
 
@@ -138,16 +139,15 @@ def load(runs: Sequence[Path], runs_dir: Path) -> list[History]:
 def read(path: Path) -> History:
     """The history of the run, or of the kept result, in `path`. Raises ValueError."""
     config, kept = load_config(path), path / CURVE
-    episodes = [] if kept.exists() else episodes_in(path / "episodes.csv")
-    ladder = config.learns_from_replay and config.dqn.exploration == "ladder"
+    episodes = [] if kept.exists() else episodes_in(path / EPISODES)
     return History(
         path=path,
         config=config,
         curve=_kept(kept) if kept.exists() else rolling(episodes),
-        figures=records.read(path / "metrics.jsonl"),
+        figures=records.read(path / METRICS),
         evaluations=evaluations(path),
-        by_epsilon=by_epsilon(episodes) if ladder else {},
-        resumed=_resumed(path / "meta.json"),
+        by_epsilon=by_epsilon(episodes) if config.has_ladder else {},
+        resumed=_resumed(path / META),
     )
 
 

@@ -39,7 +39,7 @@ class Job(NamedTuple):
     @property
     def kept(self) -> list[Path]:
         """The checkpoints of its run, the newest last; none if it has not begun."""
-        return checkpoints.kept(self.path / "checkpoints")
+        return checkpoints.kept(self.path / checkpoints.FOLDER)
 
     def check(self) -> None:
         """Raises WrongInput if the run there is of another game, or was trained otherwise.
@@ -124,7 +124,7 @@ class Job(NamedTuple):
             newest = checkpoints.read(self.kept[-1])
         except (checkpoints.Damaged, IndexError):
             return False
-        reached = newest.state["steps"], newest.state["seconds"]
+        reached = newest.steps, newest.state["seconds"]
         limits = self.until, self.seconds
         return any(limit and done >= limit for done, limit in zip(reached, limits, strict=True))
 

@@ -46,7 +46,7 @@ def summary(path: Path, name: str) -> dict[str, Any]:
         "minutes": round(newest.get("seconds", 0.0) / 60, 1),
         "state": state,
         "places": _places(path) if may_be_elsewhere else "",
-        "checkpoints": [int(kept.name) for kept in checkpoints.kept(path / "checkpoints")],
+        "checkpoints": [int(kept.name) for kept in checkpoints.kept(path / checkpoints.FOLDER)],
     }
 
 

@@ -10,7 +10,7 @@ from ale_py import registration
 from agents import control
 from agents.games import atari_roms
 from ga3c.runs.finding import newest_figures, pretrained, pretrained_run
-from ga3c.settings.preset_names import PRESETS
+from ga3c.settings.preset_names import PRESET_LINES
 from ga3c.settings.train import LEARNS_FROM
 
 Kind = Literal["games", "presets", "networks", "algorithms", "protocols", "pretrained"]
@@ -43,7 +43,7 @@ PROTOCOLS = {
 }
 
 DESCRIBED: dict[Kind, dict[str, str]] = {
-    "presets": PRESETS,
+    "presets": PRESET_LINES,
     "networks": NETWORKS,
     "algorithms": {n: ALGORITHMS.get(n, f"learns from {of}") for n, of in LEARNS_FROM.items()},
     "protocols": PROTOCOLS,

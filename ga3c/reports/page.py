@@ -14,7 +14,7 @@ from PIL import Image
 
 from ga3c.reports import comparison, history, plots, tables
 from ga3c.reports.history import History
-from ga3c.runs.finding import GivenRuns, newest_figures
+from ga3c.runs.finding import VIDEOS, GivenRuns, newest_figures
 from ga3c.settings.checks import check_file
 from ga3c.settings.machine import machine
 
@@ -145,7 +145,7 @@ def _videos(runs: Sequence[History]) -> Iterator[str]:
     looks = plots.looks_of(runs)
     for run in runs:
         words = looks[run.path].label.removeprefix(run.game).strip(", ")
-        videos = (run.path / "video").glob("[!.]*.mp4")
+        videos = (run.path / VIDEOS).glob("[!.]*.mp4")
         for video in sorted(videos, key=lambda file: file.stat().st_mtime)[-1:]:
             yield f"<h2>A game of {escape(run.game)}{escape(f': {words}' if words else '')}</h2>"
             source = _data("video/mp4", video.read_bytes())

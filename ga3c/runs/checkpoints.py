@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ga3c.runs.durable import Progress, SyncedFile, Work, put_in_place, seal, sync_directory
+from ga3c.runs.durable import Progress, SyncedFile, Work, fingerprint, put_in_place, sync_directory
 
 ARRAYS, STATE, MANIFEST = "arrays.npz", "state.json", "manifest.json"
 PARTIAL = ".partial-"
+FOLDER = "checkpoints"  # in a run's directory
 BEST = "best"  # the folder of the one with the best evaluation
 FORMAT = 1
 RETRY_S = 10.0
@@ -42,6 +43,16 @@ class Checkpoint(NamedTuple):
     path: Path
     state: dict[str, Any]  # of JSON: counters, random state
     arrays: dict[str, np.ndarray]
+
+    @property
+    def steps(self) -> int:
+        """How many environment steps the run had made."""
+        return int(self.state["steps"])
+
+
+def place_of(steps: int, directory: Path) -> Path:
+    """Where the checkpoint of so many steps is."""
+    return directory / f"{steps:012}"
 
 
 def write(
@@ -72,7 +83,7 @@ def write(
             np.savez(file, allow_pickle=False, **arrays)
         with SyncedFile(partial / STATE, work) as file:
             file.write(json.dumps(state).encode())
-        files = {name: seal(partial / name, work) for name in (ARRAYS, STATE)}
+        files = {name: fingerprint(partial / name, work) for name in (ARRAYS, STATE)}
         with SyncedFile(partial / MANIFEST, work) as file:
             file.write(json.dumps({"format": FORMAT, "files": files}).encode())
         sync_directory(partial)
@@ -96,7 +107,7 @@ def read(path: Path) -> Checkpoint:
         if manifest["format"] != FORMAT:
             raise Damaged(f"{path}: format {manifest['format']}, must be {FORMAT}")
         for name in (ARRAYS, STATE):
-            if seal(path / name) != manifest["files"][name]:
+            if fingerprint(path / name) != manifest["files"][name]:
                 raise Damaged(f"{path}: {name} differs from its manifest")
         with np.load(path / ARRAYS, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
@@ -134,7 +145,7 @@ def set_aside(checkpoint: Checkpoint) -> None:
 
 def write_best(directory: Path, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
     """Write a checkpoint of `state["steps"]` steps, then remove all others. Raises as `write`."""
-    path = directory / f"{int(state['steps']):012}"
+    path = place_of(int(state["steps"]), directory)
     _sweep(directory)
     write(path, arrays, state)
     remove([other for other in kept(directory) if other != path])
@@ -199,7 +210,7 @@ class Checkpoints:
         """Write a checkpoint of `state["steps"]` steps, then remove old ones. Raises as `write`."""
         steps = int(state["steps"])
         self._last_s, self._last_steps = seconds, steps
-        path = self._directory / f"{steps:012}"
+        path = place_of(steps, self._directory)
         write(path, arrays, state, progress)
         remove(self._outdated())
         return path

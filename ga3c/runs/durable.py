@@ -58,7 +58,7 @@ class SyncedFile(io.BufferedWriter):
                 self._sync()
 
 
-def seal(path: Path, work: Work | None = None) -> dict[str, Any]:
+def fingerprint(path: Path, work: Work | None = None) -> dict[str, Any]:
     """The size and the SHA-256 of a file."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:

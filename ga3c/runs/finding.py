@@ -1,4 +1,4 @@
-"""Finds a run by its directory, its name or its game, and checks how it may be resumed.
+"""Finds a run by its directory, its name or its game, and names the files in it.
 
 Small trained policies come with ga3c: each is a run directory with nothing but the weights.
 """
@@ -11,7 +11,6 @@ import re
 import shlex
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Annotated, Any
@@ -21,21 +20,15 @@ import tyro
 from agents.games import resolve
 from ga3c.runs import records
 from ga3c.runs.kept_config import CONFIG, load_config
-from ga3c.runs.trust import is_own
+from ga3c.runs.trust import is_begun_by_user
 from ga3c.settings.run import STEP_CAP
 from ga3c.settings.train import TrainConfig
 
 RESULT, LOCK = "result.json", "lock"
+EPISODES, METRICS, JOURNAL = "episodes.csv", "metrics.jsonl", "scheduler.jsonl"
 LATEST = "latest"  # a file beside the runs with the name of the newest; earlier it was a link
-EVALUATIONS = "evaluations.jsonl"
+EVALUATIONS, VIDEOS = "evaluations.jsonl", "video"
 PRETRAINED = Path(__file__).resolve().parents[1] / "pretrained"
-LANES = "agents x envs_per_agent"
-OF_REPLAY = (
-    *("pacing", "steps_per_update", "period_steps", "replay_min_steps", "n_step", "discount"),
-    *("replay_steps", "update_size", "slack_steps", "eviction", "replay_draws"),
-    *("first_priority", "priority_exponent", "eviction_exponent", LANES, "pixels"),
-)
-"""What the counts, the rows and the priorities of a saved replay are of."""
 NAME_BYTES = 200  # of a run's name: file systems take 255, and some files are named after it
 DEPTH = 3  # folders below runs/ in which runs are found, such as runs/scores/pong-0
 SHOWN = 60  # most characters of a game and of an algorithm in a run's own name
@@ -129,20 +122,23 @@ def _is_linked(path: Path, runs_dir: Path) -> bool:
 
 def newest_run(game: str, runs_dir: Path = Path("runs")) -> Path:
     """The run of `game` that was started or resumed last. Raises ValueError if there is none."""
-    wanted = _resolved(game)
+    wanted = game_of(game)
     for path in runs_in(runs_dir):
         with contextlib.suppress(ValueError):  # settings that cannot be read
             config = load_config(path)
             name = config.environment.game
-            if name == game or (is_own(path, config) and _resolved(name) == wanted):
+            if name == game or (is_begun_by_user(path, config) and game_of(name) == wanted):
                 return _from_here(path)
     raise ValueError(
         f"{runs_dir} has no run of {game}: ga3c train --game {shlex.quote(game)} starts one"
     )
 
 
-def _resolved(game: str) -> tuple[str, bool]:
-    """The game itself, which other names may have other sticky actions of, and if it is Atari's."""
+def game_of(game: str) -> tuple[str, bool]:
+    """The game itself, which other names may have other sticky actions of, and if it is Atari's.
+
+    Raises ValueError if it is unknown.
+    """
     found = resolve(game)
     return found.name, found.is_atari
 
@@ -161,58 +157,12 @@ def pretrained_run(game: str) -> Path:
     raise ValueError(f"pretrained {game}: must be one of {', '.join(pretrained())}")
 
 
-def check_resumed(config: TrainConfig, before: TrainConfig) -> None:
-    """Raises ValueError if a run that was started with `before` cannot continue with `config`."""
-    game, game_before = config.environment.game, before.environment.game
-    if _resolved(game) != _resolved(game_before):
-        raise ValueError(
-            f"game {game}: the run is of {game_before}, and what it has learned would be lost: "
-            "start a new run"
-        )
-    for name, rule in (
-        ("preset", "name the settings that are to change"),
-        ("algorithm", "another one could not use its weights: start a new run"),
-    ):
-        value, old_value = getattr(config, name), getattr(before, name)
-        if value != old_value:
-            raise ValueError(f"{name} {value}: a resumed run keeps its {name} {old_value}; {rule}")
-    if config.run.name not in (None, before.run.name):
-        raise ValueError(f"name {config.run.name}: a resumed run keeps its name; leave it out")
-    if config.replay.save_replay and before.replay.save_replay:
-        new_replay, old_replay = (
-            {**asdict(c.pacing), **asdict(c.replay), **asdict(c.learning)}
-            | {LANES: c.max_lanes, "pixels": c.environment.pixels}
-            for c in (config, before)
-        )
-        for name in OF_REPLAY:
-            value, old_value = new_replay[name], old_replay[name]
-            if value != old_value:
-                raise ValueError(
-                    f"{name} {value}: the replay was saved with {old_value}, and what it holds "
-                    "is of that: leave it out, or give --no-save-replay to fill a new one"
-                )
-    played, known = (
-        (
-            resolve(c.environment.game),
-            replace(c.environment, game=game_before),
-            c.run.seed,
-            c.service.stagger_steps,
-        )
-        for c in (config, before)
-    )
-    if config.service.lockstep and played != known:
-        raise ValueError(
-            "lockstep: the seed, stagger_steps and the environment's settings must stay the same, "
-            "or the run's actions could not be played once more"
-        )
-
-
 def newest_figures(path: Path) -> dict[str, Any]:
     """The figures of the run in `path`: its result, or its newest progress line before its end."""
     try:
         return dict(json.loads((path / RESULT).read_bytes()))
     except (OSError, ValueError, TypeError):  # the run has not ended, or the file is damaged
-        return records.newest(path / "metrics.jsonl")
+        return records.newest(path / METRICS)
 
 
 def evaluations(path: Path) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 ROLLING_EPISODES = 100
@@ -32,6 +32,7 @@ class Tally:
         self._most_scored = most_scored
         self._lock = threading.Lock()  # guards all that follows
         self._scores: deque[float] = deque(maxlen=ROLLING_EPISODES)
+        self._lengths: deque[int] = deque(maxlen=ROLLING_EPISODES)
         self._fresh: list[Episode] = []
         self._episodes = 0
         self._last_score = float("nan")
@@ -67,6 +68,7 @@ class Tally:
             self._episodes += 1
             if scored:
                 self._scores.append(score)
+                self._lengths.append(length)
                 self._last_score = score
 
     def take_episodes(self) -> list[Episode]:
@@ -93,7 +95,12 @@ class Tally:
     def score_mean(self) -> float:
         """Over the last 100 episodes that count, or all if fewer do; nan before the first."""
         with self._lock:
-            return sum(self._scores) / len(self._scores) if self._scores else float("nan")
+            return _mean(self._scores)
+
+    def length_mean(self) -> float:
+        """In steps, over the same episodes; nan before the first."""
+        with self._lock:
+            return _mean(self._lengths)
 
     def read(self) -> dict[str, Any]:
         """All that a resumed run goes on with, as JSON holds it."""
@@ -101,6 +108,7 @@ class Tally:
             return {
                 "seconds": self.seconds,
                 "scores": list(self._scores),
+                "lengths": list(self._lengths),
                 "episodes": self._episodes,
             }
 
@@ -109,6 +117,11 @@ class Tally:
         with self._lock:
             self._before_s = values["seconds"]
             self._scores.extend(values["scores"])
+            self._lengths.extend(values.get("lengths", []))  # which older runs did not keep
             self._episodes = values["episodes"]
             if values["scores"]:
                 self._last_score = values["scores"][-1]
+
+
+def _mean(values: Collection[float]) -> float:
+    return sum(values) / len(values) if values else float("nan")

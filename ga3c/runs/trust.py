@@ -39,7 +39,7 @@ def seal(config: TrainConfig) -> str | None:
     return hmac.new(secret.encode(), message, hashlib.sha256).hexdigest()
 
 
-def is_own(path: Path, config: TrainConfig) -> bool:
+def is_begun_by_user(path: Path, config: TrainConfig) -> bool:
     """Whether the run in `path` names no code, or this user named it on this machine.
 
     The file with the seal must be this user's: others here can read what a seal is made of.
@@ -61,10 +61,10 @@ def check_trust(path: Path, config: TrainConfig, trusted: bool) -> None:
 
     Args: trusted: whether the user has said that it may.
     """
-    if not trusted and not is_own(path, config):
+    if not trusted and not is_begun_by_user(path, config):
         why = "was not begun by you on this machine"
         if seal(config) is None:
-            why = f"this machine has no {MACHINE_ID}, by which runs of your own are known"
+            why = f"{MACHINE_ID}, by which runs of your own are known, is missing or empty here"
         raise ValueError(
             f"run {path}: names code, {', '.join(own_code(config))}, and {why}: that module would "
             "be imported; --trust allows it"

@@ -103,13 +103,17 @@ class Agents:
     def tend(self) -> list[str]:
         """Replace dead agents, and kill those that are silent or sent a refused message.
 
-        Returns a line for each death. Raises RunFailed if agents die repeatedly.
+        Returns for each death a line, and after it what the agent wrote and why it failed. Raises
+        RunFailed if agents die repeatedly.
         """
         timeout_s = self._service.agent_timeout_s
         if stopped_s := self._stops.last_s():
             self._frontend.peers.excuse(stopped_s)
         for identity in self._frontend.silent(timeout_s):
-            self._kill(identity, f"it owed a step for {timeout_s:g} s (agent_timeout_s)", timeout_s)
+            why = f"it owed a step for {timeout_s:g} s (agent_timeout_s)"
+            if not self._frontend.peers.has_played(identity):
+                why += ", as it was still making its environments or in their first step"
+            self._kill(identity, why, timeout_s)
         for identity, fault in self._frontend.peers.faults().items():
             self._kill(identity, f"its message was refused: {fault}", 0.0)
         events = [self._bury(ended) for ended in self._launcher.reap()]
@@ -123,14 +127,16 @@ class Agents:
         self._launcher.kill(identity)
 
     def _bury(self, ended: Exit) -> str:
-        """Handle an agent that has ended. Returns a line about it; empty if it was retired."""
+        """Handle an agent that has ended. Returns what to say of it; nothing if it was retired."""
         identity = ended.identity
         why, silent_s = self._killed.pop(identity, ("", 0.0))
         from_outside = not why and ended.code in OUTSIDE
         peers = self._frontend.peers
         of_machine = ended.code == UNSTARTED or not peers.is_here(identity)
         death = Death(peers.has_played(identity), from_outside, silent_s, of_machine)
-        words = peers.forget(identity) or f"{ended.log}\n{why}".strip()
+        report = peers.forget(identity).strip()
+        written = ended.log.replace(report, "").strip()  # an agent also writes what it reports
+        words = "\n".join(filter(None, (written, why, report)))
         if identity in self._identities.values():
             return self._replace(ended, words, death)
         if identity in self._retired:
@@ -160,9 +166,11 @@ class Agents:
         reason = words.splitlines()[-1] if words else "no last words"
         if delay_s:
             self._due_s[index] = time.monotonic() + delay_s
-            return f"agent {name} {how} ({reason}): to be replaced in {delay_s:g} s"
-        self._start(index)
-        return f"agent {name} {how} ({reason}): replaced by {name_of(self._identities[index])}"
+            follows = f"to be replaced in {delay_s:g} s"
+        else:
+            self._start(index)
+            follows = f"replaced by {name_of(self._identities[index])}"
+        return f"agent {name} {how} ({reason}): {follows}\n{words}".strip()
 
     def _start(self, index: int) -> None:
         identity = new_identity(f"agent-{index}.{self.started}")

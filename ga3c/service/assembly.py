@@ -32,14 +32,11 @@ from ga3c.settings.checks import is_own
 from ga3c.settings.train import TrainConfig
 
 ALGORITHMS: dict[str, Callable[[TrainConfig, Actions], Algorithm]] = {
-    "a3c": lambda config, actions: A3C(config.a3c, actions, config.learning.reward_clip),
-    "ppo": lambda config, actions: PPO(
-        config.a3c, config.ppo, actions, config.learning.reward_clip
-    ),
+    "a3c": lambda config, actions: A3C(config.a3c, actions),
+    "ppo": lambda config, actions: PPO(config.a3c, config.ppo, actions),
     "dqn": lambda config, actions: DQN(
         config.dqn,
         _counted(actions, "dqn"),
-        reward_clip=config.learning.reward_clip,
         random_steps=config.replay.replay_min_steps,
         ladder=_ladder(config),
         keeps_values=config.replay.has_first_priorities,
@@ -47,7 +44,6 @@ ALGORITHMS: dict[str, Callable[[TrainConfig, Actions], Algorithm]] = {
     "dpg": lambda config, actions: DPG(
         config.dpg,
         _continuous(actions, "dpg"),
-        reward_clip=config.learning.reward_clip,
         keeps_values=config.replay.has_first_priorities,
     ),
 }
@@ -75,16 +71,15 @@ def _continuous(actions: Actions, algorithm: str) -> Actions:
 
 
 def _ladder(config: TrainConfig) -> np.ndarray | None:
-    if config.dqn.exploration == "schedule":
+    if not config.has_ladder:
         return None
-    dqn, envs = config.dqn, config.service.envs_per_agent
-    agents = config.max_lanes // envs
+    dqn, agents, envs = config.dqn, config.most_agents, config.service.envs_per_agent
     return ladder(dqn.ladder_base, dqn.ladder_exponent, agents, envs, dqn.ladder_rungs)
 
 
 def most_scored(config: TrainConfig) -> float:
     """The largest epsilon of an environment whose episodes count for the run's score."""
-    epsilons = _ladder(config) if config.algorithm == "dqn" else None
+    epsilons = _ladder(config)
     return math.inf if epsilons is None else greediest_third(epsilons)
 
 
@@ -115,7 +110,6 @@ def build_pacing(config: TrainConfig) -> ReplayPacing:
     return Ratio(
         steps_per_update=pacing.steps_per_update,
         slack_steps=pacing.slack_steps,
-        largest_batch=config.service.largest_prediction(config.max_lanes),
         update_size=replay.update_size,
         min_steps=replay.replay_min_steps,
         target_period=replay.target_period,
@@ -126,8 +120,7 @@ def build_pacing(config: TrainConfig) -> ReplayPacing:
 def build_books(config: TrainConfig, stack: int) -> tuple[Book, Pacing]:
     """The host's book about the ring, and the pacing.
 
-    Raises ValueError if no transition would fit the replay, or if acting and learning would
-    deadlock.
+    Raises ValueError if no transition would fit the replay.
     """
     service, lanes = config.service, config.max_lanes
     if config.learns_from_replay:
@@ -159,7 +152,8 @@ def build_source(
     """
     check_eviction(config, spaces)
     ring = RingShape(book.lanes, book.capacity, spaces.shape, spaces.dtype, spaces.stack)
-    experience = Experience(ring, kept_columns(algorithm), memory)
+    clip = config.learning.reward_clip
+    experience = Experience(ring, kept_columns(algorithm), memory, clip)
     if isinstance(book, SegmentBook):
         return (Shuffled if isinstance(algorithm, Preparing) else InOrder)(experience, book)
     assert isinstance(book, ReplayBook)
@@ -169,8 +163,7 @@ def build_source(
             "value, or no first priority could be computed; choose --first-priority largest"
         )
     source = SlotReplay if config.replay.eviction == "priority" else RingReplay
-    seed, reward_clip = (config.run.seed + 2**30) % 2**31, config.learning.reward_clip
-    return source(experience, book, config.replay, seed=seed, reward_clip=reward_clip)
+    return source(experience, book, config.replay, seed=(config.run.seed + 2**30) % 2**31)
 
 
 def check_eviction(config: TrainConfig, spaces: Spaces) -> None:

@@ -133,8 +133,7 @@ def _ring(config: TrainConfig, spaces: Spaces) -> RingShape:
 
 def _processes(config: TrainConfig) -> float:
     """The bytes that agent processes on this machine take. Raises ValueError if they do not fit."""
-    envs = config.service.envs_per_agent
-    agents = config.max_lanes // envs
+    agents, envs = config.most_agents, config.service.envs_per_agent
     if config.hosts.others_may_play:
         agents = min(agents, config.hosts.agents_here)
     is_atari = resolve(config.environment.game).is_atari
@@ -152,7 +151,7 @@ def _network(config: TrainConfig, shape: tuple[int, ...], is_picture: bool) -> f
     network = config.network
     if network.is_own:
         return 0.0  # only its function knows
-    network = networks.chosen(network, shape, is_picture)
+    network = networks.resolved(network, shape, is_picture)
     weights = networks.weights(network, shape, is_picture)
     torsos = 1 + (network.separate_value or config.dqn.dueling)
     trained = config.update_samples

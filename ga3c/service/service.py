@@ -9,15 +9,12 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import psutil
 
 from ga3c.experience.book import Segment
 from ga3c.experience.pacing import Pacing
 from ga3c.learning.model import Model
-from ga3c.runs.checkpoints import Checkpoint
 from ga3c.runs.metrics import Metrics, Snapshot, cpu_s_of_others
 from ga3c.runs.scratch import ScratchDirectory
 from ga3c.runs.tally import Tally
@@ -102,27 +99,6 @@ class Service:
 
     def _pids(self) -> list[int]:
         return [os.getpid(), *self.agents.pids()]
-
-    def read(
-        self, timeout_s: float, experience: bool = True
-    ) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-        """Arrays and counters of one moment, at which no prediction or update is under way.
-
-        On-policy experience is included only in lockstep; otherwise lanes begin anew. A replay is
-        included if --save-replay is set.
-
-        Args:
-            experience: False leaves out all experience; weights and counters remain.
-
-        Returns:
-            The content of a checkpoint; None if a prediction or an update does not end within
-            `timeout_s`.
-        """
-        return self.kept.read(timeout_s, experience)
-
-    def restore(self, checkpoint: Checkpoint) -> None:
-        """Restore what `read` returned, before the start. Raises ValueError if it does not fit."""
-        self.kept.restore(checkpoint)
 
     def start(self, counts: Counts | None = None) -> None:
         """Start with `counts`, or with the configured counts."""

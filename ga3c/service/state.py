@@ -40,9 +40,15 @@ class Kept:
     """Whether a replay is saved too. All other experience begins anew."""
 
     def read(
-        self, timeout_s: float, experience: bool
+        self, timeout_s: float, experience: bool = True
     ) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
         """Arrays and counters of one moment, at which no prediction or update is under way.
+
+        On-policy experience is included only in lockstep; otherwise lanes begin anew. A replay is
+        included if --save-replay is set.
+
+        Args:
+            experience: False leaves out all experience; weights and counters remain.
 
         Returns:
             The content of a checkpoint; None if a prediction or an update does not end within
@@ -71,7 +77,7 @@ class Kept:
         self.model.restore(checkpoint.arrays)
         self.tally.restore(state)
         self.metrics.restore(state["counts"])
-        self.pacing.begin_after(int(state["steps"]))
+        self.pacing.begin_after(checkpoint.steps)
         if self.actions:
             self._restore_lockstep(self.actions, checkpoint)
             return
@@ -111,7 +117,7 @@ class Kept:
         self.pacing.restore(
             {
                 **checkpoint.state["pacing"],
-                "before": int(checkpoint.state["steps"]) - acted,
+                "before": checkpoint.steps - acted,
                 "acted": acted,
                 "flushed": int(replay.book.visible().heads.sum()),
             }

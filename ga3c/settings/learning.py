@@ -240,3 +240,7 @@ class OptimizerConfig:
         if end is None:
             end = 0.0 if horizon == run_steps else LASTING_SHARE * self.learning_rate
         return replace(self, schedule_steps=horizon, learning_rate_end=end)
+
+    def rate_at(self, progress: float) -> float:
+        """The learning rate, linear in progress from the schedule's start (0) to its end (1)."""
+        return linear(self.learning_rate, self.learning_rate_end or 0.0, progress)

@@ -3,7 +3,7 @@
 This module imports nothing, so that `ga3c --help` is immediate.
 """
 
-PRESETS: dict[str, str] = {
+PRESET_LINES: dict[str, str] = {
     "default": "chosen by --algorithm and --game",
     "a3c-pictures": "default for a3c on pictures",
     "a3c-vectors": "default for a3c on vectors",
@@ -28,5 +28,5 @@ PRESETS: dict[str, str] = {
 
 def preset_lines(indent: str = "") -> str:
     """One line for each preset."""
-    width = max(map(len, PRESETS))
-    return "\n".join(f"{indent}{name:<{width}}  {line}" for name, line in PRESETS.items())
+    width = max(map(len, PRESET_LINES))
+    return "\n".join(f"{indent}{name:<{width}}  {line}" for name, line in PRESET_LINES.items())

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from ga3c.settings import preset_names
 from ga3c.settings.learning import (
     A3CConfig,
     DQNConfig,
@@ -11,6 +10,7 @@ from ga3c.settings.learning import (
     OptimizerConfig,
 )
 from ga3c.settings.machine import CORES, sees_gpu
+from ga3c.settings.preset_names import PRESET_LINES
 from ga3c.settings.published import PUBLISHED
 from ga3c.settings.replay import PacingConfig, ReplayConfig
 from ga3c.settings.run import EvaluationConfig
@@ -106,9 +106,9 @@ def for_lanes(
 # their size does not matter to Adam.
 _VECTORS = NetworkConfig(layer_norm=False, separate_value=True, value_scale=10.0)
 
-OURS: dict[str, TrainConfig] = {
-    "a3c-pictures": TrainConfig(preset="a3c-pictures"),
-    "a3c-vectors": TrainConfig(
+_OURS = (
+    TrainConfig(preset="a3c-pictures"),
+    TrainConfig(
         preset="a3c-vectors",
         service=ServiceConfig(
             agents=min(CORES, MOST_AGENTS_VECTORS), envs_per_agent=16, prediction_batch_min=16
@@ -119,10 +119,10 @@ OURS: dict[str, TrainConfig] = {
         optimizer=OptimizerConfig(learning_rate=1e-3, clip_norm=0.0),
         scheduler=_NO_SCHEDULER,
     ),
-    "ppo-pictures": ppo_pictures(CORES, sees_gpu()),
+    ppo_pictures(CORES, sees_gpu()),
     # A long segment of every environment, learned from four times in small updates. With segments
     # of 20 steps LunarLander-v3 was not learned: its policy stayed in the air.
-    "ppo-vectors": TrainConfig(
+    TrainConfig(
         algorithm="ppo",
         preset="ppo-vectors",
         service=ServiceConfig(
@@ -143,7 +143,7 @@ OURS: dict[str, TrainConfig] = {
         optimizer=OptimizerConfig(learning_rate=1e-3, learning_rate_end=1e-3, clip_norm=0.0),
         scheduler=_NO_SCHEDULER,
     ),
-    "dqn-pictures": TrainConfig(
+    TrainConfig(
         algorithm="dqn",
         preset="dqn-pictures",
         service=ServiceConfig(
@@ -156,7 +156,7 @@ OURS: dict[str, TrainConfig] = {
     # Ape-X for a small machine: lanes on a ladder, and nobody waits. One group of 16 lanes waits
     # for its actions while the cores learn, so that each step is replayed two or three times. With
     # 32 lanes in two groups, and batches of 32, it was 0.85 times.
-    "apex-small": TrainConfig(
+    TrainConfig(
         algorithm="dqn",
         preset="apex-small",
         service=ServiceConfig(
@@ -175,7 +175,7 @@ OURS: dict[str, TrainConfig] = {
     ),
     # For MountainCar: its velocity is a hundredth of its position, so observations are normalised,
     # and values must stay optimistic until it is found, so a step is replayed 16 times and not 64.
-    "dqn-vectors": TrainConfig(
+    TrainConfig(
         algorithm="dqn",
         preset="dqn-vectors",
         service=ServiceConfig(agents=1, envs_per_agent=8, prediction_batch_min=4),
@@ -196,7 +196,7 @@ OURS: dict[str, TrainConfig] = {
     ),
     # Continuous actions. One group of lanes waits for its actions while the cores learn. Each step
     # is replayed ten times, whatever the machine, so that steps say how far a run has learned.
-    "dpg-control": TrainConfig(
+    TrainConfig(
         algorithm="dpg",
         preset="dpg-control",
         service=ServiceConfig(
@@ -216,7 +216,8 @@ OURS: dict[str, TrainConfig] = {
         scheduler=_NO_SCHEDULER,
         evaluation=_CONTROL,
     ),
-}
+)
+OURS: dict[str, TrainConfig] = {config.preset: config for config in _OURS}
 
 for _name, _discount in (("a3c", 0.95), ("ppo", 0.99)):
     _like = OURS[f"{_name}-vectors"]
@@ -239,4 +240,4 @@ def described(config: TrainConfig) -> str:
         return f"settings of preset {name}"
     other = PRESETS[name].algorithm != config.algorithm
     learned = f", learned by {config.algorithm}" if other else ""
-    return f"settings of preset {name} ({preset_names.PRESETS[name]}){learned}"
+    return f"settings of preset {name} ({PRESET_LINES[name]}){learned}"

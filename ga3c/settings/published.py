@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from agents.environments import EnvironmentConfig
 from ga3c.settings.learning import DPGConfig, DQNConfig, NetworkConfig, OptimizerConfig
-from ga3c.settings.published_a3c import ANY_HORIZON_STEPS, FIXED_COUNTS, LEARNING, PAPER
+from ga3c.settings.published_a3c import FIXED_COUNTS, LEARNING, PAPER
 from ga3c.settings.replay import PacingConfig, ReplayConfig
 from ga3c.settings.run import EvaluationConfig
 from ga3c.settings.train import TrainConfig
@@ -92,7 +92,7 @@ DQN = TrainConfig(
         optimizer="rmsprop",
         learning_rate=2.5e-4,
         learning_rate_end=2.5e-4,
-        schedule_steps=ANY_HORIZON_STEPS,
+        schedule_steps=None,
         rms_decay=0.95,
         rms_centered=True,
         momentum=0.0,

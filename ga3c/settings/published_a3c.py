@@ -14,8 +14,6 @@ from ga3c.settings.scheduler import SchedulerConfig
 from ga3c.settings.service import ServiceConfig
 from ga3c.settings.train import TrainConfig
 
-ANY_HORIZON_STEPS = 10_000_000  # for schedules along which nothing changes: any value would do
-
 # All of them clip rewards to [-1, 1] or to their signs: the same for Atari's integer rewards.
 LEARNING = LearningConfig(discount=0.99, reward_clip=1.0, max_refused_updates=100)
 
@@ -107,7 +105,7 @@ PAPER = TrainConfig(
         optimizer="rmsprop",
         learning_rate=3e-4,
         learning_rate_end=3e-4,
-        schedule_steps=ANY_HORIZON_STEPS,
+        schedule_steps=None,
         rms_decay=0.99,
         rms_centered=False,
         momentum=0.0,

@@ -16,7 +16,7 @@ from ga3c.settings.learning import (
     OptimizerConfig,
     PPOConfig,
 )
-from ga3c.settings.preset_names import PRESETS, preset_lines
+from ga3c.settings.preset_names import PRESET_LINES, preset_lines
 from ga3c.settings.replay import PacingConfig, ReplayConfig
 from ga3c.settings.run import CheckpointConfig, EvaluationConfig, RunConfig
 from ga3c.settings.scheduler import SchedulerConfig
@@ -39,7 +39,7 @@ UNREAD = {"dqn": {"separate_value", "value_scale", "follow_rewards"}, "dpg": {"s
 if TYPE_CHECKING:
     PresetName = str
 else:
-    PresetName = Literal[tuple(PRESETS)]
+    PresetName = Literal[tuple(PRESET_LINES)]
 PRESET_HELP = f"Settings to begin with, ours or as published:\n{preset_lines()}\n"
 
 
@@ -95,10 +95,7 @@ class TrainConfig:
             _check_lockstep(self)
         if self.service.synchronized:
             _check_synchronized(self)
-        if self.learns_from_replay:
-            _check_replay(self)
-        else:
-            _check_segments(self)
+        (_check_replay if self.learns_from_replay else _check_segments)(self)
 
     @property
     def learns_from_replay(self) -> bool:
@@ -122,11 +119,20 @@ class TrainConfig:
         return self.optimizer.scheduled(self.run.steps)
 
     @property
+    def has_ladder(self) -> bool:
+        """Whether each environment has a constant share of random actions of its own."""
+        return self.algorithm == "dqn" and self.dqn.exploration == "ladder"
+
+    @property
+    def most_agents(self) -> int:
+        """The most agents that the run may have."""
+        service = self.service
+        return service.agents if self.scheduler.scheduler == "off" else service.most.agents
+
+    @property
     def max_lanes(self) -> int:
         """The most environments that the run may have; experience has room for this many."""
-        if self.scheduler.scheduler == "off":
-            return self.service.lanes
-        return self.service.most.agents * self.service.envs_per_agent
+        return self.most_agents * self.service.envs_per_agent
 
     @property
     def replay_room(self) -> int:
@@ -172,19 +178,19 @@ def _check_segments(config: TrainConfig) -> None:
 
 
 def _check_replay(config: TrainConfig) -> None:
-    service, replay, pacing = config.service, config.replay, config.pacing
+    service, replay, pacing, lanes = config.service, config.replay, config.pacing, config.max_lanes
     if config.run.steps is not None and config.run.steps <= replay.replay_min_steps:
         raise ValueError(
             f"steps {config.run.steps} <= replay_min_steps {replay.replay_min_steps}: the run "
             "would end before its first update; give more --steps or a smaller --replay-min-steps"
         )
     needed = replay.n_step + 1
-    smallest = 2 * config.max_lanes * needed
+    smallest = 2 * lanes * needed
     for name in ("replay_steps", "replay_min_steps"):
         if getattr(replay, name) < smallest:
             raise ValueError(
                 f"{name} {getattr(replay, name)} < {smallest}, twice {needed} steps "
-                f"of {config.max_lanes} environments: there would be nothing to draw"
+                f"of {lanes} environments: there would be nothing to draw"
             )
     if replay.update_size > replay.replay_min_steps and pacing.pacing != "target-period":
         raise ValueError(
@@ -192,8 +198,7 @@ def _check_replay(config: TrainConfig) -> None:
             "there would be nothing to draw when learning begins"
         )
     if pacing.pacing == "ratio":
-        largest = service.largest_prediction(config.max_lanes)
-        check_slack(pacing.slack_steps, largest, pacing.steps_per_update)
+        check_slack(pacing.slack_steps, service.largest_prediction(lanes), pacing.steps_per_update)
 
 
 def _check_synchronized(config: TrainConfig) -> None:
@@ -217,20 +222,18 @@ def _check_lockstep(config: TrainConfig) -> None:
             "--pacing target-period gives the same weights each time"
         )
     alone = "agents", "groups", "predictors", "trainers", "intra_op_threads"
-    given = {name: getattr(service, name) for name in alone}
-    wrong = [f"{name} {count}" for name, count in given.items() if count != 1]
+    wrong = [f"{name} {count}" for name in alone if (count := getattr(service, name)) != 1]
     if wrong or config.scheduler.scheduler != "off":
         raise ValueError(
             f"lockstep with {', '.join(wrong) or 'scheduler ' + config.scheduler.scheduler}: needs "
-            f"one of each of {', '.join(given)}, and scheduler off, or its order would change"
+            f"one of each of {', '.join(alone)}, and scheduler off, or its order would change"
         )
     if config.hosts.others_may_play:
         raise ValueError(
             "lockstep with --listen or --launcher ray: its agent must play on this machine, which "
             "keeps the actions that a resumed run plays again"
         )
-    smallest, largest = service.training_batch_min, service.training_batch_max
-    t_max = service.t_max
+    smallest, largest, t_max = service.training_batch_min, service.training_batch_max, service.t_max
     if smallest != largest or largest % t_max:
         raise ValueError(
             f"lockstep with training batches of {smallest} to {largest}: must be of one size, a "

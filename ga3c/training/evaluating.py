@@ -60,7 +60,7 @@ class Evaluations:
             silent = f"no step for {self._evaluator.patience_s:g} s"
             self._say(f"ga3c: an evaluation has made {silent}: there are no more", sys.stderr)
         due = self._evaluator.due(steps)
-        if due and (found := self._service.read(READ_TIMEOUT_S, experience=False)):
+        if due and (found := self._service.kept.read(READ_TIMEOUT_S, experience=False)):
             self._evaluator.begin(*found)
 
     def end(self, interrupts: Interrupts, failed: bool, timeout_s: float) -> bool:

@@ -44,7 +44,7 @@ class Keeper:
         self._say = say
         self._failure = ""  # what was said of the last attempt, if it failed
         self._checkpoints = Checkpoints(
-            directory.path / "checkpoints",
+            directory.path / checkpoints.FOLDER,
             keep.keep_checkpoints,
             keep.checkpoint_every_s,
             keep.checkpoint_every_steps,
@@ -66,7 +66,7 @@ class Keeper:
         seconds = tally.seconds
 
         def write() -> None:
-            found = self._service.read(READ_TIMEOUT_S)
+            found = self._service.kept.read(READ_TIMEOUT_S)
             self._directory.episodes(tally.take_episodes())  # all up to the checkpoint's steps
             if found is None:
                 raise checkpoints.NotWritten("an update did not end")

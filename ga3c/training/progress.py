@@ -31,6 +31,7 @@ def figures(
         "episodes": tally.episodes,
         "score": _finite(tally.last_score),
         "score_mean_100": _finite(tally.score_mean()),
+        "length_mean_100": _finite(tally.length_mean()),
         "reward_per_step": round(window.mean("rewards", "steps"), 5),
         "pps": round(window.rate("steps"), 1),
         "tps": round(window.rate("trained_samples"), 1),

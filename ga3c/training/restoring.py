@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import IO
 
 from ga3c.learning import weights
+from ga3c.learning.layers import measured_by
 from ga3c.runs import checkpoints
 from ga3c.runs.checkpoints import Checkpoint
 from ga3c.runs.kept_config import load_config
@@ -16,6 +17,8 @@ from ga3c.settings.train import TrainConfig
 from ga3c.training.results import finished
 from ga3c.training.watch import resumed_schedule
 
+OF_MEANING = ("pixel_scale", "center", "value_scale", "padding")
+"""Settings of a network that change what it computes, though not the shape of its weights."""
 Say = Callable[[str, IO[str] | None], None]
 """Shows a line, on standard output if no other stream is given."""
 
@@ -27,11 +30,13 @@ def restore(config: TrainConfig, service: Service, path: Path, say: Say) -> None
         RunFailed: if the run has no whole checkpoint.
         WrongInput: if it does not fit the settings, or nothing is left to do.
     """
+    before = load_config(path)
+    _check_meaning(before, config, path)
     checkpoint = _newest(path, say)
     if checkpoint is None:
         raise RunFailed(f"run {path} has no whole checkpoint: it cannot go on; start a new one")
     try:
-        service.restore(checkpoint)
+        service.kept.restore(checkpoint)
     except ValueError as error:
         raise WrongInput(f"{checkpoint.path} does not fit the settings: {error}") from error
     if reason := finished(config, service):
@@ -39,23 +44,23 @@ def restore(config: TrainConfig, service: Service, path: Path, say: Say) -> None
             f"run {path}: {reason} already, so nothing is left to do: give larger --steps, which "
             "replace the other ends, or a larger --seconds or --score"
         )
-    steps = int(checkpoint.state["steps"])
-    _check_refill(config, service, steps)
+    _check_refill(config, service, checkpoint.steps)
     checkpoints.set_aside(checkpoint)
-    say(f"ga3c: goes on from {steps:,} steps", None)
-    before = load_config(path).scheduled_optimizer
-    if line := resumed_schedule(before, config.scheduled_optimizer, steps):
+    say(f"ga3c: goes on from {checkpoint.steps:,} steps", None)
+    schedules = before.scheduled_optimizer, config.scheduled_optimizer
+    if line := resumed_schedule(*schedules, checkpoint.steps):
         say(f"ga3c: {line}", None)
 
 
-def take_weights(path: Path, service: Service) -> None:
-    """Begin with the network's weights in the newest whole checkpoint of the run in `path`.
+def take_weights(path: Path, config: TrainConfig, service: Service) -> None:
+    """Begin a run of `config` with the network's weights in the newest whole checkpoint of `path`.
 
-    Raises WrongInput if it has none, or if they do not fit the network.
+    Raises WrongInput if there is none, or if they do not fit the network.
     """
     checkpoint = _newest(path, _show)
     if checkpoint is None:
         raise WrongInput(f"initial_weights: run {path} has no whole checkpoint")
+    _check_meaning(load_config(path), config, path)
     model = service.model
     try:
         weights.restore({"weights": model.network.weights}, checkpoint.arrays)
@@ -63,17 +68,29 @@ def take_weights(path: Path, service: Service) -> None:
         raise WrongInput(
             f"initial_weights: those of {checkpoint.path} do not fit this run's network: {error}"
         ) from error
+    for layer in measured_by(model.network):
+        layer.adapt()
     model.copy_target()
-    steps = int(checkpoint.state["steps"])
-    _show(f"ga3c: begins with the weights of {path}, after {steps:,} steps", None)
+    _show(f"ga3c: begins with the weights of {path}, after {checkpoint.steps:,} steps", None)
 
 
 def _show(line: str, to: IO[str] | None) -> None:
     print(line, file=to, flush=True)
 
 
+def _check_meaning(before: TrainConfig, config: TrainConfig, path: Path) -> None:
+    """Raises WrongInput if the weights fit a network that would compute something else of them."""
+    for name in OF_MEANING:
+        value, old_value = getattr(config.network, name), getattr(before.network, name)
+        if value != old_value:
+            raise WrongInput(
+                f"{name} {value}: the weights of {path} were learned with {old_value}, and would "
+                "mean something else: leave it out, or give it so"
+            )
+
+
 def _newest(path: Path, say: Say) -> Checkpoint | None:
-    checkpoint, damaged = checkpoints.newest(path / "checkpoints")
+    checkpoint, damaged = checkpoints.newest(path / checkpoints.FOLDER)
     for each in damaged:
         say(f"ga3c: damaged, so the one before it is used: {each}", sys.stderr)
     return checkpoint

@@ -5,12 +5,14 @@ from functools import partial
 from typing import IO
 
 from agents.environments import Spaces
+from agents.games import resolve
 from agents.launchers import LocalLauncher
 from ga3c import backend
 from ga3c.runs.directory import RunDirectory
 from ga3c.runs.metrics import Window
 from ga3c.service.scheduler import Scheduler
 from ga3c.service.service import STOP_TIMEOUT_S, Service
+from ga3c.service.threads import RunFailed
 from ga3c.service.wiring import build_service
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.presets import described
@@ -44,7 +46,7 @@ def train(start: Start, interrupts: Interrupts, launcher: LocalLauncher) -> Outc
         raise WrongInput(str(error)) from error
     try:
         if config.learning.initial_weights and not config.run.resume:
-            take_weights(config.learning.initial_weights, service)
+            take_weights(config.learning.initial_weights, config, service)
         try:
             directory = RunDirectory(config, path)
         except OSError as error:
@@ -57,6 +59,17 @@ def train(start: Start, interrupts: Interrupts, launcher: LocalLauncher) -> Outc
             run.close()
     finally:
         service.stop(STOP_TIMEOUT_S)
+
+
+def _told(spaces: Spaces, config: TrainConfig) -> str:
+    """What is seen and done in the environment, which says whether it was understood."""
+    kind = "pictures" if spaces.is_picture else "vectors"
+    stacked = f", the newest {spaces.stack} at once" if spaces.stack > 1 else ""
+    words = f"observations {spaces.shape} {spaces.dtype}, {kind}{stacked}; actions {spaces.actions}"
+    clip = config.learning.reward_clip
+    if clip and not resolve(config.environment.game).is_atari:
+        words += f"; rewards clipped to [-{clip:g}, {clip:g}] (--reward-clip 0: not)"
+    return words
 
 
 class Run:
@@ -93,6 +106,7 @@ class Run:
         self._say(f"ga3c: {game}")
         if not config.run.resume:
             self._say(f"ga3c: {described(config)}")
+        self._say(f"ga3c: {_told(self._spaces, config)}")
         service.kept.keep_actions(self._directory.path)
         if config.run.resume:
             restore(config, service, self._directory.path, self._say)
@@ -124,13 +138,17 @@ class Run:
     def go(self) -> Outcome:
         """Play and learn until something ends the run, then write its checkpoint and its result."""
         service, config, interrupts = self._service, self._config, self._interrupts
-        reason = "failed"
+        reason, fault = "failed", ""
         try:
             counts = self._scheduler.counts if self._scheduler else config.service.counts
             envs = f"{config.service.envs_per_agent} environments each"
             self._say(f"ga3c: starting agent processes: {counts.agents}, {envs}")
             service.start(counts)
             reason = self._loop()
+        except RunFailed as error:
+            fault = str(error)
+            self._directory.log(f"ga3c: {fault}")
+            raise
         finally:
             counts = service.counts
             rest = Window(self._last, service.snapshot())
@@ -140,6 +158,8 @@ class Run:
             service.tally.end()
             stuck = service.stop(STOP_TIMEOUT_S, interrupts.second.is_set)
             result = {"ended": reason, **figures(config, service, counts)}
+            if fault:
+                result["error"] = fault.partition("\n")[0]
             kept = self._keeper.keep()
             failed = reason == "failed"
             if self._evaluations and not self._evaluations.end(interrupts, failed, STOP_TIMEOUT_S):
@@ -175,7 +195,10 @@ class Run:
         """Tend the service, and do what is due: tune, log, show, write a checkpoint, evaluate."""
         service = self._service
         for event in (*service.tend(), *self._watch.events(service.snapshot())):
-            self._say(f"ga3c: {event}", sys.stderr)
+            line, _, details = event.partition("\n")
+            self._say(f"ga3c: {line}", sys.stderr)
+            if details:  # what an agent wrote before it died
+                self._directory.log(details)
         if self._scheduler:
             self._tune(self._scheduler)
         self._directory.episodes(service.tally.take_episodes())

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agents.cluster import check_ray
 from agents.environments import spaces
+from agents.games import resolve
 from agents.launchers import LocalLauncher
 from agents.registrations import handed_over
 from agents.worker import Task
 from ga3c.command import files, frameworks, streams
 from ga3c.evaluation.protocols import PROTOCOLS, fitting
-from ga3c.runs.finding import PRETRAINED, check_resumed, find_run, is_running, new_run_path
+from ga3c.runs.finding import PRETRAINED, find_run, game_of, is_running, new_run_path
 from ga3c.runs.kept_config import CONFIG, read_config
 from ga3c.runs.tracking import check_tracker
-from ga3c.runs.trust import check_trust
+from ga3c.runs.trust import META, check_trust
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.machine import CORES
 from ga3c.settings.train import TrainConfig
@@ -27,6 +28,13 @@ from ga3c.wire.doors import listening
 if TYPE_CHECKING:  # it loads the framework
     from ga3c.training.results import Outcome
 
+LANES = "agents x envs_per_agent"
+OF_REPLAY = (
+    *("pacing", "steps_per_update", "period_steps", "replay_min_steps", "n_step", "discount"),
+    *("replay_steps", "update_size", "slack_steps", "eviction", "replay_draws"),
+    *("first_priority", "priority_exponent", "eviction_exponent", LANES, "pixels"),
+)
+"""What the counts, the rows and the priorities of a saved replay are of."""
 SLOW_S = 10.0  # for an environment to be made and to take a first step
 
 
@@ -109,6 +117,52 @@ def _with_weights_found(config: TrainConfig) -> TrainConfig:
     return replace(config, learning=replace(config.learning, initial_weights=path))
 
 
+def check_resumed(config: TrainConfig, before: TrainConfig) -> None:
+    """Raises ValueError if a run that was started with `before` cannot continue with `config`."""
+    game, game_before = config.environment.game, before.environment.game
+    if game_of(game) != game_of(game_before):
+        raise ValueError(
+            f"game {game}: the run is of {game_before}, and what it has learned would be lost: "
+            "start a new run"
+        )
+    for name, rule in (
+        ("preset", "name the settings that are to change"),
+        ("algorithm", "another one could not use its weights: start a new run"),
+    ):
+        value, old_value = getattr(config, name), getattr(before, name)
+        if value != old_value:
+            raise ValueError(f"{name} {value}: a resumed run keeps its {name} {old_value}; {rule}")
+    if config.run.name not in (None, before.run.name):
+        raise ValueError(f"name {config.run.name}: a resumed run keeps its name; leave it out")
+    if config.replay.save_replay and before.replay.save_replay:
+        new_replay, old_replay = (
+            {**asdict(c.pacing), **asdict(c.replay), **asdict(c.learning)}
+            | {LANES: c.max_lanes, "pixels": c.environment.pixels}
+            for c in (config, before)
+        )
+        for name in OF_REPLAY:
+            value, old_value = new_replay[name], old_replay[name]
+            if value != old_value:
+                raise ValueError(
+                    f"{name} {value}: the replay was saved with {old_value}, and what it holds "
+                    "is of that: leave it out, or give --no-save-replay to fill a new one"
+                )
+    played, known = (
+        (
+            resolve(c.environment.game),
+            replace(c.environment, game=game_before),
+            c.run.seed,
+            c.service.stagger_steps,
+        )
+        for c in (config, before)
+    )
+    if config.service.lockstep and played != known:
+        raise ValueError(
+            "lockstep: the seed, stagger_steps and the environment's settings must stay the same, "
+            "or the run's actions could not be played once more"
+        )
+
+
 def begin(start: Start, interrupts: Interrupts) -> "Outcome":
     """Load the tensor framework, and run until a limit, a signal or a failure.
 
@@ -162,7 +216,7 @@ def settings_in(file: Path) -> dict[str, Any]:
     that is not a setting.
     """
     values = files.read(file)
-    if file.name == CONFIG and ("format" in values or (file.parent / "meta.json").exists()):
+    if file.name == CONFIG and ("format" in values or (file.parent / META).exists()):
         kept = read_config(file.parent)
         for note in kept.notes:
             streams.complain(note)

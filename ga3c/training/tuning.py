@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from ga3c.runs.finding import JOURNAL
 from ga3c.service.annealer import Decision
 from ga3c.service.scheduler import Scheduler
 from ga3c.service.service import Service
@@ -19,7 +20,7 @@ def build_scheduler(config: TrainConfig, service: Service, path: Path) -> Schedu
         most=config.service.most,
         seed=config.run.seed,
         service=service,
-        journal=path / "scheduler.jsonl",
+        journal=path / JOURNAL,
         clock=lambda: service.tally.seconds,
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from ga3c.runs.metrics import Snapshot, Window
-from ga3c.settings.learning import OptimizerConfig, linear
+from ga3c.settings.learning import OptimizerConfig
 
 STILL_S = 60.0  # a run that stands still for this long says so, and again after twice as long
 REPEAT_S = 30.0  # between two lines about refused updates
@@ -135,7 +135,7 @@ def resumed_schedule(old: OptimizerConfig, new: OptimizerConfig, steps: int) -> 
     if (old.schedule_steps, old.learning_rate_end) == (new.schedule_steps, new.learning_rate_end):
         return None
     rates = [
-        linear(schedule.learning_rate, schedule.learning_rate_end or 0.0, steps / horizon)
+        schedule.rate_at(steps / horizon)
         for schedule in (old, new)
         if (horizon := schedule.schedule_steps)
     ]

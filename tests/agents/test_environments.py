@@ -16,6 +16,7 @@ from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import AtariPreprocessing
 
+from agents.actions import Actions
 from agents.checks import InvalidStep
 from agents.environments import (
     EnvironmentConfig,
@@ -409,6 +410,14 @@ def test_arguments_of_a_constructor_are_read_as_python_has_them(pair, keywords):
     assert EnvironmentConfig(env_args=(pair,)).keywords == keywords
 
 
+@pytest.mark.parametrize("word", ["false", "true", "TRUE"])
+def test_words_that_python_has_another_spelling_of_are_refused(word):
+    with pytest.raises(ValueError, match=f"is_slippery={word}: write {word.capitalize()}, or"):
+        EnvironmentConfig(env_args=(f"is_slippery={word}",))
+    text = EnvironmentConfig(env_args=(f'is_slippery="{word}"',))
+    assert text.keywords == {"is_slippery": word}
+
+
 @pytest.mark.parametrize("pair", ["size", "=3", "a b=3", "--size=3"])
 def test_what_is_no_argument_of_a_constructor_is_refused(pair):
     with pytest.raises(ValueError, match="must be key=value"):
@@ -514,11 +523,36 @@ def space_of(shape, high, dtype=np.uint8, low=0):
         del gymnasium.registry["TestGivenSpace-v0"]
 
 
-@pytest.mark.parametrize("shape", [(4, 84, 84), (3, 64, 64), (1, 84, 84)])
+@pytest.mark.parametrize(
+    "shape", [(4, 84, 84), (3, 64, 64), (1, 84, 84), (9, 84, 84), (12, 84, 84), (3, 10, 10)]
+)
 def test_pictures_with_channels_first_are_refused(shape):
     with pytest.raises(UnfitSpaces, match="channels or stacked frames first, as it seems"):
         space_of(shape, 255)
     assert space_of((*shape[1:], shape[0]), 255).is_picture
+
+
+@pytest.mark.parametrize("dtype,high", [(np.uint8, 255), (np.float32, 1)])
+def test_stacked_colour_pictures_are_refused(dtype, high):
+    with pytest.raises(UnfitSpaces, match="several pictures, as it seems: give the newest one"):
+        space_of((4, 84, 84, 3), high, dtype)
+    assert not space_of((4, 3, 3, 2), 1, np.float32).is_picture
+
+
+class Mission(gymnasium.Space):
+    """Words, of which Gymnasium makes no numbers, as in MiniGrid."""
+
+
+def test_observations_that_cannot_be_numbers_are_told_with_a_way_out():
+    class Wordy(gymnasium.Env):
+        observation_space = gymnasium.spaces.Dict(
+            seen=gymnasium.spaces.Box(0, 1, (3,)), mission=Mission()
+        )
+        action_space = gymnasium.spaces.Discrete(2)
+
+    gymnasium.register("TestWordy-v0", Wordy)
+    with pytest.raises(UnfitSpaces, match=r"mission.*cannot be made numbers.*FilterObservation"):
+        spaces(EnvironmentConfig("TestWordy-v0"))
 
 
 def test_empty_observations_are_refused():
@@ -536,7 +570,7 @@ def test_bytes_that_are_truth_values_are_not_scaled_as_pixels():
 
 
 def test_floats_up_to_255_are_no_picture():
-    with pytest.raises(UnfitSpaces, match="are floats up to 255: give bytes"):
+    with pytest.raises(UnfitSpaces, match="are float32 up to 255: give bytes"):
         space_of((64, 64, 3), 255, np.float32)
     assert space_of((64, 64, 3), 1, np.float32).is_picture
     assert not space_of((7,), 255, np.float32).is_picture
@@ -823,6 +857,49 @@ def test_actions_that_start_elsewhere_are_shifted():
     assert list(flags(steps, "terminated")) == [0, 0, 0, 0, 0, 1, 0]
     assert steps[5].outcomes["episode_length"][0] == 5
     assert [float(step.frames[0, 0]) for step in steps] == [0, 1, 2, 3, 4, 5, 0]
+
+
+@pytest.mark.parametrize(
+    "space,count",
+    [
+        (gymnasium.spaces.MultiDiscrete([3, 4]), 12),
+        (gymnasium.spaces.MultiDiscrete([3, 2], start=[1, -1]), 6),
+        (gymnasium.spaces.MultiDiscrete([[2, 3], [2, 2]]), 24),
+        (gymnasium.spaces.MultiBinary(3), 8),
+        (gymnasium.spaces.MultiBinary([2, 2]), 16),
+    ],
+)
+def test_a_few_choices_at_once_are_one_choice_of_all_combinations(space, count):
+    taken = []
+
+    class Choices(Counter):
+        action_space = space
+
+        def step(self, action):
+            taken.append(np.array(action))
+            assert action in space
+            return super().step(1)
+
+    gymnasium.register("TestChoices-v0", Choices)
+    try:
+        environments = Environments(EnvironmentConfig("TestChoices-v0"), 1)
+        assert environments.spaces.actions == Actions(count)
+        for number in range(count):
+            environments.reset(0)
+            environments.step(np.array([number], np.int32))
+        environments.close()
+    finally:
+        del gymnasium.registry["TestChoices-v0"]
+    assert len({each.tobytes() for each in taken}) == count == len(taken)
+
+
+def test_too_many_combinations_of_choices_are_refused():
+    class Choices(Counter):
+        action_space = gymnasium.spaces.MultiBinary(11)
+
+    gymnasium.register("TestTooMany-v0", Choices)
+    with pytest.raises(UnfitSpaces, match="2048 combinations: at most 1024"):
+        spaces(EnvironmentConfig("TestTooMany-v0"))
 
 
 def test_gymnasium_time_limit_truncates():

@@ -3,13 +3,15 @@
 import os
 import sys
 from importlib import metadata
+from pathlib import Path
 from typing import get_args
 
 import pytest
 
 import ga3c
-from ga3c.command.arguments import options, with_whole_numbers
+from ga3c.command.arguments import ELSEWHERE, near, options, with_whole_numbers
 from ga3c.command.line import WrongUse, parsed
+from ga3c.command.names import SETTINGS, checked
 from ga3c.evaluation.protocols import PROTOCOLS
 from ga3c.reports import names
 from ga3c.runs.finding import PRETRAINED
@@ -146,3 +148,25 @@ def test_all_names_are_listed() -> None:
     games = ended("list", "games").stdout.splitlines()
     assert {"Pong", "MsPacman"} <= set(games)
     assert len(games) > 90
+
+
+def test_the_home_directory_is_meant_also_where_no_shell_replaces_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for given in (["--runs-dir=~/runs"], ["--runs-dir", "~/runs"]):
+        assert f"{tmp_path}/runs has no run of Pong" in refused("evaluate", *given)
+    (tmp_path / "mine.toml").write_text('[run]\nruns_dir = "~/runs"\n')
+    assert f"the folder {tmp_path}/runs has no runs" in refused(
+        "train", "--config", "~/mine.toml", "--resume", "mine"
+    )
+    assert checked({"runs_dir": "~/runs"})["runs_dir"] == tmp_path / "runs"
+    assert not Path("~").exists()
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_what_other_libraries_call_a_setting_is_answered_with_ours(name: str) -> None:
+    assert ELSEWHERE[name] in SETTINGS
+    assert near(name, SETTINGS).startswith(f"did you mean {ELSEWHERE[name]}")
+    given, ours = ("--" + each.replace("_", "-") for each in (name, ELSEWHERE[name]))
+    assert near(given, options(TrainConfig)) == f"did you mean {ours}? "

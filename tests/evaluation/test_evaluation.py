@@ -2,17 +2,20 @@
 
 import dataclasses
 import json
+import os
 import re
 import shutil
 import signal
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
 import pytest
 
+import ga3c
 from agents.actions import Actions
 from agents.environments import EnvironmentConfig, Environments, Spaces, spaces
 from ga3c.evaluation.games import Game, choose, evaluate
@@ -245,6 +248,34 @@ def test_evaluate_keeps_scores_with_their_protocol(pong_run: Path, tmp_path: Pat
     (line,) = (run / "evaluations.jsonl").read_text().splitlines()
     assert json.loads(line)["scores"] == result["scores"]
     assert result["steps"] == int(checkpoints.kept(run / "checkpoints")[-1].name)
+
+
+def test_scores_of_a_run_that_may_not_be_written_to_are_printed(
+    pong_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """As on a read-only disk; a superuser, as which tests may run, could write all the same."""
+    run = shutil.copytree(pong_run, tmp_path / "mine")
+    monkeypatch.setattr(os, "access", lambda path, mode: not Path(path).is_relative_to(run))
+    kept = ga3c.evaluate(run, episodes=1, env_args={})
+    printed = capsys.readouterr()
+    assert f"{run} is not writable: the scores are not kept" in printed.err
+    assert "kept in" not in printed.out and len(kept["scores"]) == 1
+    assert not (run / "evaluations.jsonl").exists()
+
+
+def test_a_run_is_evaluated_in_its_environment_with_other_arguments(tmp_path: Path) -> None:
+    given = {"game": "FrozenLake-v1", "env_args": {"is_slippery": False, "map_name": "4x4"}}
+    run = ga3c.train(**given, algorithm="a3c", steps=500, runs_dir=tmp_path, agents=1)
+    kept = ga3c.evaluate(run, episodes=2, env_args={"is_slippery": True})
+    assert kept["protocol"]["env_args"] == "map_name='4x4' is_slippery=True"
+    assert run.evaluate(episodes=2)["protocol"]["env_args"] == "is_slippery=False map_name='4x4'"
+    for options, words in (
+        (["--env-args", "map_name=8x8"], "expected"),  # the network's input is of 16 fields
+        (["--env-args", "8x8"], "must be key=value"),
+    ):
+        assert words in refused("evaluate", str(run.path), *options)
+    atari = refused("evaluate", "--pretrained", "Pong", "--env-args", "a=1")
+    assert "pong takes no env_args" in atari
 
 
 @pytest.mark.slow

@@ -49,7 +49,7 @@ class Filled:
         )
         self.ring = RingShape(lanes, self.book.capacity, shape, dtype, stack)
         self._acted = {**ACTED, "action": action}
-        self.experience = Experience(self.ring, self._acted, memory)
+        self.experience = Experience(self.ring, self._acted, memory, CLIP)
         sizes = {"update_size": 1, "n_step": n_step, "batch_size": batch}
         settings = ReplayConfig(**{**sizes, **config})
         self.replay = self._made(settings, seed)
@@ -62,7 +62,7 @@ class Filled:
         return ReplayBook(**sizes)
 
     def _made(self, config: ReplayConfig, seed: int) -> Replay:
-        return RingReplay(self.experience, self.book, config, seed=seed, reward_clip=CLIP)
+        return RingReplay(self.experience, self.book, config, seed=seed)
 
     def _compile(self, memory: Memory, shape: tuple[int, ...], dtype: str) -> None:
         replay, index = self.replay, ((None,), "int32")
@@ -154,7 +154,8 @@ class Filled:
             np.testing.assert_array_equal(found[b], naive.reshape(shape))
         np.testing.assert_array_equal(drawn.actions[b], expected.action)
         assert drawn.valid[b].tolist() == [1.0] * count + [0.0] * (len(drawn.valid[b]) - count)
-        np.testing.assert_array_equal(drawn.rewards[b, :count], np.float32(expected.rewards))
+        rewards = np.clip(np.float32(expected.rewards), -CLIP, CLIP)
+        np.testing.assert_array_equal(drawn.rewards[b, :count], rewards)
         np.testing.assert_array_equal(drawn.discounts[b, :count], np.float32(expected.discounts))
 
 

@@ -366,6 +366,7 @@ class Played:
         weights: list[Array] | None,
         algorithm: A3C | PPO | None = None,
         network: NetworkConfig | None = None,
+        reward_clip: float = 1.0,
     ) -> None:
         spaces = (
             Spaces((20, 20), "uint8", Actions(3), 4)
@@ -377,7 +378,7 @@ class Played:
         ring = RingShape(3, self.lanes.capacity, spaces.shape, spaces.dtype, spaces.stack)
         algorithm = algorithm or A3C(A3CConfig(), Actions(3))
         memory = DEVICE if on_device else HOST
-        experience = Experience(ring, kept_columns(algorithm), memory)
+        experience = Experience(ring, kept_columns(algorithm), memory, reward_clip)
         source = Shuffled if isinstance(algorithm, PPO) else InOrder
         self.model = Model(
             algorithm=algorithm,
@@ -433,6 +434,22 @@ class Played:
 
     def learn(self) -> Learned:
         return self.model.learn(*self.places(), progress=0.0)
+
+
+@PLACES
+@pytest.mark.parametrize(("limit", "expected"), [(1.0, 1.0), (2.5, 2.5), (0.0, 7.0)])
+def test_rewards_are_kept_as_they_are_and_clipped_on_both_sides_where_learning_reads_them(
+    on_device: bool, limit: float, expected: float
+) -> None:
+    """Unless the limit is 0."""
+    memory = DEVICE if on_device else HOST
+    experience = Experience(RingShape(1, 4, (3,), "float32", 1), {}, memory, limit)
+    played = {name: np.zeros((4, *s), t) for name, (s, t) in experience.columns.items()}
+    played["reward"] = np.array([7.0, -7.0, 0.5, 0.0], np.float32)
+    experience.restore(played)
+    rows = memory.cast(np.arange(4, dtype=np.int32), memory.row_dtype)
+    assert np.asarray(experience.rewards(rows)).tolist() == [expected, -expected, 0.5, 0.0]
+    assert experience.read()["reward"].tolist() == [7.0, -7.0, 0.5, 0.0]
 
 
 @PLACES
@@ -525,7 +542,7 @@ def test_single_steps_come_with_what_was_prepared_for_their_segments(
         (steps.prior_log_probs, batch.log_probs),  # no update was made since they acted
         (steps.advantages, expected.advantages),
         (steps.targets, expected.targets),
-        (steps.rewards, batch.rewards),
+        (steps.rewards, np.clip(batch.rewards, -1.0, 1.0)),
     ):
         np.testing.assert_allclose(found[rows], wanted.reshape(-1)[lived], rtol=1e-4, atol=1e-5)
     before = model.read()
@@ -535,12 +552,13 @@ def test_single_steps_come_with_what_was_prepared_for_their_segments(
 
 
 @PLACES
+@pytest.mark.parametrize("clip", [0.0, 0.5])
 def test_targets_and_updates_of_a_batch_are_in_the_units_that_were_measured_before_them(
-    on_device: bool,
+    on_device: bool, clip: float
 ) -> None:
-    algorithm = PPO(A3CConfig(), PPOConfig(), Actions(3), reward_clip=0.0)
+    algorithm = PPO(A3CConfig(), PPOConfig(), Actions(3))
     units = NetworkConfig(normalize_observations=True, follow_rewards=True)
-    played = Played(on_device, False, None, algorithm, units)
+    played = Played(on_device, False, None, algorithm, units, clip)
 
     def measured() -> dict[str, Array]:
         names = ("normalized", "value_scale")
@@ -551,6 +569,10 @@ def test_targets_and_updates_of_a_batch_are_in_the_units_that_were_measured_befo
     measure(*played.places())
     before = measured()
     assert before and not any(np.array_equal(before[path], first[path]) for path in first)
+    (square,) = (value for path, value in before.items() if path.endswith("value_scale/square"))
+    rewards = np.array([played.seen.outcomes[s.lane][s.start + 1 :][:4] for s in played.segments])
+    rewards = np.clip(rewards[..., 0], -clip, clip) if clip else rewards[..., 0]
+    assert square == pytest.approx(np.square(rewards).mean(), rel=1e-5), "as they are clipped"
     prepare(*played.places())
     lanes, slots = single_steps(*played.places())
     played.model.learn(lanes[:5], slots[:5], progress=0.0)

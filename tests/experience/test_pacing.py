@@ -15,6 +15,7 @@ from ga3c.experience.replay_pacing import (
     TargetPeriod,
     Turn,
 )
+from ga3c.settings.checks import check_slack
 from ga3c.settings.learning import DQNConfig
 from ga3c.settings.replay import PacingConfig, ReplayConfig
 from ga3c.settings.service import ServiceConfig
@@ -27,7 +28,6 @@ WAIT_S = 10.0  # far more than any wait here takes
 def ratio(
     steps_per_update: float,
     slack_steps: int,
-    largest_batch: int,
     update_size: int,
     min_steps: int,
     limit_steps: float = float("inf"),
@@ -35,7 +35,6 @@ def ratio(
     return Ratio(
         steps_per_update=steps_per_update,
         slack_steps=slack_steps,
-        largest_batch=largest_batch,
         update_size=update_size,
         min_steps=min_steps,
         target_period=100,
@@ -63,7 +62,7 @@ def play(pacing: ReplayPacing, steps: int) -> bool:
 
 
 def test_ratio_learns_once_every_so_many_steps_after_the_first() -> None:
-    pacing = ratio(4.0, 16, largest_batch=2, update_size=2, min_steps=10)
+    pacing = ratio(4.0, 16, update_size=2, min_steps=10)
     learned = []
     for _ in range(25):
         assert play(pacing, 2)
@@ -73,21 +72,21 @@ def test_ratio_learns_once_every_so_many_steps_after_the_first() -> None:
 
 
 def test_ratio_lets_acting_be_ahead_by_the_slack_and_no_more() -> None:
-    pacing = ratio(4.0, 16, largest_batch=1, update_size=1, min_steps=10)
+    pacing = ratio(4.0, 16, update_size=1, min_steps=10)
     assert sum(play(pacing, 1) for _ in range(100)) == 10 + 16
     assert turns(pacing).count(Turn.LEARN) == 4  # never ahead of the steps
     assert sum(play(pacing, 1) for _ in range(100)) == 16
 
 
 def test_ratio_may_be_more_than_one_update_a_step() -> None:
-    pacing = ratio(0.25, 4, largest_batch=1, update_size=1, min_steps=1)
+    pacing = ratio(0.25, 4, update_size=1, min_steps=1)
     assert play(pacing, 1)
     assert play(pacing, 1)
     assert turns(pacing).count(Turn.LEARN) == 4
 
 
 def test_ratio_flushes_blocks() -> None:
-    pacing = ratio(1.0, 100, largest_batch=1, update_size=5, min_steps=5)
+    pacing = ratio(1.0, 100, update_size=5, min_steps=5)
     flushes = []
     for _ in range(20):
         play(pacing, 1)
@@ -95,14 +94,8 @@ def test_ratio_flushes_blocks() -> None:
     assert flushes == [0, 0, 0, 0, 1] * 4
 
 
-def test_a_bound_that_would_stop_both_for_good_is_refused_and_named() -> None:
-    with pytest.raises(ValueError, match="66 < 67: a prediction of 64 steps"):
-        ratio(4.0, 66, largest_batch=64, update_size=1, min_steps=1)
-    ratio(4.0, 67, largest_batch=64, update_size=1, min_steps=1)
-
-
 def test_the_smallest_slack_lets_nothing_be_played_while_an_update_is_made() -> None:
-    pacing = ratio(4.0, 4, largest_batch=1, update_size=1, min_steps=4)
+    pacing = ratio(4.0, 4, update_size=1, min_steps=4)
     assert sum(play(pacing, 1) for _ in range(100)) == 8
     assert [pacing.turn(0.0)] == [Turn.FLUSH]
     pacing.flushed(8)
@@ -157,7 +150,8 @@ def test_impossible_settings_are_refused(part: Any, values: dict[str, Any], word
 @pytest.mark.parametrize("batch", [1, 3, 16])
 def test_ratio_with_its_smallest_slack_never_stops(steps_per_update: float, batch: int) -> None:
     slack = int(np.ceil(batch + steps_per_update)) - (steps_per_update == int(steps_per_update))
-    pacing = ratio(steps_per_update, slack, batch, update_size=batch, min_steps=batch)
+    check_slack(slack, batch, steps_per_update)  # the settings accept it
+    pacing = ratio(steps_per_update, slack, update_size=batch, min_steps=batch)
     for _ in range(200):
         assert play(pacing, batch)
         turns(pacing)
@@ -200,7 +194,7 @@ def test_a_lane_without_room_is_flushed_without_a_meeting() -> None:
 def test_no_step_beyond_the_limit_and_all_of_them_learned(kind: str) -> None:
     pacing: ReplayPacing
     if kind == "ratio":
-        pacing = ratio(2.0, 8, 1, 1, min_steps=4, limit_steps=20)
+        pacing = ratio(2.0, 8, update_size=1, min_steps=4, limit_steps=20)
     else:
         pacing = TargetPeriod(8, updates=4, min_steps=4, limit_steps=20)
     played = 0
@@ -260,7 +254,7 @@ def test_free_learning_waits_until_a_lost_replay_is_filled_again() -> None:
 
 
 def test_a_resumed_run_without_its_replay_fills_a_new_one_first() -> None:
-    pacing = ratio(1.0, 8, 1, 1, min_steps=4, limit_steps=100)
+    pacing = ratio(1.0, 8, update_size=1, min_steps=4, limit_steps=100)
     pacing.begin_after(90)
     played = 0
     for _ in range(4):
@@ -273,11 +267,11 @@ def test_a_resumed_run_without_its_replay_fills_a_new_one_first() -> None:
 
 
 def test_counts_read_and_restored_go_on_alike() -> None:
-    one = ratio(2.0, 8, 1, 1, min_steps=4)
+    one = ratio(2.0, 8, update_size=1, min_steps=4)
     for _ in range(11):
         play(one, 1)
         turns(one)
-    other = ratio(2.0, 8, 1, 1, min_steps=4)
+    other = ratio(2.0, 8, update_size=1, min_steps=4)
     other.restore(one.read())
     for _ in range(9):
         assert play(one, 1) == play(other, 1)
@@ -298,7 +292,7 @@ def heard(pacing: ReplayPacing, wait: Callable[[float], object], wake: Callable[
 
 
 def test_an_update_that_is_done_wakes_who_may_act_then() -> None:
-    pacing = ratio(4.0, 4, largest_batch=1, update_size=1, min_steps=4)
+    pacing = ratio(4.0, 4, update_size=1, min_steps=4)
     while play(pacing, 1):
         pass
     assert pacing.turn(0.0) is Turn.FLUSH
@@ -308,7 +302,7 @@ def test_an_update_that_is_done_wakes_who_may_act_then() -> None:
 
 
 def test_steps_and_what_is_done_with_them_wake_who_awaits_a_turn() -> None:
-    pacing = ratio(4.0, 16, largest_batch=8, update_size=9, min_steps=5)
+    pacing = ratio(4.0, 16, update_size=9, min_steps=5)
     assert play(pacing, 8)
     assert pacing.admit(1, 0.0)
     assert heard(pacing, pacing.turn, lambda: pacing.acted(1)) is Turn.FLUSH
@@ -332,7 +326,7 @@ def test_a_meeting_wakes_who_may_act_and_the_last_update_who_awaits_the_meeting(
 def test_threads_never_break_the_bounds_nor_stop(kind: str) -> None:
     pacing: ReplayPacing
     if kind == "ratio":
-        pacing = ratio(4.0, 24, 8, 8, min_steps=32)
+        pacing = ratio(4.0, 24, update_size=8, min_steps=32)
     else:
         pacing = TargetPeriod(40, updates=10, min_steps=32)
     ended, wrong = threading.Event(), []

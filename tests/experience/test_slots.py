@@ -55,7 +55,7 @@ class Slots(Filled):
         return ReplayBook(window=window, reserve=reserve, **more)
 
     def _made(self, config: ReplayConfig, seed: int) -> Replay:
-        return SlotReplay(self.experience, self.book, config, seed=seed, reward_clip=CLIP)
+        return SlotReplay(self.experience, self.book, config, seed=seed)
 
     def flush(self) -> None:
         super().flush()
@@ -91,13 +91,19 @@ class Slots(Filled):
             self.check_one(drawn, b)
 
     def check_all(self) -> None:
-        """Every slot holds what the twin's does, and the priorities that follow from its error."""
+        """Every slot holds what the twin's does, and the priorities that follow from its error.
+
+        Its rewards are those that were played: they are clipped when they are drawn.
+        """
         found, count = self.replay.read(), len(self.slots.steps)
         assert self.replay.drawable == count
         assert found["slots/inserted"].tolist() == [self.slots.inserted]
         columns = {n: found[f"slots/{n}"][:count] for n in self.replay._reader.columns}
-        whole = Transitions(np.arange(count), np.ones(count), **columns)
-        self.check(whole)
+        for slot, step in enumerate(self.slots.steps):
+            played = np.float32(self.naive.transition(*step).rewards)
+            np.testing.assert_array_equal(columns["rewards"][slot][: len(played)], played)
+        columns["rewards"] = np.clip(columns["rewards"], -CLIP, CLIP)
+        self.check(Transitions(np.arange(count), np.ones(count), **columns))
         powers = {EVICTIONS: EXPONENT, DRAWS: 0.6}
         for name in self.replay._sampler.trees:
             priorities = found[f"replay/{name}"]

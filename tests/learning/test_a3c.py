@@ -78,7 +78,7 @@ def weights_of(config: A3CConfig, entropy_weight: float) -> Weights:
         value=config.value_weight,
         entropy=entropy_weight,
         trace_decay=config.trace_decay,
-        reward_clip=1.0,
+        reward_clip=0.0,
         log_epsilon=config.log_epsilon,
         vtrace=config.correction == "vtrace",
         normalize=config.normalize_advantages,
@@ -88,19 +88,13 @@ def weights_of(config: A3CConfig, entropy_weight: float) -> Weights:
 class Differentiated:
     """The product's loss of a batch, in float64, with its gradients by logits and by values."""
 
-    def __init__(
-        self,
-        config: A3CConfig,
-        batch: Batch,
-        entropy_weight: float = 0.01,
-        reward_clip: float = 1.0,
-    ) -> None:
+    def __init__(self, config: A3CConfig, batch: Batch, entropy_weight: float = 0.01) -> None:
         actions = batch.logits.shape[-1]
         logits = keras.Variable(batch.logits.reshape(-1, actions), dtype="float64")
         values = keras.Variable(batch.values.reshape(-1), dtype="float64")
         segments = Segments(None, *(keras.ops.convert_to_tensor(part) for part in batch[2:]))
 
-        algorithm = A3C(config, Actions(actions), reward_clip)
+        algorithm = A3C(config, Actions(actions))
 
         def loss() -> tuple[Any, Any]:
             return algorithm.loss(
@@ -409,16 +403,6 @@ def test_equal_advantages_are_normalized_to_nothing() -> None:
     np.testing.assert_allclose(found.by_logits, 0.0, atol=1e-12)
     plain = Differentiated(A3CConfig(normalize_advantages=False), batch, 0.0)
     assert np.abs(plain.by_logits).max() > 0.1
-
-
-@pytest.mark.parametrize(("limit", "expected"), [(1.0, 1.0), (2.5, 2.5), (0.0, 7.0)])
-def test_rewards_are_clipped_on_both_sides_unless_the_limit_is_0(
-    limit: float, expected: float
-) -> None:
-    config = A3CConfig(value_weight=0.5)
-    batch = of_one_lane([0.0, 0.0, 0.0], [7.0, -7.0], [0.0, 0.0])
-    found = Differentiated(config, batch, reward_clip=limit)
-    np.testing.assert_allclose(found.by_values, [[-expected, expected, 0.0]], rtol=1e-12)
 
 
 def test_lagged_policys_advantage_is_weighed_by_the_ratio() -> None:

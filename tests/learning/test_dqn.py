@@ -53,14 +53,13 @@ def expected_targets(batch: SimpleNamespace, q: Array, q_target: Array, **how: A
 
 
 @pytest.mark.parametrize("double", [True, False])
-@pytest.mark.parametrize("clip", [0.0, 1.0])
-def test_targets_are_the_slow_twins(double: bool, clip: float) -> None:
+def test_targets_are_the_slow_twins(double: bool) -> None:
     rng = np.random.default_rng(0)
     batch = batch_of(rng, 200)
     q, q_target = rng.normal(size=(2, 200, ACTIONS))
-    dqn = DQN(DQNConfig(double=double), ACTIONS, reward_clip=clip)
+    dqn = DQN(DQNConfig(double=double), ACTIONS)
     found = dqn.targets(table(q), table(q_target), batch)
-    expected = expected_targets(batch, q, q_target, clip=clip, double=double)
+    expected = expected_targets(batch, q, q_target, double=double)
     np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-6)
 
 
@@ -70,7 +69,7 @@ def test_loss_and_gradient_are_the_slow_twins(delta: float) -> None:
     rng = np.random.default_rng(1)
     batch = batch_of(rng)
     q, q_target = rng.normal(size=(2, 32, ACTIONS))
-    targets = expected_targets(batch, q, q_target, clip=1.0, double=True)
+    targets = expected_targets(batch, q, q_target, double=True)
     variable = keras.Variable(q, dtype="float64")
     dqn = DQN(DQNConfig(huber_delta=delta), ACTIONS)
     loss, (_, errors), (gradient,) = backend.value_and_gradients(
@@ -127,8 +126,6 @@ def network_of(dueling: bool, name: Any, shape: tuple[int, ...], scale: float = 
     dqn = DQN(
         DQNConfig(dueling=dueling, dueling_gradient_scale=scale),
         ACTIONS,
-        reward_clip=1.0,
-        random_steps=0,
     )
     return dqn.network(config, shape, "uint8" if picture else "float32", picture)
 
@@ -203,8 +200,6 @@ def test_a_mean_loss_is_the_summed_one_over_its_size(double: bool) -> None:
             DQN(
                 DQNConfig(double=double, loss_reduction=how),
                 ACTIONS,
-                reward_clip=1.0,
-                random_steps=0,
             ).loss(q, q_target, batch, {})[0]
         )
         for how in ("sum", "mean")
@@ -239,9 +234,7 @@ def test_epsilon_falls_once_learning_begins() -> None:
 
 def test_judgement_is_the_best_action_and_its_value() -> None:
     values = np.array([[0.0, 3.0, 1.0, 2.0], [5.0, 3.0, 1.0, 2.0]], np.float32)
-    probabilities, best = DQN(
-        DQNConfig(), ACTIONS, reward_clip=1.0, random_steps=0
-    ).policy_and_value(lambda x: x, values)
+    probabilities, best = DQN(DQNConfig(), ACTIONS).policy_and_value(lambda x: x, values)
     assert np.asarray(probabilities).tolist() == [[0, 1, 0, 0], [1, 0, 0, 0]]
     assert np.asarray(best).tolist() == [3.0, 5.0]
 

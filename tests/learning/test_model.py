@@ -26,7 +26,7 @@ from ga3c.learning.algorithm import Algorithm
 from ga3c.learning.dqn import DQN
 from ga3c.learning.layers import Normalized, ValueScale, measured_by
 from ga3c.learning.model import Learned, Model
-from ga3c.learning.networks import chosen
+from ga3c.learning.networks import resolved
 from ga3c.learning.optimizers import build_optimizer, prepare
 from ga3c.settings.learning import (
     A3CConfig,
@@ -46,6 +46,7 @@ FINITE = Actions(ACTIONS)
 VECTORS = Spaces((3,), "float32", FINITE, 1)
 PICTURES = Spaces((20, 20), "uint8", FINITE, 4)
 ALGORITHM = A3CConfig(entropy_weight=0.05, entropy_weight_end=0.01)
+CLIP = 1.0
 
 
 def make_model(
@@ -55,14 +56,14 @@ def make_model(
     lanes: int = LANES,
     on_device: bool = True,
     seed: int = 0,
-    reward_clip: float = 1.0,
+    reward_clip: float = CLIP,
 ) -> Model:
-    learned = A3C(algorithm, spaces.actions, reward_clip)
+    learned = A3C(algorithm, spaces.actions)
     return Model(
         algorithm=learned,
         network=NetworkConfig(),
         optimizer=optimizer or OptimizerConfig(),
-        source=in_order(learned, spaces, lanes, on_device=on_device),
+        source=in_order(learned, spaces, lanes, on_device=on_device, reward_clip=reward_clip),
         is_picture=spaces.is_picture,
         seed=seed,
     )
@@ -83,10 +84,12 @@ def in_order(
     lanes: int = LANES,
     t_max: int = T_MAX,
     on_device: bool = True,
+    reward_clip: float = CLIP,
 ) -> InOrder:
     book = SegmentBook(lanes, t_max, 2, spaces.stack)
     ring = RingShape(lanes, book.capacity, spaces.shape, spaces.dtype, spaces.stack)
-    return InOrder(Experience(ring, algorithm.columns, DEVICE if on_device else HOST), book)
+    memory = DEVICE if on_device else HOST
+    return InOrder(Experience(ring, algorithm.columns, memory, reward_clip), book)
 
 
 class Rollout:
@@ -129,6 +132,7 @@ class Rollout:
     def gradients(self, entropy_weight: float) -> list[Array]:
         """The loss's, by every weight, over what was seen and under the present weights."""
         parts = self.seen.segments(list(range(len(self._lanes))), [0] * len(self._lanes), T_MAX)
+        parts["rewards"] = np.clip(parts["rewards"], -CLIP, CLIP)
         observations = np.concatenate(parts.pop("observations"))
         floats = {name: part.astype(np.float32) for name, part in parts.items()}
         segments = Segments(observations, **{**floats, "actions": parts["actions"]})
@@ -213,7 +217,7 @@ def test_learn_reports_the_twins_loss_of_what_was_seen(
         value=ALGORITHM.value_weight,
         entropy=linear(ALGORITHM.entropy_weight, ALGORITHM.entropy_weight_end, progress),
         trace_decay=ALGORITHM.trace_decay,
-        reward_clip=1.0,
+        reward_clip=CLIP,
         log_epsilon=ALGORITHM.log_epsilon,
         vtrace=ALGORITHM.correction == "vtrace",
         normalize=ALGORITHM.normalize_advantages,
@@ -683,7 +687,7 @@ def test_the_last_dense_layer_is_normalised_before_its_activation(
 def test_auto_is_the_torso_that_fits_the_observation(
     shape: tuple[int, ...], is_picture: bool, name: str
 ) -> None:
-    found = chosen(NetworkConfig("auto"), shape, is_picture)
+    found = resolved(NetworkConfig("auto"), shape, is_picture)
     assert found.network == name
     network = A3C(A3CConfig(), FINITE).network(NetworkConfig("auto"), shape, "uint8", is_picture)
     logits, values = network(np.zeros((2, *shape), np.uint8))
@@ -773,23 +777,20 @@ def test_what_is_measured_is_of_all_batches_together() -> None:
     expected = (every - every.mean(axis=0)) / every.std(axis=0)
     given = ops.convert_to_tensor(every.astype(np.float32))
     np.testing.assert_allclose(np.asarray(layer(given)), expected, rtol=1e-3, atol=1e-4)
-    scale = ValueScale(0.0)
+    scale = ValueScale()
     scale.build((None,))
     measured(scale, [batch[:, 0] for batch in batches], "rewards")
     root = np.sqrt(np.square(every[:, 0]).mean())
     assert float(np.asarray(scale.scale)) == pytest.approx(root, rel=1e-4)
 
 
-def test_rewards_are_measured_as_they_are_clipped_and_zeros_are_no_unit() -> None:
-    clipped, free = ValueScale(1.0), ValueScale(0.0)
-    for scale in (clipped, free):
-        scale.build((None,))
-        measured(scale, [np.zeros(10)], "rewards")
-        assert float(np.asarray(scale.scale)) == 1.0, "nothing is known yet"
-        measured(scale, [np.full(10, -1000.0)], "rewards")
-    root = np.sqrt(0.5)
-    assert float(np.asarray(clipped.scale)) == pytest.approx(root)
-    assert float(np.asarray(free.scale)) == pytest.approx(1000 * root)
+def test_zeros_are_no_unit_of_rewards() -> None:
+    scale = ValueScale()
+    scale.build((None,))
+    measured(scale, [np.zeros(10)], "rewards")
+    assert float(np.asarray(scale.scale)) == 1.0, "nothing is known yet"
+    measured(scale, [np.full(10, -1000.0)], "rewards")
+    assert float(np.asarray(scale.scale)) == pytest.approx(1000 * np.sqrt(0.5))
 
 
 def test_sensors_in_small_units_are_normalised_too() -> None:
@@ -807,7 +808,7 @@ def test_one_number_beyond_all_others_spoils_no_measure_for_ever() -> None:
     layer = Normalized()
     layer.build((None, 1))
     measured(layer, [beyond, usual], "observations")
-    scale = ValueScale(0.0)
+    scale = ValueScale()
     scale.build((None,))
     measured(scale, [beyond, usual], "rewards")
     for weight in [*layer.weights, *scale.weights]:

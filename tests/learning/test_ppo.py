@@ -196,7 +196,7 @@ def test_the_loss_is_a_mean() -> None:
 @pytest.mark.parametrize("unit", [1e-4, 100.0])
 def test_the_loss_does_not_depend_on_the_unit_of_rewards(unit: float) -> None:
     """Where values follow the rewards, as they do by default for vectors."""
-    algorithm = PPO(A3CConfig(), PPOConfig(clip_ratio=CLIP), Actions(ACTIONS), reward_clip=0.0)
+    algorithm = PPO(A3CConfig(), PPOConfig(clip_ratio=CLIP), Actions(ACTIONS))
     network = algorithm.network(NetworkConfig(follow_rewards=True), (4,), "float32", False)
     rng = np.random.default_rng(0)
     _, steps = random_steps(rng, 64)

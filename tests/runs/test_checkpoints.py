@@ -16,7 +16,7 @@ import pytest
 
 from ga3c.runs import checkpoints, durable
 from ga3c.runs.checkpoints import Checkpoints, Damaged
-from ga3c.runs.durable import seal
+from ga3c.runs.durable import fingerprint
 
 ARRAYS = {"weights/a": np.arange(6, dtype=np.float32).reshape(2, 3), "counters": np.array([3, 4])}
 
@@ -96,7 +96,7 @@ def test_a_checkpoint_runs_no_code_when_it_is_read(tmp_path: Path) -> None:
     path = write(tmp_path, 1)
     np.savez(path / "arrays.npz", trap=np.array([Trap()], object), allow_pickle=True)
     manifest = json.loads((path / "manifest.json").read_text())
-    manifest["files"]["arrays.npz"] = seal(path / "arrays.npz")
+    manifest["files"]["arrays.npz"] = fingerprint(path / "arrays.npz")
     (path / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(Damaged, match="allow_pickle"):
         checkpoints.read(path)

@@ -141,6 +141,22 @@ def test_before_the_first_episode_scores_are_nan(tally: Tally) -> None:
     assert tally.episodes == 0
 
 
+def test_lengths_are_of_the_last_100_episodes_that_count_and_are_kept(clock: Clock) -> None:
+    tally = Tally(clock, most_scored=0.01)
+    assert math.isnan(tally.length_mean())
+    for length in range(150):
+        tally.episode(0, 1.0, length)
+    tally.episode(0, 1.0, 10_000, epsilon=0.4)
+    assert tally.length_mean() == pytest.approx(99.5)  # of 50 to 149
+    kept, resumed = tally.read(), Tally(clock)
+    resumed.restore(kept)
+    assert resumed.length_mean() == tally.length_mean()
+    del kept["lengths"]  # as it was kept before
+    older = Tally(clock)
+    older.restore(kept)
+    assert math.isnan(older.length_mean()) and older.score_mean() == 1.0
+
+
 def test_episodes_are_taken_once_with_when_they_ended(tally: Tally, clock: Clock) -> None:
     clock.now_s += 3.0
     tally.episode(1234, -21.0, 758)

@@ -5,6 +5,7 @@ import csv
 import json
 import os
 import random
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,12 +20,12 @@ from agents.environments import EnvironmentConfig
 from ga3c.__main__ import main
 from ga3c.runs import checkpoints, directory, records
 from ga3c.runs.directory import RunDirectory
-from ga3c.runs.finding import check_resumed, find_run, is_running, new_run_path
+from ga3c.runs.finding import find_run, is_running, new_run_path
 from ga3c.runs.kept_config import load_config, to_json
 from ga3c.settings.parse import parse
 from ga3c.settings.run import RunConfig
 from ga3c.settings.train import TrainConfig
-from ga3c.training.starting import known_run
+from ga3c.training.starting import check_resumed, known_run
 from tests.commands import (
     BEGIN_S,
     CORRIDOR,
@@ -99,6 +100,29 @@ def test_in_lockstep_a_run_that_was_stopped_ends_as_one_that_was_not(
     assert games[0] == games[1], "each game is counted once"
 
 
+def test_a_checkpoint_in_lockstep_holds_whole_batches_and_the_run_ends_the_same_from_it(
+    tmp_path: Path,
+) -> None:
+    """So many passes make that nearly every checkpoint is due within a batch's updates."""
+    steps, passes, parts = 800, 20, 8
+    given = ["train", "--algorithm", "ppo", "--game", "CartPole-v1", *IN_TURN, "--t-max", "10"]
+    given += ["--minibatch", "10", "--passes", str(passes), "--runs-dir", str(tmp_path)]
+    given += ["--checkpoint-every-steps", "80", "--keep-checkpoints", "100", "--name", "whole"]
+    done = ended(*given, "--steps", str(steps))
+    assert done.returncode == 0, done.stderr
+    kept = [checkpoints.read(p) for p in checkpoints.kept(tmp_path / "whole" / "checkpoints")]
+    assert len(kept) > 3
+    assert {each.arrays["counters"][1] % (passes * parts) for each in kept} == {0}
+    half = tmp_path / "half"
+    shutil.copytree(tmp_path / "whole", half)
+    for later in checkpoints.kept(half / "checkpoints")[len(kept) // 2 :]:
+        shutil.rmtree(later)
+    done = ended("train", "--resume", str(half), "--steps", str(steps))
+    assert done.returncode == 0, done.stderr
+    assert state(half).state["steps"] == steps
+    assert_same(state(tmp_path / "whole"), state(half))
+
+
 BOTH = ["--algorithm", "dqn", "--pacing", "target-period", "--period-steps", "400"]
 BOTH += ["--steps-per-update", "4"]
 BOTH += ["--synchronized", "--groups", "1", "--agents", "2", "--envs-per-agent", "2"]
@@ -156,11 +180,30 @@ def test_a_replays_run_goes_on_with_it_or_fills_a_new_one(
 
 @pytest.mark.parametrize(
     "change",
-    [["--agents", "2"], ["--groups", "2"], ["--scheduler", "anneal"], ["--launcher", "ray"]],
+    [
+        "--agents 2",
+        "--groups 2",
+        "--predictors 2",
+        "--trainers 2",
+        "--intra-op-threads 2",
+        "--scheduler anneal",
+        "--launcher ray",
+    ],
 )
-def test_lockstep_refuses_what_would_change_its_order(change: list[str], tmp_path: Path) -> None:
+def test_lockstep_refuses_what_would_change_its_order(change: str, tmp_path: Path) -> None:
     short = ["--steps", "1", "--runs-dir", str(tmp_path)]  # should it begin after all
-    assert "lockstep with" in refused("train", *CORRIDOR[1:3], *IN_TURN, *short, *change)
+    said = refused("train", *CORRIDOR[1:3], *IN_TURN, *short, *change.split())
+    name = change.lstrip("-").replace("-", "_")
+    assert ("lockstep with --listen or " if "ray" in change else f"lockstep with {name}: ") in said
+
+
+@pytest.mark.parametrize("change", ["groups 2", "predictors 2", "scheduler anneal"])
+def test_synchronized_refuses_what_would_divide_its_predictions(
+    change: str, tmp_path: Path
+) -> None:
+    short = ["--game", "CartPole-v1", "--steps", "500", "--runs-dir", str(tmp_path)]
+    said = refused("train", *BOTH, *short, *f"--{change}".split())
+    assert f"synchronized with {change}: " in said
 
 
 def test_a_finished_run_is_extended_with_the_same_counters(tmp_path: Path) -> None:
@@ -468,8 +511,9 @@ def test_a_run_is_found_by_its_name_and_readable_whatever_has_gone(tmp_path: Pat
     trace.parent.rmdir()
     link = tmp_path / "runs" / ".latest-mine"
     link.symlink_to("mine")  # of one that was killed in that moment
-    again = ["--resume", "mine", "--runs-dir", str(tmp_path / "runs"), "--steps", "9000"]
-    done = ended("train", *again)
+    result = json.loads((tmp_path / "runs" / "mine" / "result.json").read_text())
+    again = ["--resume", "mine", "--runs-dir", str(tmp_path / "runs")]
+    done = ended("train", *again, "--steps", str(result["steps"] + 500))
     assert done.returncode == 0, done.stderr
 
 

@@ -102,7 +102,7 @@ def test_what_is_read_while_threads_run_is_of_one_moment(
         while read < 40:
             assert time.monotonic() < deadline_s
             assert service.tend() == []
-            found = service.read(READ_S)
+            found = service.kept.read(READ_S)
             assert found is not None
             arrays, state = found
             if state["steps"] > max(last_steps, 1000):

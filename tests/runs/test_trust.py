@@ -12,7 +12,7 @@ import ga3c
 from ga3c.runs import trust
 from ga3c.runs.finding import newest_run
 from ga3c.runs.kept_config import load_config
-from ga3c.runs.trust import check_trust, is_own, own_code, seal
+from ga3c.runs.trust import check_trust, is_begun_by_user, own_code, seal
 from tests.commands import CORRIDOR, ended, refused
 
 GIFT = """
@@ -63,7 +63,7 @@ def imported(gift: Path) -> bool:
 def test_a_run_of_ones_own_needs_no_word(begun: Path) -> None:
     config = load_config(begun)
     assert own_code(config) == ["tests.tiny:Corridor-v0"]
-    assert is_own(begun, config)
+    assert is_begun_by_user(begun, config)
     check_trust(begun, config, trusted=False)
     assert ended("evaluate", str(begun), "--episodes", "1").returncode == 0
 
@@ -91,9 +91,9 @@ def test_no_code_of_it_is_imported_from_python(gift: Path) -> None:
 def test_a_seal_in_somebody_elses_file_is_none(begun: Path, tmp_path: Path) -> None:
     """What a seal is made of can be read by all users of a machine."""
     shutil.copy(begun / "meta.json", tmp_path)
-    assert is_own(tmp_path, load_config(begun))
+    assert is_begun_by_user(tmp_path, load_config(begun))
     os.chown(tmp_path / "meta.json", 65534, 65534)
-    assert not is_own(tmp_path, load_config(begun))
+    assert not is_begun_by_user(tmp_path, load_config(begun))
 
 
 def test_it_is_imported_by_the_owners_word(gift: Path) -> None:
@@ -114,10 +114,10 @@ def test_a_seal_is_of_these_names_on_this_machine(
     other.write_text("0123456789abcdef\n")
     monkeypatch.setattr(trust, "MACHINE_ID", other)
     assert here and seal(config) and seal(config) != here
-    assert not is_own(begun, config)
+    assert not is_begun_by_user(begun, config)
     other.unlink()
     assert seal(config) is None
-    assert not is_own(begun, config)
+    assert not is_begun_by_user(begun, config)
     with pytest.raises(ValueError, match=f"this machine has no {other}, by which runs of your own"):
         check_trust(begun, config, trusted=False)
 
@@ -127,4 +127,4 @@ def test_a_seal_is_of_these_names_on_this_machine(
 )
 def test_a_damaged_or_missing_seal_is_none(begun: Path, tmp_path: Path, meta: str) -> None:
     (tmp_path / "meta.json").write_text(meta)
-    assert not is_own(tmp_path, load_config(begun))
+    assert not is_begun_by_user(tmp_path, load_config(begun))

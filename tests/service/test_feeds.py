@@ -52,6 +52,39 @@ def test_orders_differ_between_passes_and_batches_and_come_from_the_seed() -> No
     assert first == taken(Passes(2, 40, seed=3), 0)
 
 
+def test_successive_batches_are_learned_in_orders_of_their_own() -> None:
+    """The number of updates made so far, which a resumed run knows too, seeds each order."""
+    learned: list[list[int]] = []
+    model = SimpleNamespace(preparations=[], updates=0)
+
+    def learn(lanes: np.ndarray, slots: np.ndarray, progress: float) -> Learned:
+        learned.append(lanes.tolist())
+        model.updates += 1
+        return Learned(model.updates, {}, True)
+
+    model.learn = learn
+    passes = Passes(2, 40, seed=3)
+    feed = SegmentFeed(
+        segments=SimpleNamespace(  # type: ignore[arg-type]
+            get=lambda _: [Segment(int(lane), 0, 20) for lane in LANES], closed=False
+        ),
+        book=SimpleNamespace(  # type: ignore[arg-type]
+            slots=lambda _: SLOTS,
+            versions=lambda lanes, slots: np.zeros(slots.shape, np.int64),
+            release=lambda _: None,
+        ),
+        model=model,  # type: ignore[arg-type]
+        progress=lambda: 0.0,
+        batch_min=1,
+        passes=passes,
+        whole_batches=False,
+    )
+    for _ in range(2):
+        for work in feed.next(0.0):
+            work()
+    assert learned == [*taken(passes, 0), *taken(passes, 10)]
+
+
 def test_single_steps_are_each_observation_with_the_next() -> None:
     lanes, slots = single_steps(LANES, SLOTS)
     assert lanes.tolist() == [lane for lane in range(10) for _ in range(20)]

@@ -16,8 +16,9 @@ from agents.environments import spaces
 from ga3c.__main__ import USAGE
 from ga3c.evaluation.options import EvaluateConfig
 from ga3c.runs.kept_config import load_config
-from ga3c.settings import machine, preset_names
+from ga3c.settings import machine
 from ga3c.settings.parse import given_values, parse, preset_like
+from ga3c.settings.preset_names import PRESET_LINES
 from ga3c.settings.presets import OURS, PRESETS, ppo_pictures
 from ga3c.settings.published import PUBLISHED
 from ga3c.settings.train import PresetName, TrainConfig
@@ -276,11 +277,11 @@ def test_rewards_of_vector_tasks_are_learned_as_they_are() -> None:
 
 
 def test_every_preset_has_its_line_in_both_helps() -> None:
-    assert typing.get_args(PresetName) == tuple(preset_names.PRESETS)
-    assert set(preset_names.PRESETS) == {"default", *PRESETS}
+    assert typing.get_args(PresetName) == tuple(PRESET_LINES)
+    assert set(PRESET_LINES) == {"default", *PRESETS}
     assert {name: config.preset for name, config in PRESETS.items()} == {n: n for n in PRESETS}
     said = " ".join(ended("train", "--help", "--game", "no-such-game").stdout.split())
-    for name, line in preset_names.PRESETS.items():
+    for name, line in PRESET_LINES.items():
         assert f"{name} {line}" in said.replace(" │ │ ", " "), name
         assert f"{name} {line}" in " ".join(USAGE.split()), name
 

@@ -9,6 +9,8 @@ import pytest
 
 from agents.environments import EnvironmentConfig
 from ga3c.runs.finding import new_run_path
+from ga3c.settings.checks import check_slack
+from ga3c.settings.presets import PRESETS
 from ga3c.settings.replay import PacingConfig
 from ga3c.settings.run import RunConfig
 from ga3c.settings.scheduler import SchedulerConfig
@@ -82,9 +84,29 @@ def test_no_prediction_is_of_more_environments_than_the_run_has() -> None:
     assert service.largest_prediction(lanes=32) == 32
     assert small.largest_prediction(lanes=8) == 4, "a group is never divided"
     pacing = PacingConfig(slack_steps=11, steps_per_update=4)
-    TrainConfig(algorithm="dqn", service=service, pacing=pacing, scheduler=SchedulerConfig("off"))
+    off = SchedulerConfig("off")
+    fixed = TrainConfig(algorithm="dqn", service=service, pacing=pacing, scheduler=off)
+    assert (fixed.most_agents, fixed.max_lanes) == (1, 8)
+    scheduled = TrainConfig(service=service)
+    assert (scheduled.most_agents, scheduled.max_lanes) == (4, 32)
     with pytest.raises(ValueError, match="slack_steps 11 < 35"):  # all four agents may come
         TrainConfig(algorithm="dqn", service=service, pacing=pacing)
+
+
+def test_a_ladder_of_epsilons_is_of_dqn_alone() -> None:
+    apex = PRESETS["apex"]
+    assert apex.has_ladder
+    assert not replace(apex, algorithm="mine:Own", learns_from="replay").has_ladder
+    assert not PRESETS["dqn"].has_ladder
+
+
+@pytest.mark.parametrize(("steps_per_update", "least"), [(4.0, 67), (4.5, 69), (0.25, 65)])
+def test_a_bound_that_would_stop_acting_and_learning_for_good_is_refused_and_named(
+    steps_per_update: float, least: int
+) -> None:
+    with pytest.raises(ValueError, match=f"{least - 1} < .*: a prediction of 64 steps"):
+        check_slack(least - 1, 64, steps_per_update)
+    check_slack(least, 64, steps_per_update)
 
 
 def test_the_largest_groups_are_accepted() -> None:

@@ -342,6 +342,38 @@ def test_a_policy_plays_what_it_has_learned(trained: ga3c.Run) -> None:
     assert set(rewards) == {1.0}, "the right end each time"
 
 
+def test_a_policy_plays_in_an_environment_that_its_user_steps(trained: ga3c.Run) -> None:
+    environment = gymnasium.make(GAME)
+    player, scores = trained.load().player(environment), []
+    for game in range(20):
+        observation, _ = environment.reset(seed=game)
+        player.reset()
+        ended = cut = False
+        while not (ended or cut):
+            action = player.act(observation)
+            observation, reward, ended, cut, _ = environment.step(action)
+        scores.append(float(reward))
+    assert np.mean(scores) > 0.8, scores
+    with pytest.raises(ValueError, match=r"observation of shape \(3,\) .*must be \(7,\) float32"):
+        player.act(observation[:3])
+    with pytest.raises(ValueError, match=r"actions 0\.\.3: must be 0\.\.1, as the run was trained"):
+        trained.load().player(gymnasium.make("FrozenLake-v1"))
+
+
+def test_a_player_stacks_pictures_and_flattens_and_shifts_as_training_does(tmp_path: Path) -> None:
+    catch = ga3c.train(**{**SMALL, "game": "tests.tiny:Catch-v0"}, steps=200, runs_dir=tmp_path)
+    policy, environment = catch.load(), gymnasium.make("tests.tiny:Catch-v0")
+    player, (picture, _) = policy.player(environment), environment.reset(seed=1)
+    stack = np.stack([picture] * 4, axis=-1)[None]
+    for _ in range(3):
+        assert player.act(picture, greedy=True) == policy.act(stack, greedy=True)[0]
+        picture, *_ = environment.step(0)
+        stack = np.concatenate([stack[..., 1:], picture[None, ..., None]], axis=-1)
+    for wrong in (picture.T[None], picture.astype(np.float32)):
+        with pytest.raises(ValueError, match=r"must be .* uint8, as the run was trained"):
+            player.act(wrong)
+
+
 def test_actions_values_and_probabilities_have_shapes_and_types(trained: ga3c.Run) -> None:
     policy = trained.load()
     observations = np.eye(7)[1:6]  # float64, as users have them

@@ -327,11 +327,26 @@ def test_a_killed_agent_is_replaced_and_the_run_says_so(command: Callable[..., C
 def test_agents_that_fail_at_once_end_the_run_with_their_traceback(
     command: Callable[..., Command],
 ) -> None:
-    run = command("train", "--game", "tests.tiny:Fallen-v0", "--algorithm", "a3c", *LIGHT)
+    given = ("--game", "tests.tiny:Fallen-v0", "--algorithm", "a3c", "--name", "mine", *LIGHT)
+    run = command("train", *given)
     assert run.wait(BEGIN_S) == 1
     assert "the corridor has fallen in" in run.err
     assert "RuntimeError" in run.err
     assert_nothing_is_left(run)
+    log, result = ((run.runs / "mine" / name).read_text() for name in ("log.txt", "result.json"))
+    for words in ("Traceback", "RuntimeError: the corridor has fallen in", "it began to crack"):
+        assert log.count(words) >= 3, "of each agent that was replaced, and of the last one"
+    assert "in its place" in json.loads(result)["error"]
+    assert "observations (7,) float32, vectors; actions 0..1\n" in log
+
+
+def test_a_breakpoint_in_an_agent_is_an_error_that_says_so(
+    command: Callable[..., Command],
+) -> None:
+    game = ("--game", "tests.tiny:Broken-breakpoint-v0", "--algorithm", "a3c", *LIGHT)
+    run = command("train", *game)
+    assert run.wait(BEGIN_S) == 1
+    assert "RuntimeError: breakpoint() in an agent, which is a process without a te" in run.err
 
 
 def test_frozen_agents_do_not_hold_up_the_end(command: Callable[..., Command]) -> None:

@@ -26,7 +26,8 @@ class Run:
         self.tally = Tally(lambda: self.now_s)
         self.tally.begin()
         pacing = SimpleNamespace(steps=0)
-        service: Any = SimpleNamespace(tally=self.tally, pacing=pacing, read=self._read)
+        kept = SimpleNamespace(read=self._read)
+        service: Any = SimpleNamespace(tally=self.tally, pacing=pacing, kept=kept)
         directory: Any = SimpleNamespace(path=path, episodes=self.episodes.extend)
         self._keeper = Keeper(
             parse(list(given), TrainConfig, "test").checkpoints,

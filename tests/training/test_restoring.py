@@ -59,6 +59,29 @@ def test_a_run_begins_with_the_weights_of_another_and_all_else_anew(
     assert ga3c.train(resume=second, steps=more).result["steps"] >= more
 
 
+def test_statistics_of_another_run_soon_give_way_to_those_of_the_new_one(tmp_path: Path) -> None:
+    given = {**SMALL, "algorithm": "ppo", "normalize_observations": True, "runs_dir": tmp_path}
+    first = ga3c.train(steps=14_000, **given)
+    count = next(name for name in kept(first, -1).arrays if name.endswith("normalized/count"))
+    assert kept(first, -1).arrays[count] > 10_000
+    second = ga3c.train(steps=4000, name="second", initial_weights=first, **given)
+    assert kept(second, 0).arrays[count] == 10_000 < kept(second, -1).arrays[count]
+
+
+@pytest.mark.parametrize(
+    "setting", [{"value_scale": 2.0}, {"pixel_scale": "symmetric"}, {"center": False}]
+)
+def test_weights_are_not_taken_by_a_network_that_would_compute_something_else(
+    setting: dict[str, Any], tmp_path: Path
+) -> None:
+    given = {**SMALL, "game": "tests.tiny:Catch-v0", "algorithm": "a3c", "runs_dir": tmp_path}
+    first = ga3c.train(steps=200, **given)
+    ((name, value),) = setting.items()
+    for how in ({"initial_weights": first, "steps": 200}, {"resume": first, "steps": 400}):
+        with pytest.raises(ValueError, match=f"{name} {value}: the weights of .* learned with"):
+            ga3c.train(**{**({} if "resume" in how else given), **how, **setting})
+
+
 def test_weights_that_do_not_fit_or_are_damaged_leave_no_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

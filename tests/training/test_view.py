@@ -190,6 +190,7 @@ def test_events_are_under_the_fields_usual_names(pong_run: Path) -> None:
     for tag in (
         "charts/SPS",
         "charts/reward_per_step",
+        "charts/episodic_length_mean_100",
         "losses/policy_loss",
         "losses/value_loss",
         "losses/entropy",

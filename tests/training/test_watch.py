@@ -240,6 +240,12 @@ def test_the_horizon_of_schedules_follows_the_runs_steps() -> None:
     assert config.scheduled_optimizer.schedule_steps == 700
 
 
+def test_the_learning_rate_is_linear_until_the_schedules_end() -> None:
+    optimizer = OptimizerConfig(learning_rate=1e-3, learning_rate_end=2e-4)
+    rates = [optimizer.rate_at(progress) for progress in (0.0, 0.25, 1.0, 3.0)]
+    assert rates == pytest.approx([1e-3, 8e-4, 2e-4, 2e-4])
+
+
 @pytest.mark.parametrize(
     ("end", "words"), [(0.0, "0 from now on, so nothing more is learned"), (1e-5, "it stays there")]
 )

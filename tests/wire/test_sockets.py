@@ -1,6 +1,7 @@
 """A service's socket outlives peers that go away at the worst moment."""
 
 import contextlib
+import re
 import subprocess
 import sys
 import threading
@@ -93,6 +94,16 @@ def test_of_a_message_of_too_many_parts_a_few_are_kept_and_the_next_is_whole(
         doors.close_waker()
     kept = [[b"peer", *parts][: MOST_PARTS + 1] for parts in sent]
     assert came == [("atlas", parts) for parts in kept]
+
+
+def test_a_port_for_the_agents_of_this_machine_is_open_to_no_other_machine(tmp_path: Path) -> None:
+    hello = Hello(TOKEN, (4,), "float32", Actions(2), 1, 1)
+    doors = Doors(endpoint_in(tmp_path, "tcp"), TOKEN, hello)
+    try:
+        assert re.fullmatch(r"tcp://127\.0\.0\.1:\d+", doors.endpoint)
+    finally:
+        doors.close()
+        doors.close_waker()
 
 
 def test_a_socket_path_is_as_long_as_its_bytes() -> None:
