@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from agents.games import check
 from benchmarks.points import GA3C, Figures, Point, PointsConfig, conclude, measure
 from ga3c.reports.console import show
-from ga3c.reports.figures import published_rows
+from ga3c.reports.published_figures import published_rows
 from ga3c.settings.checks import check_count
 from ga3c.settings.machine import CORES
 

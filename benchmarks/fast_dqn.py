@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 
 from benchmarks.points import Figures, Point, PointsConfig, conclude, measure
 from ga3c.reports.console import show
-from ga3c.reports.figures import published_rows
 from ga3c.reports.plots import legend_below
+from ga3c.reports.published_figures import published_rows
 from ga3c.settings.machine import CORES
 
 VARIANTS = ("standard", "concurrent", "synchronized", "both")

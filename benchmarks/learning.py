@@ -18,11 +18,11 @@ from benchmarks.kept import keep_all
 from ga3c.measuring.reporting import with_range
 from ga3c.reports import history, plots
 from ga3c.reports.console import show
-from ga3c.reports.figures import published_rows
 from ga3c.reports.history import Curve
 from ga3c.reports.job import Job
 from ga3c.reports.jobs import complete
 from ga3c.reports.processes import check_arguments
+from ga3c.reports.published_figures import published_rows
 from ga3c.runs.finding import newest_figures
 from ga3c.settings.checks import above_zero
 

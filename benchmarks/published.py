@@ -1,6 +1,6 @@
 """The published speeds that several studies are compared with."""
 
-from ga3c.reports.figures import published_rows
+from ga3c.reports.published_figures import published_rows
 
 
 def published_pps() -> dict[str, dict[str, float]]:

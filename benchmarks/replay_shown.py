@@ -7,8 +7,8 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from ga3c.reports.console import show
-from ga3c.reports.figures import published_rows
 from ga3c.reports.plots import legend_below
+from ga3c.reports.published_figures import published_rows
 
 PLACES = ("RAM", "device")
 DRAWN = 512  # rows drawn at once by priority

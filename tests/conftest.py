@@ -1,6 +1,8 @@
-"""Fixtures of several test files."""
+"""Fixtures of several test files, and the environment of the tests and of what they start."""
 
+import fcntl
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,8 +17,10 @@ UNDER_JAX = {
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
 }
-for name, value in UNDER_JAX.items():
-    os.environ.setdefault(name, value)
+# As the command has it: NumPy's threads would wait for each other beside other test processes.
+ALWAYS = {"OPENBLAS_NUM_THREADS": "1"}
+for name, value in {**UNDER_JAX, **ALWAYS}.items():
+    os.environ.setdefault(name, value)  # before NumPy is imported
 
 
 @pytest.fixture
@@ -35,8 +39,23 @@ def command(tmp_path: Path) -> Iterator[Callable[..., Command]]:
 
 @pytest.fixture(scope="session")
 def pong_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of Pong that has been trained for a moment. For reading: copy it to change it."""
-    runs = tmp_path_factory.mktemp("runs")
+    """A run of Pong that has been trained for a moment. For reading: copy it to change it.
+
+    The first test process that needs it makes it for all.
+    """
+    place = tmp_path_factory.getbasetemp()
+    runs = (place.parent if "PYTEST_XDIST_WORKER" in os.environ else place) / "trained"
+    whole = runs.with_suffix(".whole")
+    with open(runs.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not whole.exists():
+            shutil.rmtree(runs, ignore_errors=True)
+            _train_pong(runs)
+            whole.touch()
+    return runs / "pong"
+
+
+def _train_pong(runs: Path) -> None:
     given = ["--game", "Pong", "--agents", "2", "--envs-per-agent", "16", "--scheduler", "off"]
     done = ended(
         "train",
@@ -53,4 +72,3 @@ def pong_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "pong",
     )
     assert done.returncode == 0, done.stderr
-    return runs / "pong"

@@ -52,7 +52,8 @@ def main() -> None:
         os._exit(0)  # tests look at their own children, of which this process must not be one
     from ga3c.command import frameworks
 
-    frameworks.choose()  # as the command does before the import, which reads how much is logged
+    frameworks.have_the_process()  # both as the command does before the imports, which read them
+    frameworks.choose()
     import ga3c.evaluation.learned
     import ga3c.service.wiring
     import ga3c.training.run  # noqa: F401

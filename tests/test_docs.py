@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import pkgutil
 import re
 import shlex
 import subprocess
@@ -17,6 +18,7 @@ from ga3c.command.line import WrongUse, parsed
 from ga3c.settings.parse import TrainArguments
 from tests.commands import PATIENCE, ROOT
 from tests.test_extending import FILES
+from tests.test_packaging import run_make
 
 PAGE = ROOT / "docs" / "python.md"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -104,19 +106,33 @@ def test_every_link_within_the_documents_leads_somewhere(page: Path) -> None:
         assert not anchor or anchor in slugs(there), target
 
 
-def commands(page: Path) -> tuple[list[list[str]], list[list[str]]]:
-    """The arguments of every `ga3c` on a page: in blocks, which are whole, and in its sentences."""
+COMMAND = re.compile(r"(?:.* && )?(?:[A-Z_]+=\S+ )*(?:\.venv/bin/)?ga3c ([a-z].*)", re.DOTALL)
+MAKE = re.compile(r"(?:.* && )?(make [a-z-]+(?:\s+[A-Z]+=(?:\"[^\"]*\"|\S+))*)", re.DOTALL)
+MADE = re.compile(r"(?:^|; )(?:[A-Z]+=\S+ )?\S*(?: -m |/)ga3c ([a-z].*?)(?: & run=.*)?$", re.M)
+
+
+def lines_of(page: Path) -> tuple[list[str], list[str]]:
+    """What a page shows to be typed: in blocks, whose lines are whole, and in its sentences."""
     text = page.read_text()
     fenced = re.findall(r"^ *```(\w*)\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL)
     blocks = [block for kind, block in fenced if kind in ("", "sh")]
     mentions = re.findall(r"`([^`]+)`", re.sub(r"^ *```.*?^ *```$", "", text, flags=re.M | re.S))
-    found = []
-    for lines in ([line.strip() for block in blocks for line in block.splitlines()], mentions):
-        named = (
-            re.match(r"(?:.* && )?(?:\.venv/bin/)?ga3c ([a-z].*)", line, re.S) for line in lines
-        )
-        found.append([shlex.split(line[1], comments=True) for line in named if line])
-    return found[0], found[1]
+    return [line.strip() for block in blocks for line in block.splitlines()], mentions
+
+
+def commands(page: Path) -> tuple[list[list[str]], list[list[str]]]:
+    """The arguments of every `ga3c` on a page: in blocks, and in its sentences."""
+    whole, mentioned = (
+        [shlex.split(named[1], comments=True) for line in lines if (named := COMMAND.match(line))]
+        for lines in lines_of(page)
+    )
+    return whole, mentioned
+
+
+def made(page: Path) -> set[str]:
+    """Every `make TARGET VARIABLE=value` on a page."""
+    lines = [line for lines in lines_of(page) for line in lines]
+    return {named[1] for line in lines if (named := MAKE.match(line))}
 
 
 def settings_of(command: str, arguments: list[str]) -> tuple[type, list[str]]:
@@ -128,6 +144,25 @@ def settings_of(command: str, arguments: list[str]) -> tuple[type, list[str]]:
     package = "ga3c.measuring" if arguments[0] in MEASURED else "benchmarks"
     module = importlib.import_module(f"{package}.{arguments[0].replace('-', '_')}")
     return module.Config, arguments[1:]
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if made(p)], ids=lambda page: page.name)
+def test_what_make_does_on_a_page_is_what_ga3c_takes(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dry = {line: run_make("--dry-run", *shlex.split(line)[1:]) for line in made(page)}
+    monkeypatch.chdir(tmp_path)
+    Path("benchmarks/results/quick").mkdir(parents=True)  # as `make benchmark` does
+    for line, done in dry.items():
+        assert done.returncode == 0, (line, done.stderr)
+        for command, *given in map(shlex.split, MADE.findall(done.stdout)):
+            kind, arguments = settings_of(command, given)
+            parsed(arguments, kind, line)
+
+
+def test_a_target_of_make_that_trains_is_seen_to_do_so() -> None:
+    done = run_make("--dry-run", "train", "GAME=Pong", "ARGS=--steps 5")
+    assert MADE.findall(done.stdout) == ['train --game "Pong" --steps 5']
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if any(commands(p))], ids=lambda page: page.name)
@@ -162,6 +197,44 @@ def test_a_checkouts_own_environment_is_not_turned_into_a_copy() -> None:
     lines = [line for page in PAGES for line in page.read_text().splitlines()]
     into = [line for line in lines if re.search(r"\.venv/bin/pip install .*\.\[", line)]
     assert into and all(" -e " in line for line in into)
+
+
+@pytest.mark.parametrize(
+    ("page", "words", "name", "number"),
+    [
+        ("runs", "Five failures in a row in one agent", "ga3c.wire.deaths:MAX_FAILURES", 5),
+        ("runs", "three before a first step, end", "ga3c.wire.deaths:MAX_EARLY_DEATHS", 3),
+        ("runs", "for two minutes in which the run makes no", "ga3c.wire.deaths:SPARED_S", 120),
+        ("runs", "and no update for a minute", "ga3c.training.watch:STILL_S", 60),
+        (
+            *("runs", "100 in a row end the run (`--max-refused-updates`)"),
+            *("ga3c.settings.learning:LearningConfig.max_refused_updates", 100),
+        ),
+        (
+            *("runs", "is cut after 100,000 steps (`--evaluate-step-cap`, `--step-cap`)"),
+            *("ga3c.settings.run:STEP_CAP", 100_000),
+        ),
+        (
+            *("runs", "beyond 32 MiB of episodes or 16 MiB of progress lines every second"),
+            "ga3c.runs.directory:MOST_BYTES",
+            {"episodes.csv": 32 << 20, "metrics.jsonl": 16 << 20, "log.txt": 8 << 20},
+        ),
+        ("runs", "delays its end by at most 30 seconds", "ga3c.runs.tracking:CLOSE_S", 30),
+        ("runs", "count as 10,000 samples at most", "ga3c.learning.layers:TAKEN_OVER", 10_000),
+        ("machines", "a host says nothing for 15 s", "ga3c.wire.hosts:LOST_S", 15),
+        ("machines", "hosts end their agents after 30 s", "agents.orders:SILENT_S", 30),
+        ("machines", "and tries Ray again every 10 s", "agents.cluster:RETRY_S", 10),
+        ("machines", "says after 20 s that the node waits", "agents.nodes:PATIENCE_S", 20),
+        ("machines", "does not identify itself within 5 s", "agents.link:HANDSHAKE_MS", 5000),
+        ("machines", "each successor waits 10 s", "ga3c.wire.deaths:ELSEWHERE_DELAY_S", 10),
+        ("machines", "of all runs is printed each minute", "ga3c.reports.jobs:SHOW_STATE_S", 60),
+    ],
+)
+def test_what_a_page_promises_in_numbers_is_what_the_code_does(
+    page: str, words: str, name: str, number: object
+) -> None:
+    assert words in " ".join((ROOT / "docs" / f"{page}.md").read_text().split())
+    assert pkgutil.resolve_name(name) == number
 
 
 def test_the_reference_has_all_of_the_python_api() -> None:

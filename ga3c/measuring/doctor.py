@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 from agents.environments import Spaces
-from ga3c.measuring.network import bandwidth_mb, described
 from ga3c.measuring.options import DoctorConfig as Config
 from ga3c.measuring.parts import prepare
 from ga3c.measuring.remedies import NOISE, Remedy, Sizes, learning_limits, remedies
 from ga3c.measuring.reporting import keep
+from ga3c.measuring.round_trips import bandwidth_mb, described
 from ga3c.measuring.serving import figures, measure_parts, measure_service
 from ga3c.reports.console import show
 from ga3c.settings.checks import WrongInput

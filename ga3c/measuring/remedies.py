@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from ga3c.measuring.network import more_groups
+from ga3c.measuring.round_trips import more_groups
 from ga3c.measuring.serving import PREDICTION_BATCH
 from ga3c.settings.machine import CORES
 from ga3c.settings.train import TrainConfig

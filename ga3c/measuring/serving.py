@@ -10,7 +10,6 @@ from typing import Any
 from agents.environments import Spaces
 from ga3c.learning.model import Model
 from ga3c.measuring.accounting import Usage, usage
-from ga3c.measuring.network import way
 from ga3c.measuring.parts import (
     ModelAlone,
     bare_limit,
@@ -19,6 +18,7 @@ from ga3c.measuring.parts import (
     samples_a_step,
 )
 from ga3c.measuring.reporting import spread
+from ga3c.measuring.round_trips import way
 from ga3c.runs.metrics import Snapshot, Window
 from ga3c.service.service import STOP_TIMEOUT_S, Service
 from ga3c.service.threads import RunFailed

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ga3c.reports import history
-from ga3c.reports.figures import CONTROL, published_scores
 from ga3c.reports.history import History
+from ga3c.reports.published_figures import CONTROL, published_scores
 
 RESAMPLES = 10_000
 INTERVAL = (2.5, 97.5)  # percentiles

@@ -16,8 +16,8 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
 from ga3c.reports import history
-from ga3c.reports.figures import control_scores
 from ga3c.reports.history import History
+from ga3c.reports.published_figures import control_scores
 from ga3c.runs.finding import GivenRuns
 from ga3c.settings.checks import WrongInput, check_file
 

@@ -14,10 +14,10 @@ from agents.cluster import check_ray
 from agents.games import are_same, check
 from ga3c.evaluation.protocols import PROTOCOLS
 from ga3c.reports import comparison, history, page, tables
-from ga3c.reports.figures import CONTROL, published_rows
 from ga3c.reports.job import Evaluation, Job
 from ga3c.reports.jobs import complete
 from ga3c.reports.processes import OnRay, check_arguments
+from ga3c.reports.published_figures import CONTROL, published_rows
 from ga3c.settings.checks import WrongInput, above_zero, no_effect
 from ga3c.settings.machine import CORES
 from ga3c.settings.run import ProtocolName

@@ -1,6 +1,7 @@
 """The work of trainers: updates from segments in order, or updates and flushes of a replay."""
 
 import itertools
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -89,12 +90,21 @@ class SegmentFeed:
     passes: Passes
     whole_batches: bool
     """Whether a batch is one piece of work, with all its updates."""
+    turn: threading.Lock = field(default_factory=threading.Lock)
+    """Held by the trainer of a batch whose targets are set before: what is measured of another
+    batch would change the unit of observations and values under them."""
 
     def next(self, timeout_s: float) -> Iterable[Work]:
         """The updates of the next batch. Raises Closed."""
         batch = self.segments.get(timeout_s)
         works = self._updates(batch) if batch else iter([])
+        if self.model.preparations:
+            works = self._alone(works)
         return [partial(_in_one, works)] if batch and self.whole_batches else works
+
+    def _alone(self, works: Iterator[Work]) -> Iterator[Work]:
+        with self.turn:
+            yield from works
 
     def _updates(self, batch: list[Segment]) -> Iterator[Work]:
         """The updates of a batch. At the run's end the rest is left out, unless it is one piece."""

@@ -32,8 +32,9 @@ class LearningConfig:
     a row the run ends, with its last good checkpoint."""
     initial_weights: Path | None = None
     """Begin with what this run has learned, in a new run: its network's weights, by its newest
-    checkpoint. Its directory, or its name or number in --runs-dir. All else begins anew: steps,
-    optimizer, schedules, exploration. None: random weights."""
+    checkpoint. Its directory, or its name or number in --runs-dir; RUN/best takes its best weights
+    (--evaluate-every). All else begins anew: steps, optimizer, schedules, exploration. None: random
+    weights."""
 
     def __post_init__(self) -> None:
         check_share(self, "discount")

@@ -58,7 +58,7 @@ class Evaluations:
         if self._evaluator.is_stuck and not self._told:
             self._told = True
             silent = f"no step for {self._evaluator.patience_s:g} s"
-            self._say(f"ga3c: an evaluation has made {silent}: there are no more", sys.stderr)
+            self._say(f"an evaluation has made {silent}: there are no more", sys.stderr)
         due = self._evaluator.due(steps)
         if due and (found := self._service.kept.read(READ_TIMEOUT_S, experience=False)):
             self._evaluator.begin(*found)
@@ -72,7 +72,7 @@ class Evaluations:
             self.tend(self._service.pacing.steps)
             if not self._goes_on:
                 break
-            self._say("ga3c: an evaluation goes on; Ctrl-C leaves it out", None)
+            self._say("an evaluation goes on; Ctrl-C leaves it out", None)
             while self._goes_on and not interrupts.first.wait(TICK_S):
                 pass
         ended = self._evaluator.stop(timeout_s)
@@ -85,7 +85,7 @@ class Evaluations:
             self._service.metrics.add(evaluations_failed=1)
             self._directory.log(failure)
             reason = failure.splitlines()[-1]
-            self._say(f"ga3c: an evaluation failed; log.txt has where: {reason}", sys.stderr)
+            self._say(f"an evaluation failed; log.txt has where: {reason}", sys.stderr)
         best = self._directory.path / BEST
         for entry, arrays, state in self._evaluator.take():
             kept, _ = checkpoints.newest(best)
@@ -99,4 +99,4 @@ class Evaluations:
                 self._keeper.keep_best(best, arrays, {**state, "evaluation": entry})
             self._service.metrics.set(best_evaluation=before["mean"])
             self._directory.evaluation(entry)
-            self._say(f"ga3c: evaluated: {entry['mean']:.2f} after {entry['steps']:,} steps", None)
+            self._say(f"evaluated: {entry['mean']:.2f} after {entry['steps']:,} steps", None)

@@ -21,6 +21,7 @@ READ_TIMEOUT_S = 1.0  # longest wait for an update to end before the weights are
 WRITING_S = 5.0  # seconds between progress lines while a checkpoint is written
 
 Say = Callable[[str, IO[str] | None], None]
+"""Shows and keeps an event; the stream is standard output if none is given."""
 
 
 class Keeper:
@@ -97,7 +98,7 @@ class Keeper:
                 heard, said_s = interrupts.first.is_set(), now_s
                 hint = "; Ctrl-C again leaves it out" if heard else ""
                 part = f"{done / total:.0%} of {total / 2e9:.2f} GB"
-                self._say(f"ga3c: writing a checkpoint: {part}{hint}", None)
+                self._say(f"writing a checkpoint: {part}{hint}", None)
 
         return progress
 
@@ -106,11 +107,11 @@ class Keeper:
             write()
         except (OSError, checkpoints.NotWritten) as error:
             if str(error) != self._failure:  # it is tried again every few seconds
-                self._say(f"ga3c: no checkpoint: {error}", sys.stderr)
+                self._say(f"no checkpoint: {error}", sys.stderr)
             self._failure = str(error)
             return False
         if self._failure:
-            self._say("ga3c: checkpoints are written again", None)
+            self._say("checkpoints are written again", None)
         self._failure = ""
         return True
 

@@ -1,26 +1,24 @@
 """What a service begins with that was learned before: by the run itself, or by another one."""
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import IO
 
 from ga3c.learning import weights
 from ga3c.learning.layers import measured_by
 from ga3c.runs import checkpoints
-from ga3c.runs.checkpoints import Checkpoint
+from ga3c.runs.checkpoints import BEST, FOLDER, Checkpoint
 from ga3c.runs.kept_config import load_config
 from ga3c.service.service import Service
 from ga3c.service.threads import RunFailed
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.train import TrainConfig
+from ga3c.training.keeping import Say
 from ga3c.training.results import finished
+from ga3c.training.view import Plain
 from ga3c.training.watch import resumed_schedule
 
 OF_MEANING = ("pixel_scale", "center", "value_scale", "padding")
 """Settings of a network that change what it computes, though not the shape of its weights."""
-Say = Callable[[str, IO[str] | None], None]
-"""Shows a line, on standard output if no other stream is given."""
 
 
 def restore(config: TrainConfig, service: Service, path: Path, say: Say) -> None:
@@ -32,7 +30,7 @@ def restore(config: TrainConfig, service: Service, path: Path, say: Say) -> None
     """
     before = load_config(path)
     _check_meaning(before, config, path)
-    checkpoint = _newest(path, say)
+    checkpoint = _newest(path / FOLDER, say)
     if checkpoint is None:
         raise RunFailed(f"run {path} has no whole checkpoint: it cannot go on; start a new one")
     try:
@@ -46,21 +44,25 @@ def restore(config: TrainConfig, service: Service, path: Path, say: Say) -> None
         )
     _check_refill(config, service, checkpoint.steps)
     checkpoints.set_aside(checkpoint)
-    say(f"ga3c: goes on from {checkpoint.steps:,} steps", None)
+    say(f"goes on from {checkpoint.steps:,} steps", None)
     schedules = before.scheduled_optimizer, config.scheduled_optimizer
     if line := resumed_schedule(*schedules, checkpoint.steps):
-        say(f"ga3c: {line}", None)
+        say(line, None)
 
 
 def take_weights(path: Path, config: TrainConfig, service: Service) -> None:
-    """Begin a run of `config` with the network's weights in the newest whole checkpoint of `path`.
+    """Begin a run of `config` with the network's weights in another run's newest whole checkpoint.
+
+    Args: path: that run's directory, or its folder with its best weights.
 
     Raises WrongInput if there is none, or if they do not fit the network.
     """
-    checkpoint = _newest(path, _show)
+    say = Plain().say
+    run, folder = (path.parent, path) if path.name == BEST else (path, path / FOLDER)
+    checkpoint = _newest(folder, say)
     if checkpoint is None:
-        raise WrongInput(f"initial_weights: run {path} has no whole checkpoint")
-    _check_meaning(load_config(path), config, path)
+        raise WrongInput(f"initial_weights: {folder} has no whole checkpoint")
+    _check_meaning(load_config(run), config, run)
     model = service.model
     try:
         weights.restore({"weights": model.network.weights}, checkpoint.arrays)
@@ -71,11 +73,7 @@ def take_weights(path: Path, config: TrainConfig, service: Service) -> None:
     for layer in measured_by(model.network):
         layer.adapt()
     model.copy_target()
-    _show(f"ga3c: begins with the weights of {path}, after {checkpoint.steps:,} steps", None)
-
-
-def _show(line: str, to: IO[str] | None) -> None:
-    print(line, file=to, flush=True)
+    say(f"begins with the weights of {path}, after {checkpoint.steps:,} steps", None)
 
 
 def _check_meaning(before: TrainConfig, config: TrainConfig, path: Path) -> None:
@@ -89,10 +87,10 @@ def _check_meaning(before: TrainConfig, config: TrainConfig, path: Path) -> None
             )
 
 
-def _newest(path: Path, say: Say) -> Checkpoint | None:
-    checkpoint, damaged = checkpoints.newest(path / checkpoints.FOLDER)
+def _newest(folder: Path, say: Say) -> Checkpoint | None:
+    checkpoint, damaged = checkpoints.newest(folder)
     for each in damaged:
-        say(f"ga3c: damaged, so the one before it is used: {each}", sys.stderr)
+        say(f"damaged, so the one before it is used: {each}", sys.stderr)
     return checkpoint
 
 

@@ -103,15 +103,15 @@ class Run:
         """
         service, config = self._service, self._config
         game = f"{config.environment.game}, seed {config.run.seed}, in {self._directory.path}"
-        self._say(f"ga3c: {game}")
+        self._say(game)
         if not config.run.resume:
-            self._say(f"ga3c: {described(config)}")
-        self._say(f"ga3c: {_told(self._spaces, config)}")
+            self._say(described(config))
+        self._say(_told(self._spaces, config))
         service.kept.keep_actions(self._directory.path)
         if config.run.resume:
             restore(config, service, self._directory.path, self._say)
         if tracked := self._directory.begin(service.pacing.steps):
-            self._say(f"ga3c: {tracked}")
+            self._say(tracked)
         self._keeper.begin()
         if not config.run.resume:
             self._keeper.keep()
@@ -142,7 +142,7 @@ class Run:
         try:
             counts = self._scheduler.counts if self._scheduler else config.service.counts
             envs = f"{config.service.envs_per_agent} environments each"
-            self._say(f"ga3c: starting agent processes: {counts.agents}, {envs}")
+            self._say(f"starting agent processes: {counts.agents}, {envs}")
             service.start(counts)
             reason = self._loop()
         except RunFailed as error:
@@ -168,7 +168,7 @@ class Run:
             if "best_evaluation" in (newest := service.metrics.newest()):  # also of the last one
                 result["best_evaluation"] = round(newest["best_evaluation"], 5)
             if stuck:
-                self._say(f"ga3c: did not end in time: {', '.join(stuck)}", sys.stderr)
+                self._say(f"did not end in time: {', '.join(stuck)}", sys.stderr)
             self._view.close()
             last = f"ga3c: {ending(reason, self._directory.path, kept, result['updates'])}"
             self._directory.log(last)
@@ -196,7 +196,7 @@ class Run:
         service = self._service
         for event in (*service.tend(), *self._watch.events(service.snapshot())):
             line, _, details = event.partition("\n")
-            self._say(f"ga3c: {line}", sys.stderr)
+            self._say(line, sys.stderr)
             if details:  # what an agent wrote before it died
                 self._directory.log(details)
         if self._scheduler:
@@ -205,14 +205,14 @@ class Run:
         now = service.snapshot()
         if not self._begun and service.tally.has_begun:
             self._begun = True
-            self._say(f"ga3c: first steps after {now.time_s - self._first.time_s:.1f} s")
+            self._say(f"first steps after {now.time_s - self._first.time_s:.1f} s")
             self._first = self._last = now
         if self._begun and now.time_s - self._last.time_s >= self._config.run.progress_every_s:
             window = Window(self._last, now)
             values = self._show(window, service.counts)
             self._asked = bool(self._on_figures and self._on_figures(values))
             for event in self._watch.figures(window):
-                self._say(f"ga3c: {event}", sys.stderr)
+                self._say(event, sys.stderr)
             self._last = now
         self._keeper.keep_if_due(service.pacing.steps)
         if self._evaluations:
@@ -222,7 +222,7 @@ class Run:
         if self._evaluations and self._evaluations.is_busy:
             scheduler.disturb()
         if decision := scheduler.tick():
-            self._say(f"ga3c: scheduler: {words(decision)}")
+            self._say(f"scheduler: {words(decision)}")
 
     def _show(self, window: Window, counts: Counts) -> progress.Values:
         service = self._service
@@ -233,6 +233,6 @@ class Run:
         self._view.show(values)
         return values
 
-    def _say(self, line: str, to: IO[str] | None = None) -> None:
-        self._directory.log(line)
-        self._view.say(line, to)
+    def _say(self, event: str, to: IO[str] | None = None) -> None:
+        self._directory.log(f"ga3c: {event}")
+        self._view.say(event, to)

@@ -1,6 +1,5 @@
 """How a run begins: first all checks that need no tensor framework, then the run itself."""
 
-import json
 import threading
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,8 +13,9 @@ from agents.registrations import handed_over
 from agents.worker import Task
 from ga3c.command import files, frameworks, streams
 from ga3c.evaluation.protocols import PROTOCOLS, fitting
+from ga3c.runs.checkpoints import BEST
 from ga3c.runs.finding import PRETRAINED, find_run, game_of, is_running, new_run_path
-from ga3c.runs.kept_config import CONFIG, read_config
+from ga3c.runs.kept_config import CONFIG, read_config, to_json
 from ga3c.runs.tracking import check_tracker
 from ga3c.runs.trust import META, check_trust
 from ga3c.settings.checks import WrongInput
@@ -104,16 +104,18 @@ def prepared(config: TrainConfig, known: Known | None) -> Start:
 
 
 def _with_weights_found(config: TrainConfig) -> TrainConfig:
-    """The settings, with the directory of the run whose weights the new one begins with.
+    """The settings, with the run whose weights the new one begins with as a directory.
 
     Numbers and names could mean another run later. Raises ValueError if there is no such run.
     """
     given = config.learning.initial_weights
     assert given is not None
+    of_best = given.name == BEST
     try:
-        path = find_run(given, config.run.runs_dir)
+        path = find_run(given.parent if of_best else given, config.run.runs_dir)
     except ValueError as error:
         raise ValueError(f"initial_weights: {error}") from error
+    path = path / BEST if of_best else path
     return replace(config, learning=replace(config.learning, initial_weights=path))
 
 
@@ -220,5 +222,6 @@ def settings_in(file: Path) -> dict[str, Any]:
         kept = read_config(file.parent)
         for note in kept.notes:
             streams.complain(note)
-        values = json.loads(json.dumps(asdict(kept.config), default=str))
+        values = to_json(kept.config)
+        del values["format"]
     return files.settings(file, values)

@@ -28,7 +28,7 @@ class View(Protocol):
     """Shows a run's event lines and figures."""
 
     def say(self, text: str, to: IO[str] | None = None) -> None:
-        """Show an event's line."""
+        """Show an event."""
 
     def show(self, values: Values) -> None:
         """Show the figures of the last window."""
@@ -52,15 +52,15 @@ class Plain:
         self._legend_printed = False
 
     def say(self, text: str, to: IO[str] | None = None) -> None:
-        """Print the line."""
-        print(text, file=to, flush=True)
+        """Print the event's line."""
+        print(f"ga3c: {text}", file=to, flush=True)
 
     def show(self, values: Values) -> None:
         """Print the progress line; before the first one, a legend of its fields."""
         if not self._legend_printed:
             print(legend(values))
         self._legend_printed = True
-        self.say(line(values))
+        print(line(values), flush=True)
 
     def close(self) -> None:
         """Do nothing: there is nothing to restore."""
@@ -89,10 +89,10 @@ class LiveView:
         self._live.start()
 
     def say(self, text: str, to: IO[str] | None = None) -> None:
-        """Add the line to the last events; an error is also printed once the view has ended."""
-        self._events.append(text.removeprefix("ga3c: "))
+        """Add it to the last events; an error is also printed once the view has ended."""
+        self._events.append(text)
         if to is sys.stderr:
-            self._errors.append(text)
+            self._errors.append(f"ga3c: {text}")
         self._live.refresh()
 
     def show(self, values: Values) -> None:

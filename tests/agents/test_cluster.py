@@ -99,8 +99,23 @@ def test_a_node_whose_cores_are_taken_is_said_once() -> None:
     assert words[1:] == [Word(key="its key", name="Ray node atlas")]
     ray.wait.return_value = ([], ["asked"])
     cluster.allowed("its key")
+    actor = ray.remote.return_value.options.return_value.remote.return_value
+    orders = ORDERS._replace(connect="tcp://10.0.0.1:2")  # as the other nodes reach the service
+    actor.play.remote.assert_called_once_with(orders, "atlas", 4)
     cluster.tend()
     assert len(words) == 2, "it plays, which takes as long as the run"
+
+
+def test_the_node_of_the_service_itself_gets_no_host() -> None:
+    """The service starts the agents of its own machine, --agents-here of them."""
+    ray = ray_of_one_node()
+    cluster = Cluster(ray, ORDERS, lambda word: None)
+    cluster.tend()
+    assert ray.remote.call_count == 1
+    ray.get_runtime_context.return_value.get_node_id.return_value = "a"
+    cluster = Cluster(ray, ORDERS, lambda word: None)
+    cluster.tend()
+    assert ray.remote.call_count == 1
 
 
 def test_a_nodes_host_that_ends_is_placed_again_after_a_while() -> None:

@@ -493,23 +493,29 @@ def test_an_order_for_as_many_agents_as_a_host_may_have_is_followed(host: Host) 
     assert "unknown game" in host._refuses, "the order was read"
 
 
+def order_of(*names: str) -> list[bytes]:
+    """An order for these agents."""
+    tasks = {name: asdict(Task(name, "ipc://x", TOKEN, 1, 2, 0, CARTPOLE)) for name in names}
+    values = {"game": CARTPOLE.game, "versions": versions(), "tasks": tasks}
+    return encode_note(Kind.ORDER, values)
+
+
+def has_ended(host: Host, name: str) -> bool:
+    """Whether an agent has, after the host has seen to its agents."""
+    host._tend()
+    return name in host._exits
+
+
 def test_an_agent_that_ignores_the_end_of_its_input_is_killed(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agents.orders.KILLED_AFTER_S", 0.1)
-    task = asdict(Task("a", "ipc://x", TOKEN, 1, 2, 0, CARTPOLE))
-    order = {"game": CARTPOLE.game, "versions": versions()}
-    host._follow(encode_note(Kind.ORDER, {**order, "tasks": {"a": task}}))
+    host._follow(order_of("a"))
     pid = host._launcher.pid("a")
     assert pid
     os.kill(pid, signal.SIGSTOP)
-    host._follow(encode_note(Kind.ORDER, {**order, "tasks": {}}))
-
-    def has_ended() -> bool:
-        host._tend()
-        return "a" in host._exits
-
-    wait_for(has_ended, STOP_S)
+    host._follow(order_of())
+    wait_for(lambda: has_ended(host, "a"), STOP_S)
     assert host._exits["a"][0] == -signal.SIGKILL
     assert host._state()["playing"] == 0
 
@@ -540,6 +546,19 @@ def test_a_service_that_says_nothing_is_told_of_once(
         host._tend()
     (line,) = (each for each in capsys.readouterr().out.splitlines() if "nothing was" in each)
     assert "or is of another version of ga3c" in line
+
+
+def test_the_agents_of_a_host_end_when_nothing_is_heard_of_the_service(
+    host: Host, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the service was killed, and could say no more."""
+    monkeypatch.setattr("agents.orders.SILENT_S", 0.5)
+    host._follow(order_of("a", "b"))
+    for name in ("a", "b"):
+        wait_for(lambda: has_ended(host, name), STOP_S)  # noqa: B023
+    assert host._state()["playing"] == 0
+    said = capsys.readouterr().out
+    assert "nothing was heard of the service for 0.5 s, and its agents are ended" in said
 
 
 @pytest.mark.parametrize("host", ["h:0", "h:70000", "a,b:5", "-h:1", "exämple:5", "h", "u@h:5"])

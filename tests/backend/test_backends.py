@@ -88,6 +88,8 @@ def test_a_run_learns_under_one_and_goes_on_under_the_other(algorithm: str, tmp_
     last = json.loads(done.stdout.splitlines()[-1])
     assert last["updates"] > first["updates"]
     assert last["score_mean_100"] >= 0.8, "what was learned is still there"
+    if algorithm == "dqn":
+        return  # what follows is the same for both
     refused = under("jax", "-m", "ga3c", "export", str(tmp_path / "mine"), "--out", "exported")
     assert refused.returncode == 2
     assert "export with jax: needs TensorFlow, which can read this run too" in refused.stderr
@@ -96,20 +98,21 @@ def test_a_run_learns_under_one_and_goes_on_under_the_other(algorithm: str, tmp_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_run_does_not_import_the_other_one(framework: str, tmp_path: Path) -> None:
+def test_a_run_with_tensorflow_does_not_import_jax(tmp_path: Path) -> None:
     program = "import sys; from ga3c.__main__ import main; code = main(); "
-    program += f"sys.exit(code or {OTHER[framework]!r} in sys.modules)"
+    program += "sys.exit(code or 'jax' in sys.modules)"
     given = [*CORRIDOR, "--algorithm", "dqn", "--runs-dir", str(tmp_path), "--steps", "2000"]
-    done = under(framework, "-c", program, "train", *given)
+    done = under("tensorflow", "-c", program, "train", *given)
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
-def test_what_there_is_is_used_where_nothing_is_chosen(tmp_path: Path) -> None:
+def test_without_tensorflow_a_run_is_made_with_jax_where_nothing_is_chosen(tmp_path: Path) -> None:
+    """It would fail if it imported TensorFlow."""
     program = "import sys; sys.modules['tensorflow'] = None; "
     program += "from ga3c.__main__ import main; sys.exit(main())"
-    given = ["train", *CORRIDOR, "--runs-dir", str(tmp_path), "--name", "mine", "--steps", "500"]
+    given = ["train", *CORRIDOR, "--algorithm", "dqn", "--steps", "2000"]
+    given += ["--runs-dir", str(tmp_path), "--name", "mine"]
     done = under("", "-c", program, *given)
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "mine" / "meta.json").read_text())["backend"] == "jax"
@@ -173,7 +176,7 @@ def test_from_python_the_caller_s_matrices_take_what_they_took(
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     done = under("tensorflow", "-c", "import os, ga3c; ga3c.train; print(sorted(os.environ))")
     assert "TF_CPP_MIN_LOG_LEVEL" in done.stdout, done.stderr
-    assert "OPENBLAS" not in done.stdout
+    assert "OPENBLAS_NUM_THREADS" not in done.stdout
 
 
 def test_an_unknown_framework_is_refused() -> None:

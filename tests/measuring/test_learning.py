@@ -12,6 +12,7 @@ from benchmarks import fresh, learning_curves, peers
 from benchmarks.apex_studies import STUDIES
 from benchmarks.learning import RECIPES
 from benchmarks.peers import Learned
+from ga3c.reports.job import Job
 from ga3c.reports.processes import check_commands
 from tests.commands import ROOT, ended, refused
 
@@ -163,8 +164,18 @@ def test_what_we_learn_is_a_run_of_as_many_minutes(
     assert 0 < learned.steps_per_s <= learned.steps / 2.0
     assert all(len(point) == 3 for point in learned.curve)
     assert peers._ours(config, "Pong", given) == learned, "it is kept"
+    asked: list[Path] = []
+
+    def stop(jobs: list[Job]) -> None:
+        asked.extend(job.path for job in jobs)
+        raise RuntimeError("asked")
+
+    monkeypatch.setattr(peers, "complete", stop)
     monkeypatch.setattr(peers, "machine", lambda: {"git": "a later revision"})
-    assert peers._ours(config, "Pong", given) != learned, "another revision may learn otherwise"
+    with pytest.raises(RuntimeError, match="asked"):
+        peers._ours(config, "Pong", given)
+    (path,) = asked
+    assert not path.exists(), "another revision may learn otherwise"
 
 
 def test_a_peer_that_fails_is_said_with_its_last_words(

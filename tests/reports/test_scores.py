@@ -296,7 +296,7 @@ def test_what_is_no_game_is_said_before_anything_is_trained(tmp_path: Path) -> N
         assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(("same_request_s", "keeping_s"), [(math.inf, 5.0), (0.0, 60.0)])
+@pytest.mark.parametrize(("same_request_s", "keeping_s"), [(math.inf, 1.5), (0.0, 60.0)])
 def test_a_command_is_ended_when_it_has_kept_its_state_or_by_another_signal(
     same_request_s: float, keeping_s: float, capsys: pytest.CaptureFixture[str], monkeypatch: Any
 ) -> None:
@@ -319,7 +319,7 @@ def test_a_command_is_ended_when_it_has_kept_its_state_or_by_another_signal(
 
     def signal_once_asked(asked: IO[bytes]) -> None:
         asked.readline()
-        time.sleep(2.0)  # far beyond SAY_S
+        time.sleep(0.6)  # far beyond SAY_S
         signal.raise_signal(signal.SIGTERM)
 
     # A signal that comes too late must not end the tests.

@@ -1,6 +1,7 @@
 """The files of a run of a billion steps stay below their bounds; here a hundredth of both."""
 
 import json
+import shutil
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,13 +26,17 @@ FIGURES: dict[str, Any] = {f"figure_{number}": 0.123456 for number in range(30)}
 LINE = "[Time 115:17:46:40] [Episode 50,000,000 Score 500.0] [RScore 499.9 Steps 1,000,000,000]"
 
 
+def scaled(patch: pytest.MonkeyPatch) -> dict[str, int]:
+    """The bounds, a hundredth of each, as there is a hundredth of the lines."""
+    found = {name: size // SCALE for name, size in MOST_BYTES.items()}
+    patch.setattr(directory, "MOST_BYTES", found)
+    patch.setattr(events, "PART_BYTES", events.PART_BYTES // SCALE)
+    return found
+
+
 @pytest.fixture
 def bounds(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """A hundredth of each, as there is a hundredth of the lines."""
-    scaled = {name: size // SCALE for name, size in MOST_BYTES.items()}
-    monkeypatch.setattr(directory, "MOST_BYTES", scaled)
-    monkeypatch.setattr(events, "PART_BYTES", events.PART_BYTES // SCALE)
-    return scaled
+    return scaled(monkeypatch)
 
 
 def score(steps: int) -> float:
@@ -45,8 +50,17 @@ def episodes(first: int, last: int) -> Iterator[Episode]:
         yield Episode(steps / 100, steps, score(steps), 20, 0.0, True)
 
 
-def played(path: Path) -> RunDirectory:
-    """A run of a billion steps, fast forward."""
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of a billion steps, fast forward. For reading: copy it to change it."""
+    path = tmp_path_factory.mktemp("billion") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        scaled(patch)
+        _play(path)
+    return path
+
+
+def _play(path: Path) -> None:
     run = RunDirectory(TrainConfig(), path)
     run.begin(0)
     each = EPISODES_MADE // LINES_MADE
@@ -56,7 +70,7 @@ def played(path: Path) -> RunDirectory:
         figures = {"seconds": steps / 100, "steps": steps, "pps": 100.0, "tps": 80.0}
         run.metrics({**figures, "score_mean_100": score(steps), **FIGURES})
         run.log(f"{LINE} {number}")
-    return run
+    run.close()
 
 
 def resumed(path: Path) -> TrainConfig:
@@ -68,23 +82,21 @@ def sizes(path: Path) -> dict[str, int]:
 
 
 def test_a_billion_steps_leave_files_below_their_bounds_and_a_whole_history(
-    bounds: dict[str, int], tmp_path: Path
+    bounds: dict[str, int], played: Path
 ) -> None:
-    run = played(tmp_path / "run")
-    run.close()
-    found = sizes(run.path)
+    found = sizes(played)
     for name in (EPISODES, METRICS):
         assert bounds[name] / 2.5 < found[name] <= bounds[name] + 1000
     assert found[LOG] + found[f"{LOG}.1"] <= 2 * bounds[LOG] + 1000
     (shown,) = (size for name, size in found.items() if name.startswith("events.out"))
     assert shown < 10 * events.PART_BYTES
-    kept = history.episodes_in(run.path / EPISODES)
+    kept = history.episodes_in(played / EPISODES)
     assert kept[-1:] == list(episodes(EPISODES_MADE - 1, EPISODES_MADE))
     old = [each.steps for each in kept if each.steps < STEPS // 2]
     parts = np.histogram(old, 10, (0, STEPS // 2))[0]
     assert parts.min() > 0.7 * parts.max() > 50, "and what is left of the others is even"
-    lines = records.read(run.path / METRICS)
-    assert lines[-1] == records.newest(run.path / METRICS) == finding.newest_figures(run.path)
+    lines = records.read(played / METRICS)
+    assert lines[-1] == records.newest(played / METRICS) == finding.newest_figures(played)
     assert lines[-1]["steps"] == STEPS
     curve = history.rolling(kept)
     np.testing.assert_allclose(curve.score[1:], 500 * curve.steps[1:] / STEPS, atol=30)
@@ -92,19 +104,18 @@ def test_a_billion_steps_leave_files_below_their_bounds_and_a_whole_history(
 
 
 def test_such_a_run_is_resumed_from_any_of_its_checkpoints(
-    bounds: dict[str, int], tmp_path: Path
+    bounds: dict[str, int], played: Path, tmp_path: Path
 ) -> None:
-    run = played(tmp_path / "run")
-    run.close()
-    before = history.episodes_in(run.path / EPISODES)
+    run = shutil.copytree(played, tmp_path / "run")
+    before = history.episodes_in(run / EPISODES)
     for steps in (STEPS - 5000, STEPS // 3, 0):
-        again = RunDirectory(resumed(run.path), run.path)
+        again = RunDirectory(resumed(run), run)
         again.begin(steps)
         again.close()
         kept = [each for each in before if each.steps < steps]
-        assert history.episodes_in(run.path / EPISODES) == kept
+        assert history.episodes_in(run / EPISODES) == kept
         assert bool(kept) == bool(steps)
-        left = [entry["steps"] for entry in records.read(run.path / METRICS)]
+        left = [entry["steps"] for entry in records.read(run / METRICS)]
         assert left == sorted(left) and all(each <= steps for each in left)
 
 

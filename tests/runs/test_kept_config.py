@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import pytest
 
 from ga3c.reports.history import LEFT_OUT, Curve, History, groups
+from ga3c.runs.finding import RESULT
 from ga3c.runs.kept_config import CONFIG, FORMAT, load_config, read_config, to_json
 from ga3c.settings.presets import PRESETS
 from ga3c.settings.train import TrainConfig
@@ -137,7 +138,8 @@ def test_a_run_that_is_gone_on_with_says_what_its_file_lacks(
     done = ended("evaluate", str(run), "--episodes", "2")
     assert done.returncode == 0, done.stderr
     assert "lacks settings, which are taken to be: learning.discount 0.99" in done.stderr
-    done = ended("train", "--resume", str(run), "--steps", "9000")
+    steps = json.loads((run / RESULT).read_text())["steps"] + 500
+    done = ended("train", "--resume", str(run), "--steps", str(steps))
     assert done.returncode == 0, done.stderr
     assert "lacks settings, which are taken to be: learning.discount 0.99" in done.stderr
     assert read_config(run).notes == [], "it is written anew"

@@ -111,11 +111,11 @@ def test_a_checkpoint_in_lockstep_holds_whole_batches_and_the_run_ends_the_same_
     done = ended(*given, "--steps", str(steps))
     assert done.returncode == 0, done.stderr
     kept = [checkpoints.read(p) for p in checkpoints.kept(tmp_path / "whole" / "checkpoints")]
-    assert len(kept) > 3
+    assert len(kept) > 2
     assert {each.arrays["counters"][1] % (passes * parts) for each in kept} == {0}
     half = tmp_path / "half"
     shutil.copytree(tmp_path / "whole", half)
-    for later in checkpoints.kept(half / "checkpoints")[len(kept) // 2 :]:
+    for later in checkpoints.kept(half / "checkpoints")[len(kept) // 2 + 1 :]:
         shutil.rmtree(later)
     done = ended("train", "--resume", str(half), "--steps", str(steps))
     assert done.returncode == 0, done.stderr

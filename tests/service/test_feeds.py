@@ -1,5 +1,6 @@
 """How a batch of segments is divided into updates."""
 
+import threading
 from collections import Counter
 from types import SimpleNamespace
 
@@ -93,6 +94,43 @@ def test_single_steps_are_each_observation_with_the_next() -> None:
     assert sorted(len(lanes) for lanes, _ in parts) == [6] * 3 + [7] * 26  # 200 steps
     shuffled = np.concatenate([slots for _, slots in parts])
     assert sorted(shuffled.tolist()) == slots.tolist() != shuffled.tolist()
+
+
+def test_no_other_batch_is_measured_while_the_targets_of_one_are_in_use() -> None:
+    """As by two trainers: the second batch waits until the first one has been learned from."""
+    done: list[str] = []
+
+    def learn(lanes: np.ndarray, slots: np.ndarray, progress: float) -> Learned:
+        done.append("learn")
+        return Learned(len(done), {}, True)
+
+    model = SimpleNamespace(preparations=[lambda *_: done.append("measure")], learn=learn)
+    model.updates = 0
+    feed = SegmentFeed(
+        segments=SimpleNamespace(  # type: ignore[arg-type]
+            get=lambda _: [Segment(0, 0, 20)], closed=False
+        ),
+        book=SimpleNamespace(  # type: ignore[arg-type]
+            slots=lambda _: SLOTS[:1],
+            versions=lambda lanes, slots: np.zeros(slots.shape, np.int64),
+            release=lambda _: None,
+        ),
+        model=model,  # type: ignore[arg-type]
+        progress=lambda: 0.0,
+        batch_min=1,
+        passes=Passes(2, 10),
+        whole_batches=False,
+    )
+    works = iter(feed.next(0.0))
+    next(works)()  # a trainer has measured its batch
+    other = threading.Thread(target=lambda: [work() for work in feed.next(0.0)], daemon=True)
+    other.start()
+    other.join(0.2)
+    assert done == ["measure"], "the other batch changed the unit"
+    for work in works:
+        work()
+    other.join(10.0)
+    assert done == 2 * ["measure", *4 * ["learn"]]
 
 
 @pytest.mark.parametrize("whole_batches", [True, False])

@@ -65,14 +65,14 @@ def test_a_disk_that_fails_is_said_once_and_tried_every_10_s_until_it_is_written
     assert (run.reads, run.said) == (0, [])
     run.at(60.0)
     (failure,) = run.said
-    assert failure.startswith("ga3c: no checkpoint: [Errno")
+    assert failure.startswith("no checkpoint: [Errno")
     run.at(69.9)
     assert run.reads == 1, "it is not due yet"
     run.at(70.0)
     assert (run.reads, run.said) == (2, [failure])
     run.place.unlink()
     run.at(80.0, steps=7)
-    assert run.said == [failure, "ga3c: checkpoints are written again"]
+    assert run.said == [failure, "checkpoints are written again"]
     assert run.kept == [7]
     run.at(139.9)
     assert run.reads == 3, "the next one is due as after any other"

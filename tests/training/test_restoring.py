@@ -82,6 +82,20 @@ def test_weights_are_not_taken_by_a_network_that_would_compute_something_else(
             ga3c.train(**{**({} if "resume" in how else given), **how, **setting})
 
 
+def test_the_best_weights_of_a_run_may_be_taken(tmp_path: Path) -> None:
+    given = {**SMALL, "algorithm": "a3c", "runs_dir": tmp_path}
+    with pytest.raises(ValueError, match=r"initial_weights: run mine: no directory"):
+        ga3c.train(steps=600, initial_weights="mine/best", **given)
+    first = ga3c.train(steps=600, name="mine", evaluate_every=300, evaluate_episodes=2, **given)
+    (best,) = checkpoints.kept(first.path / "best")
+    shutil.rmtree(first.path / "checkpoints")
+    second = ga3c.train(steps=200, name="second", initial_weights="1/best", **given)
+    assert load_config(second.path).learning.initial_weights == first.path / "best"
+    taken, expected = kept(second, 0).arrays, checkpoints.read(best).arrays
+    for name in (name for name in expected if name.startswith("weights/")):
+        np.testing.assert_array_equal(taken[name], expected[name])
+
+
 def test_weights_that_do_not_fit_or_are_damaged_leave_no_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -96,7 +110,7 @@ def test_weights_that_do_not_fit_or_are_damaged_leave_no_run(
     assert ga3c.train(steps=600, initial_weights=first, name="older", **given).path.is_dir()
     assert f"damaged, so the one before it is used: {newest}" in capsys.readouterr().err
     shutil.rmtree(first.path / "checkpoints")
-    with pytest.raises(ValueError, match=r"initial_weights: run .* has no whole checkpoint"):
+    with pytest.raises(ValueError, match=r"initial_weights: .*checkpoints has no whole check"):
         ga3c.train(steps=600, initial_weights=first, **given)
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == sorted(
         {"older", first.path.name}

@@ -3,11 +3,14 @@
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from agents.environments import EnvironmentConfig, Spaces, spaces
 from agents.launchers import LocalLauncher
+from agents.worker import Task
 from ga3c.settings.machine import CORES
 from ga3c.settings.run import RunConfig
 from ga3c.settings.scheduler import SchedulerConfig
@@ -43,6 +46,14 @@ def test_agents_are_prepared_whose_games_seed_themselves(config: TrainConfig, co
         assert len(launcher) == count
     finally:
         launcher.stop(0.0)
+
+
+def test_a_prepared_agent_makes_the_games_of_the_run() -> None:
+    tasks: list[Task] = []
+    launcher: Any = SimpleNamespace(prepare=lambda count, task: tasks.append(task))
+    _prepare(launcher, replace(PONG, service=replace(TWO, stagger_steps=70)))
+    (task,) = tasks
+    assert (task.environment, task.envs_per_group, task.stagger_steps) == (PONG.environment, 2, 70)
 
 
 def test_an_environment_that_takes_long_to_be_made_is_named(

@@ -24,6 +24,8 @@ from ga3c.training.progress import figures, line, rows
 from ga3c.training.view import curve, scale
 from tests.commands import CORRIDOR, ROOT
 
+SECOND_SCREEN, FIRST_SCREEN = "\x1b[?1049h", "\x1b[?1049l"  # of a terminal
+
 
 def _waited(process: subprocess.Popen[bytes], timeout_s: float) -> int:
     """Its exit code; in the end its session is gone, agents and all."""
@@ -35,7 +37,7 @@ def _waited(process: subprocess.Popen[bytes], timeout_s: float) -> int:
 
 
 def in_a_terminal(*arguments: str) -> str:
-    """The output of a command to a terminal of 120 columns, without control sequences."""
+    """The output of a command to a terminal of 120 columns, with its control sequences."""
     terminal, child = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "ga3c", *arguments],
@@ -59,12 +61,24 @@ def in_a_terminal(*arguments: str) -> str:
                 break
     os.close(terminal)
     assert _waited(process, 10.0) == 0, said
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said.decode())
+    return said.decode()
+
+
+def words_of(said: str) -> str:
+    """What was said, without control sequences."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said)
+
+
+def events_of(run: Path) -> EventAccumulator:
+    (file,) = run.glob("events.out.tfevents.*")
+    return EventAccumulator(str(file)).Reload()
 
 
 def test_a_terminal_shows_a_live_view(tmp_path: Path) -> None:
     given = [*CORRIDOR, "--steps", "6000", "--progress-every-s", "0.3", "--runs-dir", str(tmp_path)]
-    said = in_a_terminal(*given)
+    before, begun, drawn = in_a_terminal(*given).partition(SECOND_SCREEN)
+    on_it, ended, left = drawn.partition(FIRST_SCREEN)
+    assert begun and ended, "the live view has a screen of its own"
     for words in (
         "score, mean of the last 100",
         "reward per 1,000 steps",
@@ -78,9 +92,10 @@ def test_a_terminal_shows_a_live_view(tmp_path: Path) -> None:
         "left",
         "events",
     ):
-        assert words in said, words
-    assert "6000 steps done; kept in" in said.splitlines()[-1]
-    assert "[Time" not in said
+        assert words in words_of(on_it), words
+        assert words in words_of(left), f"{words}: of the last picture, which stays"
+    assert "6000 steps done; kept in" in words_of(left).splitlines()[-1]
+    assert "[Time" not in words_of(before + drawn)
     (run,) = tmp_path.glob("*a3c*")
     assert "[Time" in (run / "log.txt").read_text()
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
@@ -91,6 +106,8 @@ def test_a_terminal_shows_a_live_view(tmp_path: Path) -> None:
     scores = sum(score for steps, score in ended if steps <= lines[-1]["steps"])
     assert lines[-1]["steps"] >= 4000, "the last line is near the end"
     assert rewards == pytest.approx(scores, rel=0.05), "all rewards are those of games"
+    of_games = {f"charts/episodic_{what}_mean_100" for what in ("return", "length")}
+    assert of_games <= set(events_of(run).Tags()["scalars"])
 
 
 def test_a_terminal_that_is_closed_does_not_end_a_run(tmp_path: Path) -> None:
@@ -116,8 +133,9 @@ def test_a_terminal_that_is_closed_does_not_end_a_run(tmp_path: Path) -> None:
 def test_plain_lines_are_had_in_a_terminal_as_well(tmp_path: Path) -> None:
     given = [*CORRIDOR, "--steps", "3000", "--plain", "--runs-dir", str(tmp_path)]
     said = in_a_terminal(*given)
-    assert "[Time 0:00:0" in said
-    assert "events" not in said
+    assert SECOND_SCREEN not in said
+    assert "[Time 0:00:0" in words_of(said)
+    assert "events" not in words_of(said)
 
 
 def test_a_replays_line_tells_its_steps_and_epsilon_instead_of_lag(tmp_path: Path) -> None:
@@ -181,16 +199,13 @@ def test_the_curve_fits_its_place_and_has_its_scale(count: int) -> None:
 
 
 def test_events_are_under_the_fields_usual_names(pong_run: Path) -> None:
-    (file,) = pong_run.glob("events.out.tfevents.*")
-    events = EventAccumulator(str(file))
-    events.Reload()
+    events = events_of(pong_run)
     text = events.Tensors("settings/text_summary")[0].tensor_proto.string_val[0].decode()
     assert "| environment.game | Pong |" in text
     tags = set(events.Tags()["scalars"])
     for tag in (
         "charts/SPS",
         "charts/reward_per_step",
-        "charts/episodic_length_mean_100",
         "losses/policy_loss",
         "losses/value_loss",
         "losses/entropy",

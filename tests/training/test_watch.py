@@ -88,6 +88,8 @@ def test_a_run_in_which_nothing_moves_says_so_after_a_minute_and_then_less_often
     assert "no environment step and no update for 60 s: who waits for whom" in said[0][1]
     for clock.now_s in range(400, 600, 5):
         assert not list(watch.events(snapshot(steps=clock.now_s)))
+    for clock.now_s in range(600, 800, 5):
+        assert not list(watch.events(snapshot(steps=595.0, updates=clock.now_s))), "it learns"
 
 
 def test_a_service_whose_agents_are_stopped_says_that_they_owe_their_steps(

@@ -11,7 +11,7 @@ import psutil
 import pytest
 import zmq
 
-from agents.link import connect
+from agents.link import SERVICE_OPTIONS, connect
 from agents.machine import raise_descriptor_limit
 from ga3c.wire.peers import name_of, new_identity
 from tests.damage import ENVS, HELLO, NUM_ACTIONS
@@ -26,6 +26,7 @@ from tests.wire.test_frontend import (
 )
 
 MIB = 1 << 20
+SOON_MS = 1500
 MORE, LONG, COMMAND = 0x01, 0x02, 0x04  # flags of a ZMTP 3 frame
 UNSIGNED = b"\x01\x00"  # how a ZMTP 1 peer begins: with an empty identity
 
@@ -151,8 +152,14 @@ def test_the_authenticator_answers_many_at_once(rig: Rig) -> None:
     rig.agents += agents
 
 
-def test_idle_strangers_are_cut_off_and_cost_the_agents_nothing(rig: Rig) -> None:
-    """Some say nothing at all, some only begin to."""
+def test_idle_strangers_are_cut_off_and_cost_the_agents_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Some say nothing at all, some only begin to. They are given less time than in a run."""
+    soon = {zmq.HANDSHAKE_IVL: SOON_MS}
+    options = tuple((option, soon.get(option, value)) for option, value in SERVICE_OPTIONS)
+    monkeypatch.setattr("ga3c.wire.sockets.SERVICE_OPTIONS", options)
+    rig = Rig(endpoint_of("tcp", None))
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     raise_descriptor_limit()
     idle = min(2000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
@@ -169,6 +176,7 @@ def test_idle_strangers_are_cut_off_and_cost_the_agents_nothing(rig: Rig) -> Non
                 assert _is_cut_off(stranger)
             assert_serves(rig, index=1)
     finally:
+        rig.close()
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 

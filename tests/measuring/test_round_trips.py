@@ -10,7 +10,7 @@ import pytest
 
 from agents.headers import Header, Kind
 from benchmarks.delays import Delay
-from ga3c.measuring.network import bandwidth_mb, described, groups_needed, more_groups, way
+from ga3c.measuring.round_trips import bandwidth_mb, described, groups_needed, more_groups, way
 from ga3c.runs.metrics import Snapshot, Window
 from ga3c.settings.service import ServiceConfig
 from ga3c.wire.peers import Peer
