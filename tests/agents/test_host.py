@@ -1,5 +1,6 @@
 """Other machines that play for a service: real hosts, keys and connections, on this machine."""
 
+import contextlib
 import json
 import os
 import re
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import psutil
 import pytest
 import zmq
 
@@ -80,6 +82,20 @@ def coming(directory: Path, address: str, name: str, by: str = "host") -> list[s
     return ["agents", *given, "--agents", "1", "--name", name, "--modules", "tests.tiny"]
 
 
+def assert_secret_keys_are_nowhere_else(directory: Path, *commands: Command) -> None:
+    """Neither in a process's arguments and environment nor in a file but their own."""
+    own = [directory / name for name in ("service", "host")]
+    secrets = [file.read_text().strip() for file in own]
+    for process in (each for command in commands for each in command.survivors()):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            told = [*process.cmdline(), *process.environ().values()]
+            assert not any(secret in each for secret in secrets for each in told)
+    files = [path for path in directory.rglob("*") if path.is_file() and path not in own]
+    assert {"log.txt", "config.json", "meta.json"} <= {file.name for file in files}
+    for file in files:
+        assert not any(secret.encode() in file.read_bytes() for secret in secrets), file
+
+
 @pytest.mark.slow
 def test_hosts_play_for_one_service_after_another(command: Start, tmp_path: Path) -> None:
     """Also when a host is killed, comes back, and the service is stopped and started anew."""
@@ -102,6 +118,7 @@ def test_hosts_play_for_one_service_after_another(command: Start, tmp_path: Path
     service.until(lambda: service.steps() > steps + 100)
     hosts[0] = command(*coming(tmp_path, address, "atlas"))
     hosts[0].until(lambda: "plays with 1 of 1" in hosts[0].out)
+    assert_secret_keys_are_nowhere_else(tmp_path, service, *hosts)
     service.interrupt()
     assert service.wait(STOP_S) == 130, service.err
     assert summary(mine, "mine")["places"] == "", "it runs no more"
