@@ -11,7 +11,7 @@ from agents.actions import Actions
 from agents.environments import EnvironmentConfig, Spaces
 from ga3c.experience.ring import RingShape
 from ga3c.learning.a3c import A3C
-from ga3c.learning.networks import chosen, weights
+from ga3c.learning.networks import resolved, weights
 from ga3c.service import footprint
 from ga3c.service.assembly import build_algorithm
 from ga3c.service.footprint import plan
@@ -85,7 +85,7 @@ def test_a_network_for_large_frames_is_refused_before_it_is_made() -> None:
 def test_the_weights_of_a_network_are_known_before_it_is_made(name: Any, padding: Any) -> None:
     config = NetworkConfig(name, padding=padding)
     made = A3C(A3CConfig(), Actions(6)).network(config, (84, 84, 4), "uint8", True)
-    assert weights(chosen(config, (84, 84, 4), True), (84, 84, 4), True) == pytest.approx(
+    assert weights(resolved(config, (84, 84, 4), True), (84, 84, 4), True) == pytest.approx(
         made.count_params(), rel=0.02
     )
 

@@ -36,10 +36,10 @@ def test_printed_settings_are_read_back_as_they_were(name: str, tmp_path: Path) 
 
 def test_what_a_preset_has_can_be_none_in_a_file(tmp_path: Path) -> None:
     paper = PRESETS["paper"]
-    assert paper.optimizer.schedule_steps is not None
-    config = parsed("--preset", "paper", "--schedule-steps", "None")
+    assert paper.optimizer.learning_rate_end is not None
+    config = parsed("--preset", "paper", "--learning-rate-end", "None")
     text = to_toml(config, paper)
-    assert 'schedule_steps = "None"' in text
+    assert 'learning_rate_end = "None"' in text
     assert read_back(text, tmp_path) == config
 
 
