@@ -49,7 +49,7 @@ def fit(config: EnvironmentConfig, game: Game, observation: Space, action: Space
         raise UnfitSpaces(f"{config.game}: observations {kind} {rule}")
     shape = observation.shape[1:] if game.is_atari else observation.shape
     is_bytes = observation.dtype == np.uint8 and observation.high.max() > 1  # no truth values
-    if rule := _misplaced(shape, is_bytes):
+    if rule := _misplaced(shape, is_bytes, observation):
         raise UnfitSpaces(f"{config.game}: observations {shape} {rule}")
     dtype = "uint8" if is_bytes else "float32"
     found = Spaces(shape, config.pixels if game.is_atari else dtype, actions_of(config, action), 1)
@@ -63,16 +63,21 @@ def fit(config: EnvironmentConfig, game: Game, observation: Space, action: Space
     return replace(found, stack=stack)
 
 
-def _misplaced(shape: tuple[int, ...], is_bytes: bool) -> str:
+def _misplaced(shape: tuple[int, ...], is_bytes: bool, space: Box) -> str:
     """What is wrong with pictures whose frames or channels do not come last; empty if nothing."""
-    has_area = is_bytes or min(shape[-2:]) >= SMALLEST_FLOAT_PICTURE
-    if len(shape) == 3 and has_area and 2 * shape[0] <= min(shape[1:]):
+    if len(shape) < 3:
+        return ""
+    is_wide = min(shape[1:3]) >= SMALLEST_FLOAT_PICTURE
+    bound = np.abs(np.stack([space.low, space.high]).astype(float)).max()
+    is_picture = is_bytes or bound in (1, BYTES)  # other numbers may be a table, of any size
+    if len(shape) == 4 and is_picture and is_wide:
+        return "are several pictures, as it seems: give the newest one alone, and --stack"
+    seems = is_bytes or (is_wide and (is_picture or shape[0] < SMALLEST_CHANNELS))
+    if len(shape) == 3 and seems and 2 * shape[0] <= min(shape[1:]):
         return (
             "have their channels or stacked frames first, as it seems: give [height, width, "
             "channels], or the newest frame alone, [height, width], and --stack"
         )
-    if len(shape) == 4 and (is_bytes or min(shape[1:3]) >= SMALLEST_FLOAT_PICTURE):
-        return "are several pictures, as it seems: give the newest one alone, and --stack"
     return ""
 
 

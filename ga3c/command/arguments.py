@@ -1,10 +1,10 @@
 """What a command's arguments are called, and one line about those that are wrong."""
 
 import difflib
+import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
-from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 import tyro
@@ -42,7 +42,11 @@ def _settings(kind: type[Any]) -> Iterator[tuple[str, Any]]:
 
 def at_home(arguments: list[str]) -> list[str]:
     """The arguments with `~` for the home directory also behind `=`, where no shell replaces it."""
-    return [re.sub(r"^(--[\w-]+=)?~(?=/)", rf"\g<1>{Path.home()}", each) for each in arguments]
+
+    def whole(found: re.Match[str]) -> str:
+        return (found[1] or "") + os.path.expanduser(found[2])
+
+    return [re.sub(r"^(--[\w-]+=)?(~(?=/|$))", whole, each) for each in arguments]
 
 
 def with_whole_numbers(arguments: list[str], kind: type[Any]) -> list[str]:

@@ -2,6 +2,7 @@
 
 import ast
 import numbers
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import is_dataclass, replace
@@ -93,7 +94,7 @@ def _taken(option: Any, value: Any) -> tuple[bool, Any]:
         return value is None or (isinstance(value, str) and value == NONE), None
     if option is Path:
         is_path = isinstance(value, (str, Path))
-        return is_path, Path(value).expanduser() if is_path else None
+        return is_path, Path(os.path.expanduser(value)) if is_path else None
     if option is bool:
         return isinstance(value, (bool, np.bool_)), bool(value)
     if option is str:

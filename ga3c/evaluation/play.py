@@ -1,5 +1,6 @@
 """`ga3c play`: a video of one game, with score, value and action probabilities beside it."""
 
+import re
 import time
 from collections.abc import Generator
 from contextlib import closing
@@ -19,6 +20,7 @@ from ga3c.runs.finding import VIDEOS
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.machine import CORES
 
+NAMED = 100  # most characters of a protocol and of arguments in a file's name
 PROGRESS_S = 5.0
 END_S = 1.0  # for which the last picture stays
 
@@ -77,7 +79,8 @@ def _show(config: Config) -> None:
     learned = title(trained, checkpoint)
     named = protocol.named(name, trained.environment, config.checkpoint)["name"]
     print(f"{path}: {learned}; protocol {named}", flush=True)
-    named = named.replace(", ", "-")
+    named = "-".join([named.replace(", ", "-"), *config.env_args])
+    named = re.sub(r"[^\w.=-]+", "_", named)[:NAMED]
     out = config.out or path / VIDEOS / f"{checkpoint.steps}-{named}-{config.seed}.mp4"
     if config.pretrained and config.out is None:
         out = Path(f"{path.name}-{named}-{config.seed}.mp4")

@@ -160,7 +160,7 @@ class FreeReplay(ReplayPacing):
 class Ratio(FreeReplay):
     """One update for every `steps_per_update` steps; acting is at most `slack_steps` ahead.
 
-    Learning is never ahead. A slack with which both would wait forever is refused by `check_slack`.
+    Learning is never ahead. `TrainConfig` refuses a slack with which both would wait forever.
     """
 
     def __init__(

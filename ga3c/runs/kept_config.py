@@ -5,6 +5,7 @@ or that is missing, is named: its value would else be another than the one that 
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -116,6 +117,8 @@ def read_config(path: Path) -> KeptConfig:
             )
         if number < 3:
             _move(values, TO_FORMAT_3)
+        if number < 11:
+            _quote_truth(values)
         _fill(values, _newer(number))
         config = msgspec.convert(values, TrainConfig, dec_hook=lambda kind, value: kind(value))
     except UNREADABLE as error:  # msgspec's errors are ValueErrors
@@ -129,6 +132,17 @@ def _move(values: dict[str, Any], moved: Mapping[str, str]) -> None:
         (old_section, name), (section, _) = old.split("."), new.split(".")
         if name in values.get(old_section, {}):
             values.setdefault(section, {})[name] = values[old_section].pop(name)
+
+
+def _quote_truth(values: dict[str, Any]) -> None:
+    """Let `key=false` be the text that it was; it is refused where a user gives it today."""
+    environment = values.get("environment", {})
+    environment["env_args"] = [
+        re.sub(r"=((?i:true|false))$", lambda found: f"={found[1]!r}", pair)
+        if not pair.endswith(("=True", "=False"))
+        else pair
+        for pair in environment.get("env_args", ())
+    ]
 
 
 def _newer(number: int) -> set[str]:

@@ -16,7 +16,7 @@ from ga3c.experience.replay import Replay
 from ga3c.experience.replay_pacing import ReplayPacing, Turn
 from ga3c.experience.segments import SegmentBook
 from ga3c.learning.model import Learned, Model
-from ga3c.wire.queues import BatchQueue
+from ga3c.wire.queues import BatchQueue, Closed
 
 
 @dataclass(frozen=True)
@@ -96,15 +96,27 @@ class SegmentFeed:
 
     def next(self, timeout_s: float) -> Iterable[Work]:
         """The updates of the next batch. Raises Closed."""
+        if not self.model.preparations:
+            return self._next(timeout_s)
+        if not self.turn.acquire(timeout=timeout_s):
+            return []
+        try:
+            return self._alone(self._next(timeout_s))
+        except Closed:
+            self.turn.release()
+            raise
+
+    def _next(self, timeout_s: float) -> Iterable[Work]:
         batch = self.segments.get(timeout_s)
         works = self._updates(batch) if batch else iter([])
-        if self.model.preparations:
-            works = self._alone(works)
         return [partial(_in_one, works)] if batch and self.whole_batches else works
 
-    def _alone(self, works: Iterator[Work]) -> Iterator[Work]:
-        with self.turn:
+    def _alone(self, works: Iterable[Work]) -> Iterator[Work]:
+        """The works, then the turn is over."""
+        try:
             yield from works
+        finally:
+            self.turn.release()
 
     def _updates(self, batch: list[Segment]) -> Iterator[Work]:
         """The updates of a batch. At the run's end the rest is left out, unless it is one piece."""

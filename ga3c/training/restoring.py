@@ -2,12 +2,13 @@
 
 import sys
 from pathlib import Path
+from typing import IO
 
 from ga3c.learning import weights
 from ga3c.learning.layers import measured_by
 from ga3c.runs import checkpoints
 from ga3c.runs.checkpoints import BEST, FOLDER, Checkpoint
-from ga3c.runs.kept_config import load_config
+from ga3c.runs.kept_config import CONFIG, load_config
 from ga3c.service.service import Service
 from ga3c.service.threads import RunFailed
 from ga3c.settings.checks import WrongInput
@@ -17,9 +18,6 @@ from ga3c.training.results import finished
 from ga3c.training.view import Plain
 from ga3c.training.watch import resumed_schedule
 
-OF_MEANING = ("pixel_scale", "center", "value_scale", "padding")
-"""Settings of a network that change what it computes, though not the shape of its weights."""
-
 
 def restore(config: TrainConfig, service: Service, path: Path, say: Say) -> None:
     """Restore the newest whole checkpoint of the run in `path`, which goes on from there.
@@ -28,8 +26,6 @@ def restore(config: TrainConfig, service: Service, path: Path, say: Say) -> None
         RunFailed: if the run has no whole checkpoint.
         WrongInput: if it does not fit the settings, or nothing is left to do.
     """
-    before = load_config(path)
-    _check_meaning(before, config, path)
     checkpoint = _newest(path / FOLDER, say)
     if checkpoint is None:
         raise RunFailed(f"run {path} has no whole checkpoint: it cannot go on; start a new one")
@@ -45,24 +41,29 @@ def restore(config: TrainConfig, service: Service, path: Path, say: Say) -> None
     _check_refill(config, service, checkpoint.steps)
     checkpoints.set_aside(checkpoint)
     say(f"goes on from {checkpoint.steps:,} steps", None)
-    schedules = before.scheduled_optimizer, config.scheduled_optimizer
+    schedules = load_config(path).scheduled_optimizer, config.scheduled_optimizer
     if line := resumed_schedule(*schedules, checkpoint.steps):
         say(line, None)
 
 
-def take_weights(path: Path, config: TrainConfig, service: Service) -> None:
-    """Begin a run of `config` with the network's weights in another run's newest whole checkpoint.
+def take_weights(path: Path, service: Service) -> str:
+    """Begin with the network's weights in another run's newest whole checkpoint.
 
     Args: path: that run's directory, or its folder with its best weights.
 
-    Raises WrongInput if there is none, or if they do not fit the network.
+    Returns what has been shown of it. Raises WrongInput if there is none, or if they do not fit.
     """
-    say = Plain().say
-    run, folder = (path.parent, path) if path.name == BEST else (path, path / FOLDER)
+    is_best = path.name == BEST and not (path / CONFIG).is_file()
+    folder = path if is_best else path / FOLDER
+    lines: list[str] = []
+
+    def say(line: str, to: IO[str] | None) -> None:
+        lines.append(f"ga3c: {line}")
+        Plain().say(line, to)
+
     checkpoint = _newest(folder, say)
     if checkpoint is None:
         raise WrongInput(f"initial_weights: {folder} has no whole checkpoint")
-    _check_meaning(load_config(run), config, run)
     model = service.model
     try:
         weights.restore({"weights": model.network.weights}, checkpoint.arrays)
@@ -73,18 +74,8 @@ def take_weights(path: Path, config: TrainConfig, service: Service) -> None:
     for layer in measured_by(model.network):
         layer.adapt()
     model.copy_target()
-    say(f"begins with the weights of {path}, after {checkpoint.steps:,} steps", None)
-
-
-def _check_meaning(before: TrainConfig, config: TrainConfig, path: Path) -> None:
-    """Raises WrongInput if the weights fit a network that would compute something else of them."""
-    for name in OF_MEANING:
-        value, old_value = getattr(config.network, name), getattr(before.network, name)
-        if value != old_value:
-            raise WrongInput(
-                f"{name} {value}: the weights of {path} were learned with {old_value}, and would "
-                "mean something else: leave it out, or give it so"
-            )
+    say(f"begins with the weights of {checkpoint.path}", None)
+    return "\n".join(lines)
 
 
 def _newest(folder: Path, say: Say) -> Checkpoint | None:

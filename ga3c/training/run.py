@@ -45,14 +45,17 @@ def train(start: Start, interrupts: Interrupts, launcher: LocalLauncher) -> Outc
     except ValueError as error:
         raise WrongInput(str(error)) from error
     try:
+        begun = ""
         if config.learning.initial_weights and not config.run.resume:
-            take_weights(config.learning.initial_weights, config, service)
+            begun = take_weights(config.learning.initial_weights, service)
         try:
             directory = RunDirectory(config, path)
         except OSError as error:
             raise WrongInput(f"run {path} cannot be used: {error}") from error
         run = Run(config, found, service, directory, interrupts, on_figures)
         try:
+            if begun:
+                directory.log(begun)
             run.prepare()
             return run.go()
         finally:
@@ -145,8 +148,8 @@ class Run:
             self._say(f"starting agent processes: {counts.agents}, {envs}")
             service.start(counts)
             reason = self._loop()
-        except RunFailed as error:
-            fault = str(error)
+        except Exception as error:
+            fault = str(error) if isinstance(error, RunFailed) else repr(error)
             self._directory.log(f"ga3c: {fault}")
             raise
         finally:
@@ -159,7 +162,8 @@ class Run:
             stuck = service.stop(STOP_TIMEOUT_S, interrupts.second.is_set)
             result = {"ended": reason, **figures(config, service, counts)}
             if fault:
-                result["error"] = fault.partition("\n")[0]
+                first, *others = fault.strip().splitlines()
+                result["error"] = ": ".join([first, *others[-1:]])  # the last one is the cause
             kept = self._keeper.keep()
             failed = reason == "failed"
             if self._evaluations and not self._evaluations.end(interrupts, failed, STOP_TIMEOUT_S):

@@ -15,7 +15,7 @@ from ga3c.command import files, frameworks, streams
 from ga3c.evaluation.protocols import PROTOCOLS, fitting
 from ga3c.runs.checkpoints import BEST
 from ga3c.runs.finding import PRETRAINED, find_run, game_of, is_running, new_run_path
-from ga3c.runs.kept_config import CONFIG, read_config, to_json
+from ga3c.runs.kept_config import CONFIG, load_config, read_config, to_json
 from ga3c.runs.tracking import check_tracker
 from ga3c.runs.trust import META, check_trust
 from ga3c.settings.checks import WrongInput
@@ -28,6 +28,8 @@ from ga3c.wire.doors import listening
 if TYPE_CHECKING:  # it loads the framework
     from ga3c.training.results import Outcome
 
+OF_MEANING = ("pixel_scale", "center", "value_scale", "padding")
+"""Settings of a network that change what it computes, though not always its weights' shapes."""
 LANES = "agents x envs_per_agent"
 OF_REPLAY = (
     *("pacing", "steps_per_update", "period_steps", "replay_min_steps", "n_step", "discount"),
@@ -108,15 +110,28 @@ def _with_weights_found(config: TrainConfig) -> TrainConfig:
 
     Numbers and names could mean another run later. Raises ValueError if there is no such run.
     """
-    given = config.learning.initial_weights
+    given, runs_dir = config.learning.initial_weights, config.run.runs_dir
     assert given is not None
-    of_best = given.name == BEST
+    is_run = any((place / CONFIG).is_file() for place in (given, runs_dir / given))
+    of_best = given.name == BEST and not is_run
     try:
-        path = find_run(given.parent if of_best else given, config.run.runs_dir)
+        path = find_run(given.parent if of_best else given, runs_dir)
+        _check_meaning(config, load_config(path))
     except ValueError as error:
         raise ValueError(f"initial_weights: {error}") from error
     path = path / BEST if of_best else path
     return replace(config, learning=replace(config.learning, initial_weights=path))
+
+
+def _check_meaning(config: TrainConfig, before: TrainConfig) -> None:
+    """Raises ValueError if the weights fit a network that would compute something else of them."""
+    for name in OF_MEANING:
+        value, old_value = getattr(config.network, name), getattr(before.network, name)
+        if value != old_value:
+            raise ValueError(
+                f"{name} {value}: the weights were learned with {old_value}, and would mean "
+                "something else"
+            )
 
 
 def check_resumed(config: TrainConfig, before: TrainConfig) -> None:
@@ -134,6 +149,7 @@ def check_resumed(config: TrainConfig, before: TrainConfig) -> None:
         value, old_value = getattr(config, name), getattr(before, name)
         if value != old_value:
             raise ValueError(f"{name} {value}: a resumed run keeps its {name} {old_value}; {rule}")
+    _check_meaning(config, before)
     if config.run.name not in (None, before.run.name):
         raise ValueError(f"name {config.run.name}: a resumed run keeps its name; leave it out")
     if config.replay.save_replay and before.replay.save_replay:

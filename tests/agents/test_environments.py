@@ -537,6 +537,9 @@ def test_stacked_colour_pictures_are_refused(dtype, high):
     with pytest.raises(UnfitSpaces, match="several pictures, as it seems: give the newest one"):
         space_of((4, 84, 84, 3), high, dtype)
     assert not space_of((4, 3, 3, 2), 1, np.float32).is_picture
+    for shape in ((5, 20, 20, 2), (10, 60, 60)):  # tables of numbers
+        assert not space_of(shape, np.inf, np.float32, -np.inf).is_picture
+    assert not space_of((8, 8, 8, 3), 255).is_picture
 
 
 class Mission(gymnasium.Space):

@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 import ga3c
-from ga3c.command.arguments import ELSEWHERE, near, options, with_whole_numbers
+from ga3c.command.arguments import ELSEWHERE, at_home, near, options, with_whole_numbers
 from ga3c.command.line import WrongUse, parsed
 from ga3c.command.names import SETTINGS, checked
 from ga3c.evaluation.protocols import PROTOCOLS
@@ -161,6 +161,9 @@ def test_the_home_directory_is_meant_also_where_no_shell_replaces_it(
         "train", "--config", "~/mine.toml", "--resume", "mine"
     )
     assert checked({"runs_dir": "~/runs"})["runs_dir"] == tmp_path / "runs"
+    assert at_home(["--runs-dir=~", "~", "a~/b", "--name=~x"]) == [
+        *(f"--runs-dir={tmp_path}", str(tmp_path), "a~/b", "--name=~x")
+    ]
     assert not Path("~").exists()
 
 

@@ -111,6 +111,14 @@ def test_a_damaged_file_is_said(text: str, tmp_path: Path) -> None:
         read_config(tmp_path)
 
 
+def test_arguments_that_are_refused_today_are_the_texts_that_they_were(tmp_path: Path) -> None:
+    values = to_json(TrainConfig())
+    values["environment"]["env_args"] = ["slippery=false", "deep=True", "name=TRUE"]
+    write(tmp_path, {**values, "format": 10})
+    kept = load_config(tmp_path).environment
+    assert kept.keywords == {"slippery": "false", "deep": True, "name": "TRUE"}
+
+
 @pytest.mark.parametrize("number", [0, FORMAT + 1, "2", None, [1]])
 def test_a_format_of_another_version_is_refused(number: Any, tmp_path: Path) -> None:
     write(tmp_path, {**to_json(TrainConfig()), "format": number})

@@ -123,7 +123,8 @@ def test_no_other_batch_is_measured_while_the_targets_of_one_are_in_use() -> Non
     )
     works = iter(feed.next(0.0))
     next(works)()  # a trainer has measured its batch
-    other = threading.Thread(target=lambda: [work() for work in feed.next(0.0)], daemon=True)
+    assert list(feed.next(0.0)) == [], "it waits no longer than it is told"
+    other = threading.Thread(target=lambda: [work() for work in feed.next(10.0)], daemon=True)
     other.start()
     other.join(0.2)
     assert done == ["measure"], "the other batch changed the unit"

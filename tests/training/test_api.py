@@ -492,7 +492,8 @@ def test_a_function_is_given_the_figures_and_can_end_the_run(tmp_path: Path) -> 
 
     with pytest.raises(KeyError, match="mine"):
         ga3c.train(on_figures=fail, name="failed", **given)
-    assert json.loads((tmp_path / "failed" / "result.json").read_text())["ended"] == "failed"
+    failed = json.loads((tmp_path / "failed" / "result.json").read_text())
+    assert (failed["ended"], failed["error"]) == ("failed", "KeyError('mine')")
     assert children() == set()
 
 

@@ -9,8 +9,9 @@ import pytest
 
 import ga3c
 from ga3c.runs import checkpoints
+from ga3c.runs.finding import pretrained_run
 from ga3c.runs.kept_config import load_config
-from tests.commands import Command
+from tests.commands import Command, refused
 
 SMALL: dict[str, Any] = {
     "game": "tests.tiny:Corridor-v0",
@@ -69,17 +70,22 @@ def test_statistics_of_another_run_soon_give_way_to_those_of_the_new_one(tmp_pat
 
 
 @pytest.mark.parametrize(
-    "setting", [{"value_scale": 2.0}, {"pixel_scale": "symmetric"}, {"center": False}]
+    "given",
+    [
+        ["--value-scale", "2"],
+        ["--pixel-scale", "symmetric"],
+        ["--no-center"],
+        ["--padding", "same"],
+    ],
 )
 def test_weights_are_not_taken_by_a_network_that_would_compute_something_else(
-    setting: dict[str, Any], tmp_path: Path
+    given: list[str], tmp_path: Path
 ) -> None:
-    given = {**SMALL, "game": "tests.tiny:Catch-v0", "algorithm": "a3c", "runs_dir": tmp_path}
-    first = ga3c.train(steps=200, **given)
-    ((name, value),) = setting.items()
-    for how in ({"initial_weights": first, "steps": 200}, {"resume": first, "steps": 400}):
-        with pytest.raises(ValueError, match=f"{name} {value}: the weights of .* learned with"):
-            ga3c.train(**{**({} if "resume" in how else given), **how, **setting})
+    run = shutil.copytree(pretrained_run("Pong"), tmp_path / "pong")
+    words = "the weights were learned with"
+    assert words in refused("train", "--initial-weights", str(run), *given)
+    game = ["--game", "pong", "--steps", "20000000"]
+    assert words in refused("train", "--resume", str(run), *game, *given)
 
 
 def test_the_best_weights_of_a_run_may_be_taken(tmp_path: Path) -> None:
@@ -89,7 +95,10 @@ def test_the_best_weights_of_a_run_may_be_taken(tmp_path: Path) -> None:
     first = ga3c.train(steps=600, name="mine", evaluate_every=300, evaluate_episodes=2, **given)
     (best,) = checkpoints.kept(first.path / "best")
     shutil.rmtree(first.path / "checkpoints")
-    second = ga3c.train(steps=200, name="second", initial_weights="1/best", **given)
+    second = ga3c.train(steps=200, name="best", initial_weights="1/best", **given)
+    assert f"begins with the weights of {best}\n" in (second.path / "log.txt").read_text()
+    third = ga3c.train(steps=200, name="third", initial_weights="best", **given)
+    assert load_config(third.path).learning.initial_weights == second.path, "a run of this name"
     assert load_config(second.path).learning.initial_weights == first.path / "best"
     taken, expected = kept(second, 0).arrays, checkpoints.read(best).arrays
     for name in (name for name in expected if name.startswith("weights/")):
