@@ -49,7 +49,8 @@ def fit(config: EnvironmentConfig, game: Game, observation: Space, action: Space
         raise UnfitSpaces(f"{config.game}: observations {kind} {rule}")
     shape = observation.shape[1:] if game.is_atari else observation.shape
     is_bytes = observation.dtype == np.uint8 and observation.high.max() > 1  # no truth values
-    if rule := _misplaced(shape, is_bytes, observation):
+    bound = np.abs(np.stack([observation.low, observation.high]).astype(float)).max()
+    if rule := _misplaced(shape, is_bytes, bound):
         raise UnfitSpaces(f"{config.game}: observations {shape} {rule}")
     dtype = "uint8" if is_bytes else "float32"
     found = Spaces(shape, config.pixels if game.is_atari else dtype, actions_of(config, action), 1)
@@ -57,18 +58,17 @@ def fit(config: EnvironmentConfig, game: Game, observation: Space, action: Space
         if observation.high.max() == BYTES:
             rule = f"are {observation.dtype} up to 255: give bytes (uint8), or floats from 0 to 1"
             raise UnfitSpaces(f"{config.game}: observations {shape} {rule}")
-        if np.abs(np.stack([observation.low, observation.high]).astype(float)).max() > 1:
+        if bound > 1:
             found = replace(found, shape=(int(np.prod(shape)),))  # a table of numbers of any size
     stack = config.stack or (4 if found.is_picture and len(shape) == 2 else 1)
     return replace(found, stack=stack)
 
 
-def _misplaced(shape: tuple[int, ...], is_bytes: bool, space: Box) -> str:
+def _misplaced(shape: tuple[int, ...], is_bytes: bool, bound: float) -> str:
     """What is wrong with pictures whose frames or channels do not come last; empty if nothing."""
     if len(shape) < 3:
         return ""
     is_wide = min(shape[1:3]) >= SMALLEST_FLOAT_PICTURE
-    bound = np.abs(np.stack([space.low, space.high]).astype(float)).max()
     is_picture = is_bytes or bound in (1, BYTES)  # other numbers may be a table, of any size
     if len(shape) == 4 and is_picture and is_wide:
         return "are several pictures, as it seems: give the newest one alone, and --stack"

@@ -138,9 +138,7 @@ def _quote_truth(values: dict[str, Any]) -> None:
     """Let `key=false` be the text that it was; it is refused where a user gives it today."""
     environment = values.get("environment", {})
     environment["env_args"] = [
-        re.sub(r"=((?i:true|false))$", lambda found: f"={found[1]!r}", pair)
-        if not pair.endswith(("=True", "=False"))
-        else pair
+        re.sub(r"=(?!True$|False$)((?i:true|false))$", r"='\1'", pair)
         for pair in environment.get("env_args", ())
     ]
 

@@ -7,7 +7,7 @@ from typing import IO
 from ga3c.learning import weights
 from ga3c.learning.layers import measured_by
 from ga3c.runs import checkpoints
-from ga3c.runs.checkpoints import BEST, FOLDER, Checkpoint
+from ga3c.runs.checkpoints import FOLDER, Checkpoint
 from ga3c.runs.kept_config import CONFIG, load_config
 from ga3c.service.service import Service
 from ga3c.service.threads import RunFailed
@@ -53,8 +53,7 @@ def take_weights(path: Path, service: Service) -> str:
 
     Returns what has been shown of it. Raises WrongInput if there is none, or if they do not fit.
     """
-    is_best = path.name == BEST and not (path / CONFIG).is_file()
-    folder = path if is_best else path / FOLDER
+    folder = path / FOLDER if (path / CONFIG).is_file() else path
     lines: list[str] = []
 
     def say(line: str, to: IO[str] | None) -> None:
