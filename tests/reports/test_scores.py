@@ -304,9 +304,9 @@ def test_a_command_is_ended_when_it_has_kept_its_state_or_by_another_signal(
     monkeypatch.setattr(processes, "SAY_S", 0.2)
     monkeypatch.setattr("agents.signals.SAME_REQUEST_S", same_request_s)
     program = (
-        "import signal, sys, time\n"
+        "import os, signal, sys, time\n"
         "def keep(*_):\n"
-        "    print(flush=True)\n"
+        "    os.write(1, b'\\n')\n"  # the signal may come while the line below is being printed
         f"    time.sleep({keeping_s})\n"
         "    sys.exit(7)\n"
         "signal.signal(signal.SIGTERM, keep)\n"
