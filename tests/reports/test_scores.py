@@ -40,7 +40,7 @@ from tests.commands import (
 GAMES = ["tests.tiny:Corridor-v0", "CartPole-v1"]
 LIGHT = "--algorithm a3c --agents 1 --envs-per-agent 8 --scheduler off --progress-every-s 0.5"
 
-STEPS = 8_000
+STEPS = 24_000  # several seconds: a list is interrupted after its first one
 
 
 @pytest.mark.slow
