@@ -18,7 +18,7 @@ from agents.cuts import FirstGames
 from agents.games import check, fault
 from agents.messages import OUTCOME, Step
 from agents.spaces import Spaces, UnfitSpaces, fit, own_actions
-from agents.vectors import make_vector, seeds_of
+from agents.vectors import make_vector, seeds_of, successes
 
 __all__ = [
     "EnvironmentConfig",
@@ -208,6 +208,7 @@ class Environments:
             outcomes["finished"] = finished
             outcomes["episode_return"][finished] = self._returns[finished]
             outcomes["episode_length"][finished] = self._lengths_steps[finished]
+            outcomes["success"][finished] = successes(info, self.num_envs)[finished]
             returns = outcomes["episode_return"]
             check_finite(self._game.name, "episode's return", returns, self._first_number)
         self._finished = finished | self._cut

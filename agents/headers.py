@@ -4,7 +4,7 @@ import struct
 from enum import IntEnum
 from typing import NamedTuple
 
-PROTOCOL = 4
+PROTOCOL = 5
 MAGIC = b"GA3C"
 LONGEST_S = 1e7  # four months; times are summed, and a number without bound would hide all others
 # Of a host, of which the service refuses more: agents, and signs of its name and of why it plays

@@ -41,16 +41,15 @@ MAX_FAILURE_BYTES = 65536
 MAX_NOTE_BYTES = MOST_AGENTS << 10  # an order has a task, of some 600 bytes, for each agent
 MAX_ACTIONS = 1 << 16  # of an environment: lockstep records an action in 16 bits
 MAX_PART_BYTES = 1 << 28  # of the newest frames, or of the outcomes, of a group
+NOT_SAID = -1.0  # the success of an episode whose environment does not say whether it succeeded
 
 OUTCOME = np.dtype(
     [
         ("reward", "<f4"),  # unclipped, of the action before this frame
         ("episode_return", "<f4"),  # unclipped sum over the whole episode; set where `finished`
         ("episode_length", "<i4"),  # in steps (not frames); set where `finished`
-        (
-            "terminated",
-            "u1",
-        ),  # game over, or a lost life if asked: no value beyond this frame
+        ("success", "<f4"),  # of the episode, 1 or 0, where `finished`; or NOT_SAID
+        ("terminated", "u1"),  # game over, or a lost life if asked: no value beyond this frame
         ("truncated", "u1"),  # episode cut short: bootstrap from this frame
         ("first", "u1"),  # the frame of a reset: its reward and the action before it mean nothing
         ("finished", "u1"),  # the whole episode is over: the next frame is that of a reset
@@ -177,6 +176,7 @@ def decode_step(
     for name in ("reward", "episode_return"):
         _check_all(np.isfinite(outcomes[name]), outcomes[name], "reward")
     _check_all(outcomes["episode_length"] >= 0, outcomes["episode_length"], "episode length")
+    _check_all(abs(outcomes["success"]) <= 1, outcomes["success"], "success")
     frames = np.frombuffer(frames_part, dtype).reshape(n, *shape)
     if dtype == np.float32:
         _check_all(np.isfinite(frames), frames, "frame values")

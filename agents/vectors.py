@@ -1,5 +1,6 @@
 """The two back ends that step n environments together: ALE's own C++ vector, and Gymnasium's."""
 
+from numbers import Real
 from typing import Any
 
 import gymnasium
@@ -11,7 +12,9 @@ from gymnasium.wrappers import FlattenObservation
 
 from agents.config import EnvironmentConfig
 from agents.games import Game
+from agents.messages import NOT_SAID
 
+SUCCESS = ("is_success", "success")  # names in infos, of Gymnasium-Robotics and of Meta-World
 SCREEN = (210, 160)  # height and width of an Atari game in colour, in pixels
 
 
@@ -40,7 +43,7 @@ def make_vector(
             num_envs,
             vectorization_mode="sync",
             vector_kwargs=options,
-            wrappers=(flat, WithoutInfo),
+            wrappers=(flat, OnlySuccess),
             **given,
         )
     height, width = SCREEN if rendered else (config.frame_size, config.frame_size)
@@ -90,25 +93,40 @@ def flat(environment: Any) -> Any:
         ) from error
 
 
-class WithoutInfo(gymnasium.Wrapper):
-    """The environment without its info, which nothing here reads.
+class OnlySuccess(gymnasium.Wrapper):
+    """The environment with no more in its info than whether it has succeeded, which `successes`
+    reads.
 
     Gymnasium's vector puts the infos of all environments together, and fails if they differ.
     """
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        """The first observation of a game, and no info."""
-        return _without_info(self.env.reset(seed=seed, options=options))
+        """The first observation of a game."""
+        return _only_success(self.env.reset(seed=seed, options=options))
 
     def step(self, action: Any) -> Any:
-        """One step, and no info."""
-        return _without_info(self.env.step(action))
+        """One step."""
+        return _only_success(self.env.step(action))
 
 
-def _without_info(answer: Any) -> Any:
-    """The answer with an empty info. One of another form is left to the checks of it."""
-    has_info = isinstance(answer, tuple) and isinstance(answer[-1], dict)
-    return (*answer[:-1], {}) if has_info else answer
+def _only_success(answer: Any) -> Any:
+    """The answer with that info. One of another form is left to the checks of it."""
+    if not (isinstance(answer, tuple) and isinstance(answer[-1], dict)):
+        return answer
+    said = {name: answer[-1].get(name) for name in SUCCESS}
+    numbers = {name: float(v) for name, v in said.items() if isinstance(v, Real | np.bool_)}
+    return (*answer[:-1], numbers)
+
+
+def successes(info: dict[str, Any], num_envs: int) -> np.ndarray:
+    """Whether a vector's info says that each environment has succeeded: 1, 0 or NOT_SAID, [n]."""
+    found = np.full(num_envs, NOT_SAID, np.float32)
+    for name in SUCCESS:
+        value = np.asarray(info.get(name))
+        if value.shape == (num_envs,) and value.dtype.kind in "biuf":
+            said = info.get(f"_{name}", np.ones(num_envs, np.bool_))  # by whom, in Gymnasium's way
+            found[said] = value[said] > 0
+    return found
 
 
 def seeds_of(game: Game, seed: int, num_envs: int, first: int = 0) -> Any:

@@ -36,7 +36,7 @@ ENVS = 3
 HELLO = Hello("a token", SHAPE, "uint8", Actions(NUM_ACTIONS), GROUPS, ENVS)
 
 HEADER_LAYOUT = struct.Struct("<4sHHHHIff")
-OUTCOME_LAYOUT = struct.Struct("<ffi4B")
+OUTCOME_LAYOUT = struct.Struct("<ffif4B")
 KIND_AT, GROUP_AT, ENVS_AT, SEQUENCE_AT, TIMES_AT = 6, 8, 10, 12, 16  # in a header
 NOT_FINITE = (math.nan, -math.nan, math.inf, -math.inf)
 WRONG_VALUES: tuple[Any, ...] = (
@@ -207,7 +207,9 @@ def _steps(parts: list[bytes], rng: random.Random) -> Iterator[tuple[str, list[b
             for value in (*NOT_FINITE, 3e38, -3e38, 1e-45):
                 broken = _put(outcomes, start + at, "<f", value)
                 yield f"reward or return {value}", _with(parts, 1, broken)
-        for flag in range(12, 16):
+        for value in (*NOT_FINITE, -2.0, 1.5, -1.0):
+            yield f"success {value}", _with(parts, 1, _put(outcomes, start + 12, "<f", value))
+        for flag in range(16, 20):
             for value in (2, 3, 128, 255):
                 broken = _put(outcomes, start + flag, "<B", value)
                 yield f"flag {value}", _with(parts, 1, broken)
@@ -278,7 +280,7 @@ def header_flaw(part: bytes) -> str:
     if len(part) != HEADER_LAYOUT.size:
         return "size"
     magic, protocol, kind, _group, _envs, _sequence, *times = HEADER_LAYOUT.unpack(part)
-    if magic != b"GA3C" or protocol != 4:
+    if magic != b"GA3C" or protocol != 5:
         return "not ours"
     if not 1 <= kind <= 8:
         return "kind"
@@ -294,11 +296,13 @@ def step_flaw(parts: list[bytes], shape: tuple[int, ...] = SHAPE) -> str:
     if parts[0][KIND_AT] == 8:
         return "said to be compressed, which no frames are by chance"
     (n,) = struct.unpack_from("<H", parts[0], ENVS_AT)
-    if len(parts[1]) != 16 * n or len(parts[2]) != n * math.prod(shape):
+    if len(parts[1]) != 20 * n or len(parts[2]) != n * math.prod(shape):
         return "size"
-    for reward, episode_return, length, *flags in OUTCOME_LAYOUT.iter_unpack(parts[1]):
+    for reward, episode_return, length, success, *flags in OUTCOME_LAYOUT.iter_unpack(parts[1]):
         if not (math.isfinite(reward) and math.isfinite(episode_return)):
             return "not finite"
+        if not -1 <= success <= 1:
+            return "success"
         if max(flags) > 1 or length < 0:
             return "outcome"
     return ""
@@ -339,7 +343,7 @@ def hello_flaw(hello: Hello) -> str:
         return "text"
     if type(hello.shape) is not tuple or not 1 <= len(hello.shape) <= 4:
         return "shape"
-    if hello.protocol != 4 or hello.dtype not in {"uint8", "float32"}:
+    if hello.protocol != 5 or hello.dtype not in {"uint8", "float32"}:
         return "values"
     if not all(type(count) is int and count >= 1 for count in counts):
         return "counts"

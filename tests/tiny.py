@@ -25,7 +25,7 @@ class Corridor(gymnasium.Env[Observation, np.int64]):
     """Walk right: +1 at the right end, -1 at the left one; both terminate.
 
     A walk by chance scores 0 on average, the best policy 1. Registered with a time limit, which
-    truncates.
+    truncates. Its info says whether it has succeeded, that is, stands at the right end.
     """
 
     observation_space = spaces.Box(0.0, 1.0, (CORRIDOR_LENGTH,), np.float32)
@@ -43,7 +43,7 @@ class Corridor(gymnasium.Env[Observation, np.int64]):
         self._position += 1 if action else -1
         ended = self._position in (0, CORRIDOR_LENGTH - 1)
         reward = 0.0 if not ended else 1.0 if self._position else -1.0
-        return self._see(), reward, ended, False, {}
+        return self._see(), reward, ended, False, {"is_success": reward > 0}
 
     def _see(self) -> Observation:
         return np.eye(CORRIDOR_LENGTH, dtype=np.float32)[self._position]

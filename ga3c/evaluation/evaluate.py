@@ -121,11 +121,13 @@ def scores(config: Config) -> dict[str, Any]:
         except OSError as error:
             kept, failure = "; not kept", error
     cut = f", {entry['games_cut']} cut by a limit of their length" if entry["games_cut"] else ""
+    rate = entry["success_rate"]
+    succeeded = "" if rate is None else f", success rate {rate:.1%}"
     count = "1 game" if len(games) == 1 else f"{len(games)} games"
     print(
         f"score {entry['mean']:,.2f} (median {entry['median']:,.2f}, "
         f"{_short(min(entry['scores']))} to {_short(max(entry['scores']))}) over {count}"
-        f"{cut}{kept}"
+        f"{succeeded}{cut}{kept}"
     )
     if config.json:
         print(json.dumps(entry), flush=True)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from agents.environments import EnvironmentConfig, Environments, Spaces
+from agents.messages import NOT_SAID
 from ga3c.evaluation.policy import Policy, Stacks
 from ga3c.evaluation.protocols import Protocol
 
@@ -18,6 +19,7 @@ class Game(NamedTuple):
     score: float
     length: int  # in steps
     cut: bool  # by the protocol's step_cap, or by its frame_cap or other limit in the environment
+    success: float = NOT_SAID  # 1 or 0, if the environment says so and the game ended
 
 
 Watch = Callable[[int, Collection[Game]], bool]
@@ -83,7 +85,9 @@ def _round(
                         f"score {score} of a game: the environment's rewards must "
                         "be finite, or scores cannot be compared"
                     )
-                games[first + lane] = Game(score, length, not ended or bool(outcome["truncated"]))
+                cut = not ended or bool(outcome["truncated"])
+                success = float(outcome["success"]) if ended else NOT_SAID
+                games[first + lane] = Game(score, length, cut, success)
         if len(games) == first + lanes or not watch(length, games.values()):
             break
         observations = stacks.push(step.frames, step.outcomes["first"] == 1)
@@ -140,6 +144,7 @@ def record(
 ) -> dict[str, Any]:
     """One line of evaluations.jsonl."""
     scores = [game.score for game in games]
+    successes = [game.success for game in games if game.success != NOT_SAID]
     return {
         "steps": steps,
         "protocol": dict(protocol),
@@ -150,6 +155,7 @@ def record(
         "scores": scores,
         "lengths": [game.length for game in games],
         "games_cut": sum(game.cut for game in games),
+        "success_rate": statistics.mean(successes) if successes else None,
         "seed": seed,
         "at_once": at_once,
         "seconds": round(seconds, 2),

@@ -24,6 +24,7 @@ from ga3c.runs.tracking import Tracking, leaves
 TAGS = {
     "score_mean_100": "charts/episodic_return_mean_100",
     "length_mean_100": "charts/episodic_length_mean_100",
+    "success_rate_100": "charts/success_rate_100",
     "reward_per_step": "charts/reward_per_step",
     "pps": "charts/SPS",
     "policy_loss": "losses/policy_loss",

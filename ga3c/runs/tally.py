@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
+from agents.messages import NOT_SAID
+
 ROLLING_EPISODES = 100
 
 
@@ -33,6 +35,7 @@ class Tally:
         self._lock = threading.Lock()  # guards all that follows
         self._scores: deque[float] = deque(maxlen=ROLLING_EPISODES)
         self._lengths: deque[int] = deque(maxlen=ROLLING_EPISODES)
+        self._successes: deque[float] = deque(maxlen=ROLLING_EPISODES)
         self._fresh: list[Episode] = []
         self._episodes = 0
         self._last_score = float("nan")
@@ -60,7 +63,14 @@ class Tally:
         """The run ends: the time that it takes to stop is not counted."""
         self._ended_s = self._clock()
 
-    def episode(self, steps: int, score: float, length: int, epsilon: float = 0.0) -> None:
+    def episode(
+        self,
+        steps: int,
+        score: float,
+        length: int,
+        epsilon: float = 0.0,
+        success: float = NOT_SAID,
+    ) -> None:
         """An episode has finished, when the run had made so many steps."""
         scored = epsilon <= self._most_scored
         with self._lock:
@@ -69,6 +79,8 @@ class Tally:
             if scored:
                 self._scores.append(score)
                 self._lengths.append(length)
+                if success != NOT_SAID:
+                    self._successes.append(success)
                 self._last_score = score
 
     def take_episodes(self) -> list[Episode]:
@@ -102,6 +114,11 @@ class Tally:
         with self._lock:
             return _mean(self._lengths)
 
+    def success_rate(self) -> float:
+        """Of the last 100 of these episodes that said whether they succeeded; nan before one."""
+        with self._lock:
+            return _mean(self._successes)
+
     def read(self) -> dict[str, Any]:
         """All that a resumed run goes on with, as JSON holds it."""
         with self._lock:
@@ -109,6 +126,7 @@ class Tally:
                 "seconds": self.seconds,
                 "scores": list(self._scores),
                 "lengths": list(self._lengths),
+                "successes": list(self._successes),
                 "episodes": self._episodes,
             }
 
@@ -117,7 +135,8 @@ class Tally:
         with self._lock:
             self._before_s = values["seconds"]
             self._scores.extend(values["scores"])
-            self._lengths.extend(values.get("lengths", []))  # which older runs did not keep
+            self._lengths.extend(values.get("lengths", []))  # older runs kept neither
+            self._successes.extend(values.get("successes", []))
             self._episodes = values["episodes"]
             if values["scores"]:
                 self._last_score = values["scores"][-1]

@@ -145,7 +145,8 @@ class Predictor:
                 score = float(outcomes[place]["episode_return"])
                 length = int(outcomes[place]["episode_length"])
                 epsilon = float(exploration[first + place])
-                self.tally.episode(self.pacing.steps, score, length, epsilon)
+                success = float(outcomes[place]["success"])
+                self.tally.episode(self.pacing.steps, score, length, epsilon, success)
             first += len(outcomes)
 
     def _arrivals(

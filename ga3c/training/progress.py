@@ -9,6 +9,7 @@ from ga3c.settings.scheduler import Counts
 
 ROLES = ("agents", "predictors", "trainers")
 LEARNED = {  # figures of learning that the live view shows, where there are such
+    "success_rate_100": "success rate of the last 100",
     "policy_loss": "policy loss",
     "value_loss": "value loss",
     "td_error": "error of the values",
@@ -24,8 +25,10 @@ def figures(
     """The figures of one progress line. Rates and means are over the window."""
     newest = metrics.newest()
     lag = round(window.mean("lag_updates", "trained_samples"), 2)
+    success = _finite(tally.success_rate())
     return {
         **{name: _finite(value, 5) for name, value in newest.items()},  # also of own algorithms
+        **({} if success is None else {"success_rate_100": success}),
         "seconds": round(tally.seconds, 2),
         "steps": int(window.end["steps"]),
         "episodes": tally.episodes,
@@ -62,10 +65,12 @@ def legend(values: Values) -> str:
 
 def line(values: Values) -> str:
     """The figures as one progress line, with the fields of GA3C's."""
+    success = values.get("success_rate_100")
+    succeeded = "" if success is None else f"Success {success:.0%} "
     return (
         f"[Time {clock(values['seconds'])}] "
         f"[Episode {values['episodes']} Score {number(values['score'])}] "
-        f"[RScore {number(values['score_mean_100'])} Steps {values['steps']:,}] "
+        f"[RScore {number(values['score_mean_100'])} {succeeded}Steps {values['steps']:,}] "
         f"[PPS {values['pps']:.0f} TPS {values['tps']:.0f}] "
         f"{_queued(values)} "
         f"[NT {values['trainers']} NP {values['predictors']} NA {values['agents']}]"

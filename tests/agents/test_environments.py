@@ -27,6 +27,7 @@ from agents.environments import (
 )
 from agents.games import Game, UnfitRom, UnknownGame, check, fault, resolve
 from agents.messages import Step
+from agents.vectors import successes
 
 
 class Counter(gymnasium.Env):
@@ -910,6 +911,57 @@ def test_gymnasium_time_limit_truncates():
     steps = list(play(EnvironmentConfig("TestShort-v0"), 4))
     assert list(flags(steps, "truncated")) == [0, 0, 0, 1, 0]
     assert not flags(steps, "terminated").any()
+
+
+class Saying(Counter):
+    """Says in the last of three steps what `said` has, and in those before the opposite."""
+
+    def __init__(self, **said: object) -> None:
+        super().__init__()
+        self._said, self._steps = said, 0
+
+    def step(self, action):
+        self._steps += 1
+        last = self._steps % 3 == 0
+        before = dict.fromkeys(self._said, True)
+        return *super().step(action)[:2], last, False, self._said if last else before
+
+
+@pytest.mark.parametrize(
+    ("said", "success"),
+    [
+        ({"is_success": True}, 1),
+        ({"is_success": np.bool_(False)}, 0),
+        ({"success": np.float32(1)}, 1),
+        ({"success": 0.0}, 0),
+        ({"success": float("nan")}, 0),
+        ({"is_success": "no"}, -1),
+        ({"success": None, "distance": 0.1}, -1),
+        ({"successes": 3}, -1),
+    ],
+)
+def test_an_episode_has_succeeded_if_its_last_step_says_so(monkeypatch, said, success):
+    spec = EnvSpec("TestSaying-v0", Saying, disable_env_checker=True, kwargs=said)
+    monkeypatch.setitem(gymnasium.registry, "TestSaying-v0", spec)
+    steps = list(play(EnvironmentConfig("TestSaying-v0"), 6))
+    assert list(flags(steps, "finished")) == [0, 0, 0, 1, 0, 0, 0]
+    assert list(flags(steps, "success")) == [0, 0, 0, success, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("info", "success"),
+    [
+        ({}, [-1, -1]),
+        ({"success": np.array([True, False])}, [1, 0]),
+        ({"success": [0.0, 1.0], "_success": np.array([False, True])}, [-1, 1]),
+        ({"is_success": np.array([1, 0]), "_is_success": np.array([True, False])}, [1, -1]),
+        ({"success": True}, [-1, -1]),
+        ({"success": np.array(["a", "b"])}, [-1, -1]),
+        ({"success": np.array([None, True])}, [-1, -1]),
+    ],
+)
+def test_what_a_vector_says_of_success_is_read_in_gymnasiums_way(info, success):
+    assert successes(info, 2).tolist() == success
 
 
 class Repeated(gymnasium.Wrapper):

@@ -107,7 +107,13 @@ def test_a_step_comes_out_as_it_went_in(dtype: str, n: int, shape: tuple[int, ..
 @quietly
 @given(
     st.lists(
-        st.tuples(floats32, floats32, st.integers(0, 2**31 - 1), *[st.integers(0, 1)] * 4),
+        st.tuples(
+            floats32,
+            floats32,
+            st.integers(0, 2**31 - 1),
+            st.sampled_from([-1.0, 0.0, 1.0]),
+            *[st.integers(0, 1)] * 4,
+        ),
         min_size=1,
         max_size=5,
     )

@@ -18,7 +18,7 @@ import pytest
 import ga3c
 from agents.actions import Actions
 from agents.environments import EnvironmentConfig, Environments, Spaces, spaces
-from ga3c.evaluation.games import Game, choose, evaluate
+from ga3c.evaluation.games import Game, choose, evaluate, record
 from ga3c.evaluation.options import PlayConfig
 from ga3c.evaluation.policy import Policy
 from ga3c.evaluation.protocols import PROTOCOLS, Protocol
@@ -138,6 +138,19 @@ def test_each_lane_plays_its_first_game_to_the_end_however_long() -> None:
     expected = [next(s for s in range(1, 13) if any(ledger_end(n, 1, s))) for n in numbers]
     assert [game.length for game in games] == expected
     assert len(set(expected)) > 5
+
+
+def test_the_success_rate_is_of_the_games_that_ended() -> None:
+    environment = EnvironmentConfig(game="tests.tiny:Corridor-v0")
+    games = evaluate(policy_for(environment), environment, Protocol("sample"), 40, 20, seed=0)
+    won = [float(game.score > 0) for game in games]
+    assert [game.success for game in games] == won
+    assert 0 < sum(won) < 40
+    assert record(games, 0, {}, 0, 20, 1.0)["success_rate"] == pytest.approx(sum(won) / 40)
+    cut = evaluate(
+        policy_for(environment), environment, Protocol("sample", step_cap=2), 3, 3, seed=0
+    )
+    assert record(cut, 0, {}, 0, 3, 1.0)["success_rate"] is None
 
 
 def test_games_are_those_of_their_seed_and_as_many_as_wanted() -> None:

@@ -157,6 +157,26 @@ def test_lengths_are_of_the_last_100_episodes_that_count_and_are_kept(clock: Clo
     assert math.isnan(older.length_mean()) and older.score_mean() == 1.0
 
 
+def test_the_success_rate_is_of_the_last_100_episodes_that_said_it_and_is_kept(
+    clock: Clock,
+) -> None:
+    tally = Tally(clock, most_scored=0.01)
+    tally.episode(0, 1.0, 5)
+    assert math.isnan(tally.success_rate())
+    for number in range(150):
+        tally.episode(0, 1.0, 5, success=float(number >= 120))
+        tally.episode(0, 1.0, 5)
+    tally.episode(0, 1.0, 5, epsilon=0.4, success=1.0)
+    assert tally.success_rate() == pytest.approx(0.3)
+    kept, resumed = tally.read(), Tally(clock)
+    resumed.restore(kept)
+    assert resumed.success_rate() == tally.success_rate()
+    del kept["successes"]  # as it was kept before
+    older = Tally(clock)
+    older.restore(kept)
+    assert math.isnan(older.success_rate()) and older.score_mean() == 1.0
+
+
 def test_episodes_are_taken_once_with_when_they_ended(tally: Tally, clock: Clock) -> None:
     clock.now_s += 3.0
     tally.episode(1234, -21.0, 758)

@@ -72,7 +72,11 @@ def test_the_score_is_reached(
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert "episodes reached; kept in" in done.stdout, done.stdout[-1000:]
-    assert json.loads(done.stdout.splitlines()[-1])["episodes"] >= 100
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["episodes"] >= 100
+    says_success = CORRIDOR[1] in settings
+    assert (result.get("success_rate_100", 0.0) > 0.8) == says_success
+    assert ("Success" in done.stdout) == says_success
     rows = (tmp_path / "mine" / "episodes.csv").read_text().splitlines()[1:]
     scores = [float(row.split(",")[2]) for row in rows]
     beginners = scores[:50]
