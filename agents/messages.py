@@ -3,7 +3,7 @@
 Every message is a ZeroMQ multipart message of raw bytes; nothing is pickled. The first part is
 always a `Header`. The other parts are
 
-    hello    a JSON object: protocol, token, shapes and counts (`Hello`)
+    hello    a JSON object: token, shapes and counts (`Hello`)
     step     outcomes `OUTCOME[n]`, newest frames `dtype[n, *shape]`; one message per group and step
     packed   a step whose frames are compressed (`agents.packing`)
     actions  `int32[n]` or `float32[n, d]`, one action per environment of the group
@@ -27,7 +27,6 @@ from agents import packing
 from agents.actions import Actions
 from agents.headers import (
     MOST_AGENTS,
-    PROTOCOL,
     Header,
     Kind,
     MessageError,
@@ -76,7 +75,6 @@ class Hello:
     actions: Actions
     groups: int
     envs_per_group: int
-    protocol: int = PROTOCOL
 
 
 def check_sizes(
@@ -114,8 +112,6 @@ def decode_hello(parts: Sequence[bytes | memoryview]) -> Hello:
         raise MessageError("hello json") from error
     if not isinstance(values, dict) or set(values) != {f.name for f in fields(Hello)}:
         raise MessageError("hello fields")
-    if type(values["protocol"]) is not int or values["protocol"] != PROTOCOL:
-        raise MessageError("protocol", f"version {values['protocol']!r}, not {PROTOCOL}")
     if not isinstance(values["token"], str) or values["dtype"] not in _DTYPES:
         raise MessageError("hello fields")
     shape = values["shape"]

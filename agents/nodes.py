@@ -26,7 +26,7 @@ from agents.orders import Host
 POLL_S = 0.5
 RETRY_S = 5.0  # after a host of a node has ended
 PATIENCE_S = 20.0  # a host that Ray has not placed by then is waiting for cores
-MAX_NAME = 200
+MAX_NODE_NAME = 200
 EVERYWHERE = "tcp://0.0.0.0:"
 
 
@@ -86,7 +86,7 @@ class _Placed:
     waits: bool = False  # whether it was said that Ray has no cores for it
 
 
-class Cluster:
+class NodeHosts:
     """One host on each node that is alive, has cores, and is not this process's own."""
 
     def __init__(
@@ -115,7 +115,7 @@ class Cluster:
             cores, due_s = int(node["Resources"].get("CPU", 0)), self._due_s.get(identity, 0.0)
             waits = identity in self._placed or self._clock() < due_s
             if cores > 0 and identity != self._own and not waits:
-                self._place(identity, node["NodeName"][:MAX_NAME], cores)
+                self._place(identity, node["NodeName"][:MAX_NODE_NAME], cores)
         for identity in list(self._placed):
             self._follow(identity)
 
@@ -185,16 +185,16 @@ def main() -> int:
     except (ConnectionError, RuntimeError, ValueError) as error:
         say(Word(news=f"Ray at {orders.address} cannot be used: {error}"))
         return 1
-    cluster = Cluster(ray, orders, say)
+    hosts = NodeHosts(ray, orders, say)
     try:
         while True:
             if select.select([given], [], [], POLL_S)[0]:
                 if not (line := given.readline()):
                     break
-                cluster.allowed(line.decode().strip())
-            cluster.tend()
+                hosts.allowed(line.decode().strip())
+            hosts.tend()
     finally:
-        cluster.stop()
+        hosts.stop()
     return 0
 
 

@@ -60,11 +60,11 @@ class Pictures:
 
     def reset(self, seed: int) -> np.ndarray:
         """Start the game of `Environments(config, 1).reset(seed)`. Its picture, [h, w, 3] uint8."""
-        return self._asked("reset", seed)
+        return self._answer(("reset", seed))
 
     def step(self, actions: np.ndarray) -> np.ndarray:
         """Take the action, [1, *shape]. The picture after it, [h, w, 3] uint8."""
-        return self._asked("step", actions)
+        return self._answer(("step", actions))
 
     def close(self) -> None:
         """End the process."""
@@ -72,10 +72,6 @@ class Pictures:
         self._process.join(END_S)
         self._process.kill()
         self._process.join(END_S)
-
-    def _asked(self, method: str, given: Any) -> np.ndarray:
-        picture: np.ndarray = self._answer((method, given))
-        return picture
 
     def _answer(self, asked: tuple[str, Any] | None = None) -> Any:
         try:

@@ -144,8 +144,7 @@ def _program() -> str | None:
     main = sys.modules["__main__"]
     spec = getattr(main, "__spec__", None)
     if spec and spec.name != "__main__":  # python -m package.module, and not python folder
-        name: str = spec.name
-        return name
+        return spec.name
     return SCRIPT if os.path.isfile(getattr(main, "__file__", None) or "") else None
 
 

@@ -109,8 +109,7 @@ def _sizes(space: MultiDiscrete | MultiBinary) -> list[int]:
     """How many values each part of an action has."""
     if isinstance(space, MultiBinary):
         return [2] * math.prod(space.shape)
-    sizes: list[int] = space.nvec.ravel().tolist()
-    return sizes
+    return space.nvec.ravel().tolist()
 
 
 def own_actions(space: Space, actions: np.ndarray) -> np.ndarray:

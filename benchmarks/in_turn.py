@@ -6,9 +6,9 @@ Slow drifts, such as of a machine's speed, distort the comparison less than in s
 from collections.abc import Iterator, Sequence
 
 from agents.environments import Spaces
+from ga3c.command.parse import parse
 from ga3c.measuring.serving import TICK_S, Measured, learning, measure_window, tend
 from ga3c.settings.checks import WrongInput
-from ga3c.settings.parse import parse
 from ga3c.settings.scheduler import Counts
 from ga3c.settings.train import TrainConfig
 

@@ -7,7 +7,16 @@ from typing import Any
 from ga3c.measuring.options import BenchmarkConfig
 from ga3c.measuring.reporting import keep
 from ga3c.runs import records
-from ga3c.settings.machine import origin
+from ga3c.settings.machine import machine
+
+ORIGIN = ("processor", "cores", "gpu", "backend", "git")
+"""Two measurements are comparable only if these agree: machine, framework, revision."""
+
+
+def origin() -> list[Any]:
+    """The values of `ORIGIN` for this process."""
+    known = machine()
+    return [known[name] for name in ORIGIN]
 
 
 class Memo(dict[str, Any]):

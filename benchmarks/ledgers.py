@@ -30,7 +30,7 @@ class Ledgers:
         def draw(lanes: Any, slots: Any) -> Any:
             return source.draw({}, lanes, slots)
 
-        if service.model.experience.on_device:
+        if service.model.experience.memory.on_device:
             draw = backend.compiled(draw, source.inputs)
 
         def observed(lanes: np.ndarray, slots: np.ndarray, progress: float) -> Any:

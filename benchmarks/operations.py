@@ -18,11 +18,11 @@ import numpy as np
 
 from ga3c import backend
 from ga3c.backend.tensorflow import tf
+from ga3c.command.parse import parse
 from ga3c.measuring.children import rate
 from ga3c.measuring.options import BenchmarkConfig
 from ga3c.measuring.reporting import keep
 from ga3c.reports.console import show
-from ga3c.settings.parse import parse
 
 PRECISIONS = ("float32", "bfloat16")
 CONV_0, CONV_1, DENSE = 2 * 20 * 20 * 16 * 256, 2 * 9 * 9 * 32 * 256, 2 * 2592 * 256

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.kept import ORIGIN
 from benchmarks.published import published_pps
-from ga3c.settings.machine import ORIGIN
 
 ROOT = Path(__file__).resolve().parents[1]
 BEGIN, END = "<!-- speeds: make benchmark writes this -->", "<!-- end of speeds -->"

@@ -11,8 +11,9 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import keras
@@ -20,6 +21,7 @@ import numpy as np
 
 from benchmarks.parity import cases
 from ga3c import backend
+from ga3c.backend import Column
 from ga3c.experience.memory import DEVICE, free_bytes
 from ga3c.experience.ring import Experience, RingShape
 from ga3c.service.assembly import small_model
@@ -148,13 +150,25 @@ def _timed(call: Compiled, rows: int, row_bytes: int) -> Found:
     return found
 
 
+def recorded(made: list[Any], columns: Mapping[str, Column], rows: int) -> Any:
+    """A table on the device, which is added to `made`."""
+    made.append(backend.DeviceTable(columns, rows))
+    return made[-1]
+
+
 def places() -> dict[str, dict[str, str]]:
     """The device of every column of the experience of A3C and of prioritised DQN."""
     found: dict[str, dict[str, str]] = {}
     for name in ("a3c small", "dqn dueling"):
         config, spaces = cases()[name]
         config = replace(config, replay=replace(config.replay, replay_draws="prioritised"))
-        found[name] = small_model(config, spaces, DEVICE).source.devices()
+        tables: list[Any] = []  # the ring's first, whose columns go by their names alone
+        small_model(config, spaces, replace(DEVICE, table=partial(recorded, tables)))
+        found[name] = {
+            f"{column} of table {number}" if number else column: device
+            for number, table in enumerate(tables)
+            for column, device in table.devices().items()
+        }
     return found
 
 

@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks.in_turn import ga3c_options, measure_in_turn, of_turn, with_room
-from benchmarks.kept import keep_all
+from benchmarks.kept import keep_all, origin
 from benchmarks.points import said_by
 from ga3c.measuring.options import check_window
 from ga3c.measuring.parts import prepare
@@ -28,7 +28,7 @@ from ga3c.reports.console import show
 from ga3c.reports.plots import legend_below
 from ga3c.runs.finding import JOURNAL, METRICS
 from ga3c.service.scheduler import replay
-from ga3c.settings.machine import CORES, origin
+from ga3c.settings.machine import CORES
 from ga3c.settings.scheduler import Counts
 
 START = Counts(1, 1, 1)

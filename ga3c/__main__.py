@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         try:
             frameworks.choose()  # before the settings are imported: the framework is a default
-            from ga3c.settings.parse import given_value
+            from ga3c.settings.begin import given_value
 
             frameworks.choose(given_value(arguments, "--backend"))
         except ValueError as error:
@@ -105,7 +105,8 @@ def _search_working_directory() -> None:
 def _train(arguments: list[str]) -> int:
     from ga3c.command.effects import check_effects
     from ga3c.command.files import as_arguments, to_toml
-    from ga3c.settings.parse import TrainArguments, given_value, preset_like
+    from ga3c.command.parse import TrainArguments
+    from ga3c.settings.begin import given_value, preset_like
     from ga3c.training.starting import known_run, prepared, settings_in
 
     file = given_value(arguments, "--config")
@@ -177,7 +178,7 @@ def _benchmark(arguments: list[str]) -> int:
         import ga3c.backend  # noqa: F401  the studies load the framework; this silences it
 
     module = f"{package}.{name.replace('-', '_')}"
-    return _work(module, command, name in MEASURED, arguments[1:])
+    return _run_module(module, command, name in MEASURED, arguments[1:])
 
 
 def _studies() -> tuple[str, ...]:
@@ -194,18 +195,17 @@ def _studies() -> tuple[str, ...]:
     return NAMES
 
 
-def _work(module: str, command: str, thinks: bool, arguments: list[str]) -> int:
+def _run_module(module: str, command: str, needs_framework: bool, arguments: list[str]) -> int:
     """Run a module's `run` with its `Config`.
 
-    Args:
-        thinks: whether it needs the tensor framework. As this takes seconds to load, the command's
-            options are then parsed before: they stand in `options.py` beside the module.
+    If it needs the tensor framework, which takes seconds to load, its options are parsed before:
+    they stand in `options.py` beside the module.
     """
     from ga3c.command.effects import check_measured
 
     package, _, name = module.rpartition(".")
     own = (f"{package}.options", f"{name.capitalize()}Config")
-    place, kind = own if thinks else (module, "Config")
+    place, kind = own if needs_framework else (module, "Config")
     options = getattr(importlib.import_module(place), kind)
     try:
         base = options.defaults(arguments) if hasattr(options, "defaults") else None
@@ -213,7 +213,7 @@ def _work(module: str, command: str, thinks: bool, arguments: list[str]) -> int:
         raise WrongUse(str(error)) from error
     config = parsed(arguments, options, f"ga3c {command}", base)
     check_measured(config, arguments, f"ga3c {command}")
-    if thinks:
+    if needs_framework:
         import ga3c.backend  # noqa: F401  imported first: it silences the framework
 
     run = importlib.import_module(module).run
@@ -228,18 +228,18 @@ def _work(module: str, command: str, thinks: bool, arguments: list[str]) -> int:
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": _train,
-    "list": partial(_work, "ga3c.reports.names", "list", False),
-    "runs": partial(_work, "ga3c.reports.listing", "runs", False),
-    "evaluate": partial(_work, "ga3c.evaluation.evaluate", "evaluate", True),
-    "play": partial(_work, "ga3c.evaluation.play", "play", True),
-    "plot": partial(_work, "ga3c.reports.plots", "plot", False),
-    "table": partial(_work, "ga3c.reports.tables", "table", False),
-    "report": partial(_work, "ga3c.reports.page", "report", False),
-    "export": partial(_work, "ga3c.evaluation.export", "export", True),
-    "agents": partial(_work, "agents.host", "agents", False),
-    "keys": partial(_work, "agents.keys", "keys", False),
-    "scores": partial(_work, "ga3c.reports.scores", "scores", False),
-    "doctor": partial(_work, "ga3c.measuring.doctor", "doctor", True),
+    "list": partial(_run_module, "ga3c.reports.names", "list", False),
+    "runs": partial(_run_module, "ga3c.reports.listing", "runs", False),
+    "evaluate": partial(_run_module, "ga3c.evaluation.evaluate", "evaluate", True),
+    "play": partial(_run_module, "ga3c.evaluation.play", "play", True),
+    "plot": partial(_run_module, "ga3c.reports.plots", "plot", False),
+    "table": partial(_run_module, "ga3c.reports.tables", "table", False),
+    "report": partial(_run_module, "ga3c.reports.page", "report", False),
+    "export": partial(_run_module, "ga3c.evaluation.export", "export", True),
+    "agents": partial(_run_module, "agents.host", "agents", False),
+    "keys": partial(_run_module, "agents.keys", "keys", False),
+    "scores": partial(_run_module, "ga3c.reports.scores", "scores", False),
+    "doctor": partial(_run_module, "ga3c.measuring.doctor", "doctor", True),
     "benchmark": _benchmark,
 }
 

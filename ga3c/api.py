@@ -15,8 +15,8 @@ from agents import registrations
 from ga3c.command import frameworks, streams
 from ga3c.command.effects import without_effect
 from ga3c.command.names import changed, checked, values_of
+from ga3c.settings.begin import begun_with
 from ga3c.settings.checks import no_effect
-from ga3c.settings.parse import begun_with
 from ga3c.settings.presets import DEFAULT
 from ga3c.settings.train import TrainConfig
 from ga3c.training.interrupts import Interrupts

@@ -343,7 +343,7 @@ def hello_flaw(hello: Hello) -> str:
         return "text"
     if type(hello.shape) is not tuple or not 1 <= len(hello.shape) <= 4:
         return "shape"
-    if hello.protocol != 5 or hello.dtype not in {"uint8", "float32"}:
+    if hello.dtype not in {"uint8", "float32"}:
         return "values"
     if not all(type(count) is int and count >= 1 for count in counts):
         return "counts"

@@ -15,7 +15,7 @@ import ga3c
 from agents import keys
 from ga3c.__main__ import COMMANDS, MEASURED
 from ga3c.command.line import WrongUse, parsed
-from ga3c.settings.parse import TrainArguments
+from ga3c.command.parse import TrainArguments
 from tests.commands import PATIENCE, ROOT
 from tests.test_extending import FILES
 from tests.test_packaging import run_make

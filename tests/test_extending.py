@@ -12,7 +12,7 @@ import pytest
 
 from ga3c import backend
 from ga3c.service.assembly import ALGORITHMS
-from ga3c.settings.train import LEARNS_FROM
+from ga3c.settings.names import TRAITS
 from tests.commands import PATIENCE, ROOT, ended
 
 PAGE = (ROOT / "docs" / "extending.md").read_text()
@@ -221,13 +221,15 @@ def test_an_algorithm_of_ours_is_four_places(own: Path, tmp_path: Path) -> None:
         for hunk in filter(None, re.split(r"^@@\n", hunks, flags=re.MULTILINE)):
             file.write_text(changed(file.read_text(), hunk.rstrip("\n")))
     places = [Path(name).parent.name for name, _ in parts]
-    assert places == ["settings", "service", "settings", "settings"]
+    assert places == ["settings", "service", "settings"]
     given = ["--game", "my_games:Maze-v0", "--preset", "reinforce", *FEW]
     said = changed_ga3c(tree, own, "train", *given)
     assert "REINFORCE with a baseline" in said
     assert "1500 steps done" in said
-    assert "reinforce  learns from segments" in changed_ga3c(tree, own, "list", "algorithms")
+    assert "reinforce  policy gradient with a baseline (Williams 1992)" in changed_ga3c(
+        tree, own, "list", "algorithms"
+    )
 
 
 def test_no_place_of_an_algorithm_can_be_forgotten_in_silence() -> None:
-    assert set(ALGORITHMS) == set(LEARNS_FROM)
+    assert set(ALGORITHMS) == set(TRAITS)

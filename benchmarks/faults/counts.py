@@ -9,9 +9,9 @@ import psutil
 from agents.environments import spaces
 from benchmarks.faults.case import Bench, Case, Seen
 from benchmarks.faults.processes import belongings
+from ga3c.command.parse import parse
 from ga3c.service.service import Service
 from ga3c.service.wiring import build_service
-from ga3c.settings.parse import parse
 from ga3c.settings.scheduler import Counts
 from ga3c.settings.train import TrainConfig
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
-from ga3c.backend.common import Column, Tensor, without
+from ga3c.backend.common import Column, Signature, Tensor, without
 
 ROW_DTYPE = "int32"  # of row numbers; JAX has no 64-bit integers by default
 _DISPATCH = threading.RLock()
@@ -166,9 +166,7 @@ def when(condition: Tensor, function: Callable[[], Any]) -> None:
         variable.assign(jnp.where(condition, scope.state_mapping[key], variable.value))
 
 
-def compiled(
-    function: Callable[..., Any], signature: Sequence[tuple[tuple[int | None, ...], str]]
-) -> Callable[..., Any]:
+def compiled(function: Callable[..., Any], signature: Signature) -> Callable[..., Any]:
     """`function`, compiled for each size of inputs when that size first occurs."""
     programs: list[_Program] = []
 

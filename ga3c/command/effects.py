@@ -6,9 +6,10 @@ from typing import Any
 from agents.environments import Spaces, spaces
 from ga3c.command.help import check_effect
 from ga3c.command.line import WrongUse
+from ga3c.settings.names import TRAITS
 from ga3c.settings.scheduler import SchedulerConfig
 from ga3c.settings.service import OF_SEGMENTS
-from ga3c.settings.train import OWN_SECTIONS, UNREAD, TrainConfig
+from ga3c.settings.train import TrainConfig
 
 BY_CHOICE = {
     ("run", "resume", None): {"trust"},
@@ -41,7 +42,7 @@ BY_CHOICE = {
 
 OF_PICTURES = frozenset({"padding", "center", "pixel_scale"})
 OF_VECTORS = frozenset({"normalize_observations"})
-OF_OUR_NETWORKS = frozenset({"padding", "layer_norm"})
+OF_OUR_NETWORKS = frozenset({"padding", "layer_norm", "units"})
 
 
 def without_effect(config: TrainConfig, found: Spaces) -> dict[str, frozenset[str]]:
@@ -49,14 +50,15 @@ def without_effect(config: TrainConfig, found: Spaces) -> dict[str, frozenset[st
 
     Args: found: the observations and actions of the configured environment.
     """
-    every = set[str]().union(*OWN_SECTIONS.values())
-    sections = every - OWN_SECTIONS.get(config.algorithm, set())  # of its user's own: none
+    ours = TRAITS.get(config.algorithm)
+    own = ours.sections if ours else frozenset[str]()
+    sections = set[str]().union(*(traits.sections for traits in TRAITS.values())) - own
     if not config.learns_from_replay:
         sections |= {"replay", "pacing"}
     unread = {each.name for name in sections for each in fields(getattr(config, name))}
     if config.learns_from_replay:
         unread |= OF_SEGMENTS
-    unread |= UNREAD.get(config.algorithm, set())
+    unread |= ours.unread if ours else set()
     game, of_atari = config.environment.game, config.environment.without_effect
     if of_atari:
         of_atari |= {"stagger_steps"}
@@ -80,7 +82,9 @@ def without_effect(config: TrainConfig, found: Spaces) -> dict[str, frozenset[st
         chosen["observations that are vectors"] = OF_PICTURES
     if config.network.is_own:  # of dqn's and dpg's heads only some have a layer of ours
         normed = config.dqn.dueling or found.actions.is_continuous
-        chosen["a network of your own"] = frozenset({"padding"} if normed else OF_OUR_NETWORKS)
+        chosen["a network of your own"] = OF_OUR_NETWORKS - ({"layer_norm"} if normed else set())
+    if "dpg" in own and config.network.network == "auto" and not found.is_picture:
+        chosen["dpg without a torso (see --actor-units, --critic-units)"] = frozenset({"units"})
     if found.actions.is_continuous:
         chosen["continuous actions"] = frozenset({"log_epsilon"})
     return {f"algorithm {config.algorithm}": frozenset(unread), f"game {game}": of_atari, **chosen}

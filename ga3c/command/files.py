@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ga3c.command.arguments import near
-from ga3c.command.names import NONE, SECTIONS, SETTINGS
+from ga3c.command.names import NONE, SECTIONS, SETTINGS, values_of
 from ga3c.settings.train import TrainConfig
 
 _READERS = {".toml": tomllib.loads, ".json": json.loads}
@@ -90,12 +90,9 @@ def as_arguments(values: Mapping[str, Any]) -> list[str]:
 def to_toml(config: TrainConfig, base: TrainConfig) -> str:
     """All settings as TOML. Args: base: the settings that apply where a file has none."""
     lines = ["# Settings that are None are left out: TOML has no word for it."]
-    section = ""
+    section, values, others = "", values_of(config), values_of(base)
     for setting in SETTINGS.values():
-        value, other = (
-            getattr(getattr(each, setting.section) if setting.section else each, setting.name)
-            for each in (config, base)
-        )
+        value, other = values[setting.name], others[setting.name]
         if setting.section != section:
             section = setting.section
             lines += ["", f"[{section}]"]

@@ -15,8 +15,8 @@ from tyro.constructors import (
 )
 
 from ga3c.command.arguments import HELP, HELP_ALL, options
+from ga3c.command.parse import parse
 from ga3c.settings.checks import no_effect
-from ga3c.settings.parse import parse
 from ga3c.settings.train import TrainConfig
 
 COMMON = {"algorithm", "preset", "game", "env_args", "network", "precision", "learning_rate"}
@@ -40,8 +40,7 @@ def show(arguments: list[str], kind: type[Any], command: str, base: Any) -> None
 
 def ignored(kind: type[Any]) -> frozenset[str]:
     """The settings of a command's configuration `kind` that have no effect on the command."""
-    names: frozenset[str] = getattr(kind, "ignored", frozenset())
-    return names
+    return getattr(kind, "ignored", frozenset())
 
 
 def rare(kind: type[Any]) -> frozenset[str]:

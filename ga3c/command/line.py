@@ -41,8 +41,8 @@ def parsed(arguments: list[str], kind: type[Any], command: str, base: Any = None
     Raises WrongUse if they are wrong, or SystemExit after help.
     """
     from ga3c.command import help as levels
+    from ga3c.command.parse import parse
     from ga3c.settings.checks import check_finite
-    from ga3c.settings.parse import parse
 
     said = io.StringIO()
     try:

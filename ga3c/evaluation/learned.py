@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -92,12 +91,7 @@ class StackedEnvironments:
     def __enter__(self) -> "StackedEnvironments":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *failure: object) -> None:
         self.close()
 
     def _seen(self, step: Step) -> np.ndarray:

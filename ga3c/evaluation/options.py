@@ -14,8 +14,8 @@ import tyro
 from agents.environments import Spaces
 from agents.games import resolve
 from ga3c.evaluation.protocols import OF_GAMES, PROTOCOLS, Protocol, fitting
+from ga3c.settings.begin import given_value, given_values
 from ga3c.settings.checks import WrongInput, check_count, check_file, check_seed, no_effect
-from ga3c.settings.parse import given_value, given_values
 from ga3c.settings.run import ProtocolName
 from ga3c.settings.train import TrainConfig
 

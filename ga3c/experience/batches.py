@@ -178,9 +178,6 @@ class Source(Protocol):
     def learned(self, batch: Any, errors: Any) -> None:
         """An update has used this batch, whose items have these errors."""
 
-    def devices(self) -> dict[str, str]:
-        """The device that holds each column."""
-
     def read(self) -> dict[str, np.ndarray]:
         """All experience, by name. Call outside of compiled functions."""
 

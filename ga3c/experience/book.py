@@ -52,9 +52,9 @@ class Book(ABC):
         self._ages[lanes] = ages
         return (self._steps[lanes] % self.capacity).astype(np.int32), ages.astype(np.int32)
 
-    @abstractmethod
     def begun(self, lanes: np.ndarray) -> list[Segment]:
         """The segments whose first observation is the newest step of one of `lanes`."""
+        return []
 
     @abstractmethod
     def complete(self, lanes: np.ndarray) -> list[Segment]:

@@ -60,10 +60,6 @@ class InOrder:
     def learned(self, batch: Segments, errors: Any) -> None:
         """Does nothing: no segment is drawn again, so no later draw depends on the errors."""
 
-    def devices(self) -> dict[str, str]:
-        """The device that holds each column."""
-        return self.experience.devices()
-
     def read(self) -> dict[str, np.ndarray]:
         """The ring's columns as `ring/COLUMN` and the book's arrays as `lanes/NAME`."""
         with self.lock:

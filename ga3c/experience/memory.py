@@ -42,10 +42,6 @@ class HostTable:
         for name, column in self._columns.items():
             column[:] = values[name]
 
-    def devices(self) -> dict[str, str]:
-        """The device that holds each column."""
-        return dict.fromkeys(self._columns, "RAM")
-
 
 @dataclass(frozen=True)
 class Memory:

@@ -6,7 +6,7 @@ Predictors ask the pacing before they act. `Free` and `InTurn` are for learning 
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 
 class Pacing(ABC):
@@ -59,9 +59,9 @@ class Pacing(ABC):
     def _ended(self) -> bool:
         return self._before + self._admitted >= self._limit_steps
 
-    @abstractmethod
     def _may_act(self, steps: int) -> bool:
         """Whether `steps` more may be made now."""
+        return True
 
     def acted(self, steps: int) -> None:
         """Record that `steps` of the admitted steps are in the ring."""
@@ -73,15 +73,6 @@ class Pacing(ABC):
         """Continue a run that has made `steps` steps, none of them by this process."""
         self._before = steps
 
-    def read(self) -> dict[str, int]:
-        """The counts that a resumed run continues with."""
-        return {"before": self._before, "acted": self._acted}
-
-    def restore(self, values: Mapping[str, int]) -> None:
-        """Restore what `read` returned. Raises KeyError if a count is missing."""
-        self._before, self._acted = int(values["before"]), int(values["acted"])
-        self._admitted = self._acted
-
 
 class Free(Pacing):
     """Acting waits only for room in the ring and in the queues, not for learning (GA3C)."""
@@ -89,9 +80,6 @@ class Free(Pacing):
     @property
     def is_settled(self) -> bool:
         """Always True: segments that await training when the run ends are dropped."""
-        return True
-
-    def _may_act(self, steps: int) -> bool:
         return True
 
 
@@ -123,6 +111,3 @@ class InTurn(Pacing):
         """Whether no prediction is under way and no complete batch awaits training."""
         with self._changed:
             return self._admitted == self._acted and self._settle(self._untrained, 0.0)
-
-    def _may_act(self, steps: int) -> bool:
-        return True

@@ -67,17 +67,9 @@ class Priorities:
         """The children's sums [n, fanout] of the nodes [n] of the level above."""
         return level.gather("sum", nodes[:, None] * self._fanout + self._children)
 
-    def devices(self) -> dict[str, str]:
-        """The device that holds each level of the tree."""
-        return {
-            f"sums of {size:,}": level.devices()["sum"]
-            for size, level in zip(self._sizes, self._levels, strict=True)
-        }
-
     def read(self) -> np.ndarray:
         """The priorities of all rows."""
-        priorities: np.ndarray = self._levels[0].read()["sum"]
-        return priorities
+        return self._levels[0].read()["sum"]
 
     def restore(self, priorities: np.ndarray) -> None:
         """Restore what `read` returned. Raises ValueError if it does not fit."""

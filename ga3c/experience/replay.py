@@ -113,10 +113,6 @@ class Replay(ABC):
         """Set the priorities of the batch's transitions from their errors [B]."""
         self._sampler.learned(batch.rows, errors)
 
-    def devices(self) -> dict[str, str]:
-        """The device that holds each column."""
-        return {**self.experience.devices(), **self._sampler.devices()}
-
     def read(self) -> dict[str, np.ndarray]:
         """The ring's `ring/COLUMN`, the sampler's `replay/NAME` and the book's `lanes/NAME`."""
         with self.lock:
@@ -187,10 +183,6 @@ class RingReplay(Replay):
 
     def _transitions(self, rows: Tensor) -> Mapping[str, Tensor]:
         return self._reader.read(rows)
-
-    def devices(self) -> dict[str, str]:
-        """The device that holds each column."""
-        return {**super().devices(), **self._visible.devices()}
 
     def _restore(self, values: Mapping[str, np.ndarray]) -> None:
         super()._restore(values)

@@ -81,10 +81,6 @@ class ReplayBook(Book):
         waiting = self._steps[lanes] + 1 - self._flushed[lanes]
         return bool((waiting < self._reserve).all())
 
-    def begun(self, lanes: np.ndarray) -> list[Segment]:
-        """Always empty: a replay has no segments."""
-        return []
-
     def complete(self, lanes: np.ndarray) -> list[Segment]:
         """Record that the newest steps of `lanes` are in the ring. Returns no segment."""
         with self._room:

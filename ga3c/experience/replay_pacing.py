@@ -135,9 +135,6 @@ class FreeReplay(ReplayPacing):
         """Once every `target_period` updates."""
         return update % self._target_period == 0
 
-    def _may_act(self, steps: int) -> bool:
-        return True
-
     def _limits(self) -> str:
         return (
             f"learning begins after {self._min_steps:,} steps, and acting waits only where an "

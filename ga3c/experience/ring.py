@@ -29,7 +29,7 @@ class Arrivals(NamedTuple):
     ages: np.ndarray  # [n] int32, steps since the reset, at most stack - 1
     outcomes: np.ndarray  # [n, 3] float32: reward, discount, first
     frames: np.ndarray  # [n, *shape]
-    exploration: np.ndarray | None = None  # [n] float32, the epsilon of each lane; None: 0
+    exploration: np.ndarray  # [n] float32, as `Algorithm.exploration` gives it
 
 
 def outcome_rows(outcomes: np.ndarray, discount: float) -> np.ndarray:
@@ -141,11 +141,6 @@ class Experience:
         """Shape and dtype of every column's entry."""
         self._table = memory.table(self.columns, ring.lanes * ring.capacity)
 
-    @property
-    def on_device(self) -> bool:
-        """Whether the ring is on the model's device."""
-        return self.memory.on_device
-
     def write(self, rows: Tensor, values: Mapping[str, Tensor]) -> None:
         """Put entries at `rows` [n]."""
         self._table.write(rows, values)
@@ -176,10 +171,6 @@ class Experience:
         """Observations [k, *observation_shape] whose newest frames are at `rows` [k]."""
         capacity = self.ring.capacity
         return self.stacks(rows // capacity, rows % capacity, self.gather("age", rows))
-
-    def devices(self) -> dict[str, str]:
-        """The device that holds each column."""
-        return self._table.devices()
 
     def read(self) -> dict[str, np.ndarray]:
         """A copy of every column. Call outside of compiled functions."""

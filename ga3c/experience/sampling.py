@@ -132,15 +132,6 @@ class Sampler:
         smallest = ops.min(ops.where(priorities > 0, priorities, np.float32(np.inf)))
         return good * ops.where(priorities > 0, priorities / smallest, np.float32(1)) ** -exponent
 
-    def devices(self) -> dict[str, str]:
-        """The device that holds each column."""
-        sums = {
-            f"{sums} of {name}": place
-            for name, tree in self.trees.items()
-            for sums, place in tree.devices().items()
-        }
-        return {**self._state.devices(), **sums}
-
     def read(self) -> dict[str, np.ndarray]:
         """The sampler's own state: the draw count, the largest error and any priorities."""
         return {**self._state.read(), **{name: tree.read() for name, tree in self.trees.items()}}
@@ -179,7 +170,3 @@ class VisibleSteps:
         offsets = draws - ops.take(ends - counts, lanes)
         slots = (self._lanes.gather("slot", lanes) + offsets) % capacity
         return cast(lanes * capacity + slots, dtype)
-
-    def devices(self) -> dict[str, str]:
-        """The device that holds each column."""
-        return self._lanes.devices()

@@ -116,10 +116,6 @@ class SlotReplay(Replay):
     def _transitions(self, rows: Tensor) -> Mapping[str, Tensor]:
         return {name: self._store.gather(name, rows) for name in self._reader.columns}
 
-    def devices(self) -> dict[str, str]:
-        """The device that holds each column."""
-        return {**super().devices(), **self._store.devices(), **self._size.devices()}
-
     def _read(self) -> dict[str, np.ndarray]:
         inserted = {"inserted": np.array([self._inserted], np.int64)}
         return {**super()._read(), **named(slots={**self._store.read(), **inserted})}

@@ -14,8 +14,7 @@ from keras import ops
 
 from ga3c.backend import Column, Tensor
 from ga3c.experience.batches import ACTING_VALUES, Transitions, n_step
-from ga3c.learning import networks
-from ga3c.learning.networks import body, dense, stream, torso
+from ga3c.learning.networks import body, dense, resolved, stream, torso
 from ga3c.settings.learning import DQNConfig, NetworkConfig, linear
 
 
@@ -77,7 +76,7 @@ class DQN:
         A dueling network computes Q(a) = V + A(a) - mean_a A(a) (Wang et al. 2016, equation 9),
         with a separate mean for each state.
         """
-        config = networks.resolved(config, shape, is_picture)
+        config = resolved(config, shape, is_picture)
         observation = keras.Input(shape, dtype=dtype)
         if not self.config.dueling:
             features = torso(config, observation, is_picture)

@@ -29,7 +29,7 @@ class Learned(NamedTuple):
     """The result of one update."""
 
     update: int  # number of updates made, including this one
-    means: dict[str, float]  # means over the batch's steps, by name
+    means: dict[str, float]  # figures of the update, by name
     is_finite: bool = True  # False: the loss or gradient was not finite; the update was skipped
 
 
@@ -98,9 +98,7 @@ class Model:
         index = np.stack([arrivals.lanes, arrivals.slots, arrivals.ages], axis=1)
         frames = arrivals.frames.reshape(len(arrivals.lanes), -1)
         exploration = arrivals.exploration
-        if exploration is None:
-            exploration = np.zeros(len(frames), np.float32)
-        if self.experience.on_device:
+        if self.experience.memory.on_device:
             count, size = len(frames), backend.filled(len(frames))
             index, outcomes, frames, exploration = (
                 filled_rows(rows, size) for rows in (index, arrivals.outcomes, frames, exploration)
@@ -128,7 +126,7 @@ class Model:
         """
         rates = self._rates.at(progress)
         with self.source.lock:
-            if self.experience.on_device:
+            if self.experience.memory.on_device:
                 return self._learned(self._learn(self._rates.vector(rates), *inputs))
             batch = self.source.draw(rates, *inputs)
             figures, errors = self._learn(self._rates.vector(rates), *batch)
@@ -185,7 +183,7 @@ class Model:
         shape, dtype = ring.columns()["frame"]
         frame, rates = ((None, *shape), dtype), ((len(self._rates),), "float32")
         seed, exploration = ((2,), "int32"), ((None,), "float32")
-        if self.experience.on_device:
+        if self.experience.memory.on_device:
             arrivals = [((None, 3), "int32"), ((None, 3), "float32"), frame]
             self._act = backend.compiled(self._act_on_device, [*arrivals, exploration, seed])
             self._learn = backend.compiled(self._learn_on_device, [rates, *self.source.inputs])

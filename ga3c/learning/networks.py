@@ -1,13 +1,7 @@
 """The torsos between an observation and an algorithm's heads.
 
-| name | layers | source |
-| --- | --- | --- |
-| small | conv 16 8x8/4, conv 32 4x4/2, dense 256 | GA3C and A3C, section 5 |
-| large-S | conv 32 8x8/S, conv 32 4x4/2, conv 64 4x4/2, dense 256 | GA3C, Table 2 (S: 4 to 1) |
-| nature | conv 32 8x8/4, conv 64 4x4/2, conv 64 3x3/1, dense 512 | Mnih et al. 2015 |
-| minatar | conv 16 3x3/1, dense 128 | small pictures of several channels: Young and Tian 2019 |
-| mlp | dense 64, dense 64, tanh | for vectors |
-| parr | dense 128, dense 512 | for vectors: Parr 2018 |
+`ga3c.settings.names` has the layers of each, and where they were published. `NetworkConfig.units`
+gives the dense layers other sizes, and those for vectors another number.
 
 The last dense layer of a torso begins a stream: a dueling network has two streams. It is normalised
 before its activation (`layer_norm`).
@@ -18,6 +12,7 @@ network both streams share these features, and each begins with a dense layer of
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import keras
@@ -34,22 +29,11 @@ from ga3c.learning.layers import (
 )
 from ga3c.learning.own import own_torso
 from ga3c.settings.learning import NetworkConfig
+from ga3c.settings.names import TORSOS
 
 HIDDEN_GAIN = 2**0.5
 SMALLEST_OF_SMALL = 20  # height and width of the smallest picture that `small` takes
 OWN_STREAM_UNITS = 256  # units of each dueling stream after a torso that the user wrote
-Conv = tuple[int, int, int]  # filters, size, stride
-
-_VECTORS: dict[str, tuple[int, int, str]] = {"mlp": (64, 64, "tanh"), "parr": (128, 512, "relu")}
-_CONVS: dict[str, tuple[list[Conv], int]] = {
-    "small": ([(16, 8, 4), (32, 4, 2)], 256),
-    **{
-        f"large-{stride}": ([(32, 8, stride), (32, 4, 2), (64, 4, 2)], 256)
-        for stride in (4, 3, 2, 1)
-    },
-    "nature": ([(32, 8, 4), (64, 4, 2), (64, 3, 1)], 512),
-    "minatar": ([(16, 3, 1)], 128),
-}
 
 
 def initializers(config: NetworkConfig, gain: float, fan_in: int) -> dict[str, Any]:
@@ -81,7 +65,7 @@ def torso(config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: 
     """
     if config.is_own:
         return body(config, observation, is_picture, prefix)
-    name = prefix + ("dense" if is_picture else "dense_1")
+    name = f"{prefix}dense" if is_picture else f"{prefix}dense_{len(_units(config)) - 1}"
     return stream(config, body(config, observation, is_picture, prefix), is_picture, name)
 
 
@@ -89,10 +73,8 @@ def stream(config: NetworkConfig, features: Tensor, is_picture: bool, name: str)
     """A torso's last dense layer, applied to the features that `body` returns."""
     if config.is_own:
         units, activation = OWN_STREAM_UNITS, "relu"
-    elif is_picture:
-        units, activation = _CONVS[config.network][1], "relu"
     else:
-        _, units, activation = _VECTORS[config.network]
+        units, activation = _units(config)[-1], TORSOS[config.network].activation
     if not config.layer_norm:
         return dense(config, features, units, HIDDEN_GAIN, activation=activation, name=name)
     x = dense(config, features, units, HIDDEN_GAIN, name=name)
@@ -110,9 +92,11 @@ def body(config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: s
         return own_torso(config.network, x, _dtype(config), f"{prefix}torso")
     name = config.network
     if not is_picture:
-        units, _, activation = _VECTORS[name]
-        return dense(config, x, units, HIDDEN_GAIN, activation=activation, name=f"{prefix}dense_0")
-    for layer, (filters, size, stride) in enumerate(_CONVS[name][0]):
+        for layer, units in enumerate(_units(config)[:-1]):
+            options = {"activation": TORSOS[name].activation, "name": f"{prefix}dense_{layer}"}
+            x = dense(config, x, units, HIDDEN_GAIN, **options)
+        return x
+    for layer, (filters, size, stride) in enumerate(TORSOS[name].convs):
         centres = layer == 0 and _centres_itself(config, observation)
         convolution = CentredConv2D if centres else Conv2D
         x = convolution(
@@ -126,6 +110,11 @@ def body(config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: s
             **initializers(config, HIDDEN_GAIN, size * size * x.shape[-1]),
         )(x)
     return keras.layers.Flatten(dtype=_dtype(config), name=f"{prefix}flatten")(x)
+
+
+def _units(config: NetworkConfig) -> tuple[int, ...]:
+    """The units of a torso's dense layers."""
+    return config.units or TORSOS[config.network].units
 
 
 def scaled_value(config: NetworkConfig, value: Tensor) -> Tensor:
@@ -178,7 +167,7 @@ def _dtype(config: NetworkConfig) -> str:
     return "mixed_bfloat16" if config.precision == "bfloat16" else "float32"
 
 
-def weights(config: NetworkConfig, shape: tuple[int, ...], is_picture: bool) -> int:
+def count_weights(config: NetworkConfig, shape: tuple[int, ...], is_picture: bool) -> int:
     """The number of a torso's weights, nearly all of the network's, without making it.
 
     Args: config: as `resolved` returns it; shape: of an observation, [h, w, channels] or [k].
@@ -187,9 +176,10 @@ def weights(config: NetworkConfig, shape: tuple[int, ...], is_picture: bool) -> 
     """
     name = config.network
     if not is_picture:
-        first, second, _ = _VECTORS[name]
-        return math.prod(shape) * first + first * second
-    convs, units = _CONVS[name]
+        return sum(
+            before * after for before, after in pairwise([math.prod(shape), *_units(config)])
+        )
+    convs, (units,) = TORSOS[name].convs, _units(config)
     height, width, channels = shape
     count = 0
     for filters, size, stride in convs:
@@ -218,10 +208,12 @@ def resolved(config: NetworkConfig, shape: tuple[int, ...], is_picture: bool) ->
             name = "minatar" if min(shape[:2]) < SMALLEST_OF_SMALL else "small"
         else:
             name = "mlp"
-    if (name in _CONVS) != is_picture:
-        kind = "pictures" if is_picture else "vectors"
-        fitting = ", ".join(_CONVS if is_picture else _VECTORS)
+    kind = "pictures" if is_picture else "vectors"
+    if TORSOS[name].kind != kind:
+        fitting = ", ".join(name for name, torso in TORSOS.items() if torso.kind == kind)
         raise ValueError(f"network {name} does not take {kind}: choose {fitting}")
+    if is_picture and len(config.units or (1,)) > 1:
+        raise ValueError(f"units {config.units}: network {name} has one dense layer")
     found = replace(config, network=name)
-    weights(found, shape, is_picture)  # checks the size
+    count_weights(found, shape, is_picture)  # checks the size
     return found

@@ -132,8 +132,7 @@ def _function(network: str) -> Callable[[Tensor], Tensor]:
             f"network {network}: {name} is no function but {type(function).__name__}: it must take "
             "observations and return features"
         )
-    found: Callable[[Tensor], Tensor] = function
-    return found
+    return function
 
 
 @contextmanager

@@ -17,9 +17,9 @@ from ga3c.measuring.reporting import keep
 from ga3c.measuring.round_trips import bandwidth_mb, described
 from ga3c.measuring.serving import figures, measure_parts, measure_service
 from ga3c.reports.console import show
+from ga3c.settings.begin import preset_like
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.machine import CORES
-from ga3c.settings.parse import preset_like
 from ga3c.settings.presets import OF_LANES, RATES, SIZES, for_lanes
 from ga3c.settings.train import TrainConfig
 
@@ -40,13 +40,13 @@ CAUSES = {
 
 def run(config: Config) -> None:
     """Measure and report, then try the best change and report. Raises RunFailed."""
-    found, model = prepare(config)
+    spaces, model = prepare(config)
     seconds = config.benchmark.part_seconds
     print(f"ga3c doctor: {config.environment.game}, about a minute", flush=True)
     parts = measure_parts(config, model, seconds)
     if config.hosts.listen:
         print(f"waits for agents at {config.hosts.listen} (ga3c agents --connect)", flush=True)
-    as_it_is = _service(config, found, parts)
+    as_it_is = _service(config, spaces, parts)
     account = as_it_is["core_seconds_per_s"]
     largest = sorted(account, key=lambda name: -account[name])
     rows = [(CAUSES[n], f"{account[n] / CORES:.0%}", f"{account[n]:.2f}") for n in largest]
@@ -66,26 +66,26 @@ def run(config: Config) -> None:
     best = max(fitting, key=lambda remedy: remedy.gain, default=None)
     result: dict[str, Any] = {"parts": parts, "before": as_it_is, "remedy": None}
     if "round_trip_ms" in as_it_is and config.hosts.compress:
-        result["bandwidth_mb_per_s"] = _bandwidth(config, found, parts, as_it_is)
+        result["bandwidth_mb_per_s"] = _bandwidth(config, spaces, parts, as_it_is)
     if best and best.gain >= WORTH_TRYING:
-        result = {**result, **_try(config, found, parts, as_it_is["pps"], best)}
+        result = {**result, **_try(config, spaces, parts, as_it_is["pps"], best)}
     else:
         print("no setting promises more than 2%: it takes more cores, or a cheaper network")
     keep(result, config, config.benchmark, config.run.json)
 
 
-def _service(config: Config, found: Spaces, parts: dict[str, float]) -> dict[str, Any]:
+def _service(config: Config, spaces: Spaces, parts: dict[str, float]) -> dict[str, Any]:
     seconds = config.run.seconds or DEFAULT_WINDOW_S
-    measured = measure_service(config, found, WARM_UP_S, config.benchmark.repeats, seconds)
+    measured = measure_service(config, spaces, WARM_UP_S, config.benchmark.repeats, seconds)
     return figures(measured, parts)
 
 
 def _bandwidth(
-    config: Config, found: Spaces, parts: dict[str, float], packed: dict[str, Any]
+    config: Config, spaces: Spaces, parts: dict[str, float], packed: dict[str, Any]
 ) -> float | None:
     """Measure once more with frames that are not compressed, and say how fast the way is."""
     hosts = replace(config.hosts, compress=False)
-    bandwidth = bandwidth_mb(packed, _service(replace(config, hosts=hosts), found, parts))
+    bandwidth = bandwidth_mb(packed, _service(replace(config, hosts=hosts), spaces, parts))
     words = f"{bandwidth:,.0f} MB/s" if bandwidth else "too fast for steps to show it"
     print(f"bandwidth of the way, from frames as they are and compressed: {words}", flush=True)
     return bandwidth
@@ -136,7 +136,7 @@ def _fits(config: Config, remedy: Remedy) -> bool:
 
 
 def _try(
-    config: Config, found: Spaces, parts: dict[str, float], pps: float, remedy: Remedy
+    config: Config, spaces: Spaces, parts: dict[str, float], pps: float, remedy: Remedy
 ) -> dict[str, Any]:
     print(f"what to change: {remedy.command}")
     print(f"  because {remedy.because}; expected {remedy.gain:+.0%}", flush=True)
@@ -146,7 +146,7 @@ def _try(
         "expected_gain": remedy.gain,
     }
     try:
-        after = _service(_changed(config, remedy), found, parts)
+        after = _service(_changed(config, remedy), spaces, parts)
     except WrongInput as error:  # there is not enough memory for it, for example
         print(f"it cannot be tried here: {error}")
         return {**promised, "refused": str(error)}

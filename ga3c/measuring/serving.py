@@ -73,7 +73,7 @@ def measure_bare(
 
 def measure_service(
     config: TrainConfig,
-    found: Spaces,
+    spaces: Spaces,
     warm_up_s: float,
     windows: int,
     window_s: float,
@@ -85,17 +85,17 @@ def measure_service(
     makes no update within FIRST_UPDATE_S.
     """
     config = replace(config, scheduler=replace(config.scheduler, scheduler="off"))
-    with learning(config, found, model) as service:
+    with learning(config, spaces, model) as service:
         tend(service, warm_up_s)
         return [measure_window(service, window_s) for _ in range(windows)]
 
 
 @contextlib.contextmanager
-def learning(config: TrainConfig, found: Spaces, model: Model | None = None) -> Iterator[Service]:
+def learning(config: TrainConfig, spaces: Spaces, model: Model | None = None) -> Iterator[Service]:
     """A service that has made its first update. It ignores --steps and is stopped at the end."""
     config = replace(config, run=replace(config.run, steps=None, trace=None))
     try:
-        service = build_service(config, found, model)
+        service = build_service(config, spaces, model)
     except ValueError as error:
         raise WrongInput(str(error)) from error
     try:

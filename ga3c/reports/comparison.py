@@ -73,14 +73,14 @@ OTHER: tuple[str, list[Source]] = ("atari57_random_human.csv", [])  # of all oth
 class Row(NamedTuple):
     """The scores of one game's seeds by one protocol."""
 
-    game: str  # with the settings that differ, if there are other runs of the game
+    name: str  # the game with the settings that differ, if there are other runs of it
+    game: str
     scores: np.ndarray  # [seeds] mean score of each run's evaluation
     games: int  # the smallest number of games that a run was evaluated over
     steps: int  # the smallest number of steps that a run was trained for
     random: float | None
     human: float | None
     published: tuple[float | None, ...]
-    alone: str = ""  # the game without these settings
 
     @property
     def normalized(self) -> np.ndarray | None:
@@ -97,7 +97,7 @@ class Row(NamedTuple):
         return (score - self.random) / (self.human - self.random)
 
 
-class Evaluated(NamedTuple):
+class EvaluatedGroup(NamedTuple):
     """Runs of one group that were evaluated by one protocol."""
 
     game: str
@@ -115,17 +115,17 @@ class ScoreTable(NamedTuple):
 
 def tables(runs: Sequence[History]) -> list[ScoreTable]:
     """A table for each protocol, from the newest evaluation of each run by that protocol."""
-    by_protocol: dict[str, dict[str, Evaluated]] = {}
+    by_protocol: dict[str, dict[str, EvaluatedGroup]] = {}
     for group in history.groups(runs):
         for run in group.runs:
             newest = {json.dumps(entry["protocol"]): entry for entry in run.evaluations}
             for protocol, entry in newest.items():
                 rows = by_protocol.setdefault(protocol, {})
-                rows.setdefault(group.name, Evaluated(group.game, [])).entries.append(entry)
+                rows.setdefault(group.name, EvaluatedGroup(group.game, [])).entries.append(entry)
     return [_table(json.loads(protocol), rows) for protocol, rows in by_protocol.items()]
 
 
-def _table(protocol: dict, groups: dict[str, Evaluated]) -> ScoreTable:
+def _table(protocol: dict, groups: dict[str, EvaluatedGroup]) -> ScoreTable:
     name = protocol.pop("name")
     settings = ", ".join(f"{setting} {value}" for setting, value in protocol.items())
     references, sources = REFERENCES.get(name, OTHER)
@@ -136,7 +136,8 @@ def _table(protocol: dict, groups: dict[str, Evaluated]) -> ScoreTable:
         bounds = reference.get(game, {})
         rows.append(
             Row(
-                game=group,
+                name=group,
+                game=game,
                 scores=np.array([entry["mean"] for entry in entries]),
                 games=min(entry["episodes"] for entry in entries),
                 steps=min(entry["steps"] for entry in entries),
@@ -145,7 +146,6 @@ def _table(protocol: dict, groups: dict[str, Evaluated]) -> ScoreTable:
                 published=tuple(
                     scores.get(game, {}).get(source.column) for source, scores in published
                 ),
-                alone=game,
             )
         )
     return ScoreTable(name, settings, list(sources), rows)

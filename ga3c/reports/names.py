@@ -10,29 +10,10 @@ from ale_py import registration
 from agents import control
 from agents.games import atari_roms
 from ga3c.runs.finding import newest_figures, pretrained, pretrained_run
-from ga3c.settings.preset_names import PRESET_LINES
-from ga3c.settings.train import LEARNS_FROM
+from ga3c.settings.names import NETWORK_LINES, PRESET_LINES, TRAITS
 
 Kind = Literal["games", "presets", "networks", "algorithms", "protocols", "pretrained"]
 OWN = "or your own, as module:name (docs/extending.md)"
-NETWORKS = {
-    "auto": "small for pictures, minatar for those below 20 pixels, mlp for vectors",
-    "small": "pictures: conv 16 8x8/4, conv 32 4x4/2, dense 256 (GA3C and A3C)",
-    "large-4": "pictures: conv 32 8x8/4, conv 32 4x4/2, conv 64 4x4/2, dense 256 (GA3C, Table 2)",
-    "large-3": "the same with a first stride of 3",
-    "large-2": "the same with a first stride of 2",
-    "large-1": "the same with a first stride of 1",
-    "nature": "pictures: conv 32 8x8/4, conv 64 4x4/2, conv 64 3x3/1, dense 512 (Mnih et al. 2015)",
-    "minatar": "small pictures: conv 16 3x3/1, dense 128 (Young and Tian 2019)",
-    "mlp": "vectors: dense 64, dense 64, tanh",
-    "parr": "vectors: dense 128, dense 512 (Parr 2018)",
-}
-ALGORITHMS = {
-    "a3c": "advantage actor-critic from queued segments (Mnih et al. 2016; GA3C)",
-    "ppo": "the same with a clipped ratio and minibatches (Schulman et al. 2017)",
-    "dqn": "Q-learning from a replay: double, dueling, n-step, prioritised (Mnih et al. 2015)",
-    "dpg": "deterministic policy gradients from a replay, continuous actions (Silver et al. 2014)",
-}
 PROTOCOLS = {
     "trained": "as in training, but a lost life ends no game",
     "paper": "GA3C: sticky actions 0.25, 100,000 steps a game",
@@ -44,8 +25,8 @@ PROTOCOLS = {
 
 DESCRIBED: dict[Kind, dict[str, str]] = {
     "presets": PRESET_LINES,
-    "networks": NETWORKS,
-    "algorithms": {n: ALGORITHMS.get(n, f"learns from {of}") for n, of in LEARNS_FROM.items()},
+    "networks": NETWORK_LINES,
+    "algorithms": {name: traits.line for name, traits in TRAITS.items()},
     "protocols": PROTOCOLS,
 }
 

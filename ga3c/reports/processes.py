@@ -22,9 +22,10 @@ from agents.machine import COUNTED
 from agents.signals import end_with_parent, handled, is_same_request, restore
 from ga3c.command.effects import check_effects
 from ga3c.command.line import WrongUse, parsed
+from ga3c.command.parse import TrainArguments
 from ga3c.evaluation.options import EvaluateConfig
+from ga3c.settings.begin import given_value
 from ga3c.settings.checks import WrongInput
-from ga3c.settings.parse import TrainArguments, given_value
 
 END_S = SAY_S = 12.0  # longer than most clean stops take
 KILL_S = 12.0  # then a killed command's node cannot be reached

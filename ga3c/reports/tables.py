@@ -61,7 +61,7 @@ def cells(table: ScoreTable) -> tuple[list[str], list[list[str]]]:
         normalized = "" if row.normalized is None else f"{row.normalized.mean():.0%}"
         rows.append(
             [
-                row.game,
+                row.name,
                 str(len(row.scores)),
                 str(row.games),
                 f"{row.steps / 1e6:.2f}M",
@@ -82,7 +82,7 @@ def numbers(table: ScoreTable) -> Iterator[dict[str, str | int | float | None]]:
         yield {
             "protocol": table.protocol,
             "settings": table.settings,
-            "game": row.game,
+            "game": row.name,
             "seeds": len(row.scores),
             "games": row.games,
             "steps": row.steps,
@@ -100,7 +100,7 @@ def summary(table: ScoreTable) -> str:
     scores = [row.normalized for row in table.rows if row.normalized is not None]
     if not scores:
         return ""
-    games = [row.alone for row in table.rows]
+    games = [row.game for row in table.rows]
     if several := sorted({game for game in games if games.count(game) > 1}):
         return f"No mean over games: {', '.join(several)} is here with several settings."
     fewest = min(map(len, scores))
@@ -168,7 +168,7 @@ def _bars(table: ScoreTable, axes: Axes) -> None:
         shift = (number - (len(series) - 1) / 2) * thickness
         places = [index + shift for index in range(len(rows))]
         axes.barh(places, [100 * value for value in values], thickness * 0.9, label=name)
-    axes.set_yticks(range(len(rows)), [row.game.replace("_", " ") for row in rows])
+    axes.set_yticks(range(len(rows)), [row.name.replace("_", " ") for row in rows])
     axes.invert_yaxis()
     axes.axvline(100, color="grey", linewidth=0.8, linestyle="--")
     axes.axvline(0, color="grey", linewidth=0.8)

@@ -18,8 +18,9 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, Sessi
 from tensorboard.plugins.text import metadata
 from tensorboard.summary.writer.record_writer import RecordWriter
 
+from ga3c.runs.kept_config import leaves
 from ga3c.runs.tally import Episode
-from ga3c.runs.tracking import Tracking, leaves
+from ga3c.runs.tracking import Tracking
 
 TAGS = {
     "score_mean_100": "charts/episodic_return_mean_100",

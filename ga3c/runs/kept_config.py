@@ -16,7 +16,7 @@ import msgspec
 from ga3c.settings.train import TrainConfig
 
 CONFIG = "config.json"
-FORMAT = 11
+FORMAT = 12
 # Where settings of older formats are now. The first two moved while there was format 1.
 TO_FORMAT_3 = {
     "a3c.discount": "learning.discount",
@@ -77,6 +77,7 @@ NEWER: dict[int, set[str]] = {
     8: {"hosts.launcher", "hosts.ray_address", "hosts.compress"},
     9: {"run.trust"},
     10: {"learning.initial_weights"},
+    11: {"network.units"},
 }
 BEFORE = {"network.layer_norm": False}
 UNREADABLE = (OSError, ValueError, TypeError, AttributeError, RecursionError)
@@ -158,28 +159,23 @@ def _fill(values: dict[str, Any], newer: set[str]) -> None:
 def _notes(
     path: Path, values: Mapping[str, Any], config: TrainConfig, number: int
 ) -> Iterator[str]:
-    known, given = set(_keys(asdict(config))), set(_keys(values))
-    if unknown := sorted(given - known):
+    known, given = dict(leaves(asdict(config))), dict(leaves(values))
+    if unknown := sorted(given.keys() - known.keys()):
         yield f"{path / CONFIG} has settings that are not known and are left out: " + ", ".join(
             unknown
         )
-    missing = known - given - _newer(number)
+    missing = known.keys() - given.keys() - _newer(number)
     if number == 1:
         missing = {key for key in missing if key.partition(".")[0] in values}
     if missing:
-        found = (f"{key} {_at(config, key)}" for key in sorted(missing))
+        found = (f"{key} {known[key]}" for key in sorted(missing))
         yield f"{path / CONFIG} lacks settings, which are taken to be: " + ", ".join(found)
 
 
-def _keys(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def leaves(values: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, Any]]:
+    """The settings of all sections by their whole names, such as `run.seed`."""
     for name, value in values.items():
         if isinstance(value, dict):
-            yield from _keys(value, f"{prefix}{name}.")
+            yield from leaves(value, f"{section}{name}.")
         else:
-            yield prefix + name
-
-
-def _at(config: Any, key: str) -> Any:
-    for name in key.split("."):
-        config = getattr(config, name)
-    return config
+            yield section + name, value

@@ -66,11 +66,12 @@ class Metrics:
     The counters are `steps` (one environment step is one prediction; the frame of a reset counts),
     `rewards` (summed, not clipped), `prediction_batches`, `updates`, `trained_samples`,
     `lag_updates` (summed over samples), `refused_updates` (left out because their loss or gradient
-    was not finite), `*_busy_s` and `*_waiting_s` for each role, `*_cpu_s` (CPU time of the threads
-    that call the model: predictors' inside it, trainers' of all work with it), `frontend_waiting_s`
-    (for messages), `rejected:<reason>` (messages), `repeated_steps` (sent again after a
-    reconnection) and `agent_deaths`. Of steps from other machines: `far_messages`, `far_bytes`, and
-    `trips` with their `trips_s`, there and back.
+    was not finite), `*_busy_s` and `*_waiting_s` for each role, `predictors_blocked_s` (they wait
+    for learning), `*_cpu_s` (CPU time of the threads that call the model: predictors' inside it,
+    trainers' of all work with it), `frontend_waiting_s` (for messages), `messages` (each with a
+    group's step), `rejected:<reason>` (messages), `repeated_steps` (sent again after a
+    reconnection), `agent_deaths` and `evaluations_failed`. Of steps from other machines:
+    `far_messages`, `far_bytes`, and `trips` with their `trips_s`, there and back.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -8,11 +8,12 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from ga3c.runs.durable import rewrite_whole
+from ga3c.runs.kept_config import leaves
 from ga3c.settings.checks import WrongInput
 
 KEPT = "tracking.json"  # in the run's directory: the id that each tracker gave the run
@@ -204,15 +205,6 @@ class Tracking:
                 getattr(self._tracker, method)(*arguments)
             except Exception as error:  # of another program, or of the network
                 self._failure = _in_a_line(error)
-
-
-def leaves(values: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, Any]]:
-    """The settings of all sections by their whole names, such as `run.seed`."""
-    for name, value in values.items():
-        if isinstance(value, dict):
-            yield from leaves(value, f"{section}{name}.")
-        else:
-            yield section + name, value
 
 
 def _in_a_line(error: Exception) -> str:

@@ -120,7 +120,14 @@ class Annealer:
         self._wins = self._wins + 1 if won else 0
         accepted = self._wins >= self.config.wins
         decision = Decision(
-            *(seconds, self.kept, tried, kept, made), *(self.temperature, self._wins, accepted)
+            seconds=seconds,
+            kept=self.kept,
+            tried=tried,
+            figures_kept=kept,
+            figures_tried=made,
+            temperature=self.temperature,
+            wins=self._wins,
+            accepted=accepted,
         )
         self.temperature = max(self.temperature * self.config.cooling, COLDEST)
         if accepted:

@@ -85,8 +85,6 @@ class SegmentFeed:
     model: Model
     progress: Callable[[], float]
     """Position in the schedules."""
-    batch_min: int
-    """Samples of the smallest batch."""
     passes: Passes
     whole_batches: bool
     """Whether a batch is one piece of work, with all its updates."""
@@ -137,8 +135,8 @@ class SegmentFeed:
         """How many samples await training, and how many a batch takes."""
         return (
             f"{self.segments.size} samples await training, a batch takes at least "
-            f"{self.batch_min}: give a smaller --training-batch-min, a larger --training-queue "
-            "or more --pending-segments"
+            f"{self.segments.min_batch}: give a smaller --training-batch-min, a larger "
+            "--training-queue or more --pending-segments"
         )
 
     def _prepare(self, prepare: Prepare, lanes: np.ndarray, slots: np.ndarray) -> Done:

@@ -152,7 +152,7 @@ def _network(config: TrainConfig, shape: tuple[int, ...], is_picture: bool) -> f
     if network.is_own:
         return 0.0  # only its function knows
     network = networks.resolved(network, shape, is_picture)
-    weights = networks.weights(network, shape, is_picture)
+    weights = networks.count_weights(network, shape, is_picture)
     torsos = 1 + (network.separate_value or config.dqn.dueling)
     trained = config.update_samples
     numbers = 2 * trained * math.prod(shape)  # at most two observations a sample

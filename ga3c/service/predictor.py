@@ -15,7 +15,7 @@ from ga3c.runs.action_log import ActionLog
 from ga3c.runs.metrics import Metrics
 from ga3c.runs.tally import Tally
 from ga3c.service.threads import REMEDIES, Gate, RunFailed
-from ga3c.service.trace import MOMENT_S, Arrival, Trace
+from ga3c.service.trace import MOMENT_S, Trace
 from ga3c.wire.frontend import Frontend
 from ga3c.wire.queues import BatchQueue, Closed
 from ga3c.wire.requests import Reply, Request
@@ -94,11 +94,8 @@ class Predictor:
         with self.gate.passing():
             actions, completed, cpu_s = self._act(batch, lanes)
         if self.trace:
-            self.trace.predicted(
-                [Arrival(r.agent, int(r.lanes[0]), r.came_s) for r in batch],
-                [self.book.begun(r.lanes) for r in batch],
-                admitted_s + MOMENT_S,
-            )
+            begun = [self.book.begun(request.lanes) for request in batch]
+            self.trace.predicted(batch, begun, admitted_s + MOMENT_S)
         counts = np.cumsum([len(request.lanes) for request in batch])[:-1]
         self.frontend.reply(
             [Reply(*pair) for pair in zip(batch, np.split(actions, counts), strict=True)]

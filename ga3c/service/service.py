@@ -6,7 +6,6 @@ then the agents' processes. Every wait has a limit.
 
 import contextlib
 import os
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -21,7 +20,7 @@ from ga3c.runs.tally import Tally
 from ga3c.service.agents import Agents
 from ga3c.service.feeds import Feed
 from ga3c.service.state import Kept
-from ga3c.service.threads import REMEDIES, SLICE_S, Deadline, RunFailed, Workers
+from ga3c.service.threads import REMEDIES, SLICE_S, Body, Deadline, RunFailed, Workers
 from ga3c.service.trace import Trace
 from ga3c.settings.machine import CORES
 from ga3c.settings.scheduler import Counts
@@ -33,8 +32,6 @@ from ga3c.wire.requests import Request
 STOP_TIMEOUT_S = 8.0
 """How long a command waits for a service to end."""
 AGENTS_END_S = 2.0  # an agent still alive this long after its input ended is considered frozen
-Body = Callable[[threading.Event], Callable[[], None]]
-"""Makes the body of a thread. The body returns once the event is set."""
 
 
 @dataclass(eq=False)
@@ -45,7 +42,8 @@ class Service:
     """
 
     config: ServiceConfig
-    schedule: Callable[[], float]
+    progress: Callable[[], float]
+    """Position in the schedules: 0 at the start, 1 at their end, more than 1 beyond."""
     max_refused_updates: int
     model: Model
     pacing: Pacing
@@ -66,11 +64,6 @@ class Service:
         self._predictors = Workers("predictor", self.predictor)
         self._trainers = Workers("trainer", self.trainer)
         self._stuck: list[str] | None = None  # names of what did not end; None until `stop`
-
-    @property
-    def progress(self) -> float:
-        """Position in the schedules: 0 at the start, 1 at their end, more than 1 beyond."""
-        return self.schedule()
 
     @property
     def counts(self) -> Counts:

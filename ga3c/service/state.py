@@ -9,6 +9,7 @@ import numpy as np
 from ga3c.experience.book import Segment
 from ga3c.experience.pacing import Pacing
 from ga3c.experience.replay import Replay
+from ga3c.experience.replay_pacing import ReplayPacing
 from ga3c.experience.segments import SegmentBook
 from ga3c.learning.model import Model
 from ga3c.runs.action_log import ActionLog
@@ -66,7 +67,8 @@ class Kept:
             }
             if experience and (self.actions or self.keeps_replay):
                 arrays |= self.model.source.read()
-                state["pacing"] = self.pacing.read()
+                if isinstance(self.pacing, ReplayPacing):
+                    state["pacing"] = self.pacing.read()
             if experience and self.actions:
                 state["actions"] = self.actions.save()
             return arrays, state
@@ -111,7 +113,7 @@ class Kept:
         Counts that the book has too are taken from the book, so that the two cannot disagree.
         """
         replay = self.model.source
-        assert isinstance(replay, Replay)
+        assert isinstance(replay, Replay) and isinstance(self.pacing, ReplayPacing)
         replay.restore(checkpoint.arrays)
         acted = replay.book.written_steps
         self.pacing.restore(

@@ -12,6 +12,8 @@ REMEDIES = (  # where numbers are no longer finite
     "a smaller --learning-rate, a --clip-norm or a --reward-clip may help, from the last "
     "checkpoint or anew"
 )
+Body = Callable[[threading.Event], Callable[[], None]]
+"""Makes the body of a thread. The body returns once the event is set."""
 
 
 class RunFailed(RuntimeError):
@@ -40,7 +42,7 @@ class Workers:
     If a thread fails, `failure` says how, and the run ends with it.
     """
 
-    def __init__(self, role: str, body: Callable[[threading.Event], Callable[[], None]]) -> None:
+    def __init__(self, role: str, body: Body) -> None:
         self._role = role
         self._body = body
         self._running: list[tuple[threading.Thread, threading.Event]] = []

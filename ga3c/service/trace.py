@@ -10,21 +10,14 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from agents.messages import Header
 from ga3c.experience.book import Segment
+from ga3c.wire.requests import Request
 
 MOST_EVENTS = 500_000  # only the newest are kept: about 100 MB of file, however long the run
 MOMENT_S = 1e-6
-
-
-class Arrival(NamedTuple):
-    """The arrival of a group's step."""
-
-    agent: str
-    first_lane: int
-    came_s: float
 
 
 class Trace:
@@ -59,20 +52,21 @@ class Trace:
         self.span(agent, "step", began_s, came_s, **details)
 
     def predicted(
-        self, arrivals: Sequence[Arrival], begun: Sequence[Sequence[Segment]], at_s: float
+        self, requests: Sequence[Request], begun: Sequence[Sequence[Segment]], at_s: float
     ) -> None:
-        """Record that this thread answers `arrivals` at `at_s`; each has `begun` some segments."""
+        """Record that this thread answers `requests` at `at_s`; each has `begun` some segments."""
         row = threading.current_thread().name
-        for arrival, segments in zip(arrivals, begun, strict=True):
+        for request, segments in zip(requests, begun, strict=True):
+            agent, first_lane = request.agent, int(request.lanes[0])
             keys = [key_of(segment.lane, segment.start) for segment in segments]
-            shown_s = arrival.came_s - MOMENT_S  # within the agent's step
-            for key in self._followed.pop(arrival.first_lane, ()):
-                self._flow("t", key, arrival.agent, shown_s)
+            shown_s = request.came_s - MOMENT_S  # within the agent's step
+            for key in self._followed.pop(first_lane, ()):
+                self._flow("t", key, agent, shown_s)
             for key in keys:
-                self._flow("s", key, arrival.agent, shown_s)
+                self._flow("s", key, agent, shown_s)
                 self._flow("t", key, row, at_s)
             if keys:
-                self._followed[arrival.first_lane] = keys
+                self._followed[first_lane] = keys
 
     def learned(self, segments: Sequence[Segment], at_s: float) -> None:
         """Record that this thread learns from `segments` at `at_s`."""

@@ -31,9 +31,9 @@ from ga3c.service.assembly import (
 )
 from ga3c.service.feeds import Feed, Passes, ReplayFeed, SegmentFeed
 from ga3c.service.predictor import Predictor
-from ga3c.service.service import Body, Service
+from ga3c.service.service import Service
 from ga3c.service.state import ACTIONS, Kept
-from ga3c.service.threads import Gate
+from ga3c.service.threads import Body, Gate
 from ga3c.service.trace import Trace
 from ga3c.service.trainer import Trainer
 from ga3c.settings.train import TrainConfig
@@ -128,7 +128,7 @@ def _service(
     agents = _agents(config, frontend, common, model)
     return Service(
         config=service,
-        schedule=progress,
+        progress=progress,
         max_refused_updates=config.learning.max_refused_updates,
         model=model,
         pacing=pacing,
@@ -173,7 +173,6 @@ def _feed(
             book=book,
             model=model,
             progress=progress,
-            batch_min=config.service.training_min,
             passes=Passes(config.service.passes, config.service.minibatch, config.run.seed),
             whole_batches=config.service.lockstep,  # a checkpoint holds whole batches
         )

@@ -2,13 +2,11 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 from ga3c.settings.checks import check_count, check_share, is_own, not_negative
+from ga3c.settings.names import NETWORK_LINES
 
-NetworkName = Literal[
-    "auto", "small", "large-4", "large-3", "large-2", "large-1", "nature", "minatar", "mlp", "parr"
-]
 SCHEDULE_STEPS = 10_000_000  # length of the schedules of a run without --steps
 # If a run may go on after its schedule, the learning rate ends at this share of its first value.
 LASTING_SHARE = 0.1
@@ -149,6 +147,9 @@ class NetworkConfig:
     """Torso: small, large-4 to large-1, nature or minatar for pictures, mlp or parr for vectors;
     auto is small, minatar (below 20 pixels) or mlp. Or your own, as module:name of a function that
     takes observations [n, ...] and returns features [n, k]."""
+    units: tuple[int, ...] | None = None
+    """Units of the torso's dense layers: for vectors of each, such as 256 256, for pictures of the
+    only one. None: the torso's own."""
     pixel_scale: Literal["unit", "symmetric"] = "unit"
     """unit scales a picture's bytes x to x / 255, in [0, 1]; symmetric to x / 128 - 1, in [-1, 1),
     as GA3C does. Pictures of floats in [0, 1] are treated as x / 255."""
@@ -180,15 +181,15 @@ class NetworkConfig:
     on a GPU, and on a processor that supports it (AVX512-BF16)."""
 
     def __post_init__(self) -> None:
-        if not self.is_own and self.network not in get_args(NetworkName):
+        if not self.is_own and self.network not in NETWORK_LINES:
             raise ValueError(
-                f"network {self.network!r}: must be one of {', '.join(get_args(NetworkName))}, or "
+                f"network {self.network!r}: must be one of {', '.join(NETWORK_LINES)}, or "
                 "module:name of your own"
             )
+        if self.units is not None and min(self.units, default=0) < 1:
+            raise ValueError(f"units {self.units}: must be above 0, of one layer or more")
         if self.value_scale <= 0:
-            raise ValueError(
-                f"value_scale {self.value_scale}: must be above 0, or no value is learned"
-            )
+            raise ValueError(f"value_scale {self.value_scale}: must be above 0 to learn values")
 
     @property
     def is_own(self) -> bool:

@@ -14,8 +14,6 @@ from agents.machine import available_cores
 
 CORES = available_cores()
 GPU = "/dev/nvidia[0-9]*"
-ORIGIN = ("processor", "cores", "gpu", "backend", "git")
-"""Two measurements are comparable only if these agree: machine, framework, revision."""
 
 
 def machine() -> dict[str, Any]:
@@ -39,12 +37,6 @@ def sees_gpu() -> bool:
     """Whether there is an NVIDIA GPU that is not hidden; asked before a framework is loaded."""
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
     return bool(glob(GPU)) and not hidden and os.environ.get("JAX_PLATFORMS") != "cpu"
-
-
-def origin() -> list[Any]:
-    """The values of `ORIGIN` for this process."""
-    known = machine()
-    return [known[name] for name in ORIGIN]
 
 
 def _version(name: str) -> str | None:

@@ -10,7 +10,7 @@ from ga3c.settings.learning import (
     OptimizerConfig,
 )
 from ga3c.settings.machine import CORES, sees_gpu
-from ga3c.settings.preset_names import PRESET_LINES
+from ga3c.settings.names import PRESET_LINES
 from ga3c.settings.published import PUBLISHED
 from ga3c.settings.replay import PacingConfig, ReplayConfig
 from ga3c.settings.run import EvaluationConfig
@@ -21,7 +21,7 @@ from ga3c.settings.train import TrainConfig
 DEFAULT = "default"
 # For dqn: its updates limit the rate with far fewer agents, and each agent takes a part of the
 # replay.
-MOST_AGENTS = 16
+MOST_AGENTS_DQN = 16
 # For a3c on vectors: CartPole-v1 took 160,000 steps with 32 environments, over 500,000 with 128.
 MOST_AGENTS_VECTORS = 4
 
@@ -147,7 +147,7 @@ _OURS = (
         algorithm="dqn",
         preset="dqn-pictures",
         service=ServiceConfig(
-            agents=min(CORES, MOST_AGENTS), envs_per_agent=16, prediction_batch_min=16
+            agents=min(CORES, MOST_AGENTS_DQN), envs_per_agent=16, prediction_batch_min=16
         ),
         network=NetworkConfig(layer_norm=False),
         optimizer=OptimizerConfig(learning_rate=3e-4, learning_rate_end=3e-4, clip_norm=0.0),

@@ -77,6 +77,7 @@ DQN = TrainConfig(
     pacing=PacingConfig(pacing="ratio", steps_per_update=4.0, slack_steps=4, period_steps=10_000),
     network=NetworkConfig(
         network="nature",
+        units=None,
         pixel_scale="unit",
         padding="valid",
         center=False,

@@ -90,6 +90,7 @@ PAPER = TrainConfig(
     ),
     network=NetworkConfig(
         network="small",
+        units=None,
         pixel_scale="symmetric",
         padding="same",
         center=False,

@@ -100,7 +100,7 @@ class PacingConfig:
                 f"steps_per_update {self.steps_per_update}: must be above 0, or acting would wait "
                 "forever"
             )
-        if self.period_steps < self.steps_per_update:
+        if self.pacing == "target-period" and self.period_steps < self.steps_per_update:
             raise ValueError(
                 f"period_steps {self.period_steps} < steps_per_update {self.steps_per_update:g}: "
                 "no period would have an update"

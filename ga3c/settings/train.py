@@ -16,26 +16,13 @@ from ga3c.settings.learning import (
     OptimizerConfig,
     PPOConfig,
 )
-from ga3c.settings.preset_names import PRESET_LINES, preset_lines
+from ga3c.settings.names import PRESET_LINES, TRAITS, LearnsFrom, learns_from, preset_lines
 from ga3c.settings.replay import PacingConfig, ReplayConfig
 from ga3c.settings.run import CheckpointConfig, EvaluationConfig, RunConfig
 from ga3c.settings.scheduler import SchedulerConfig
 from ga3c.settings.service import HostsConfig, ServiceConfig
 
-LearnsFrom = Literal["segments", "replay"]
 FAMILIES = get_args(LearnsFrom)
-LEARNS_FROM: dict[str, LearnsFrom] = {
-    "a3c": "segments",
-    "ppo": "segments",
-    "dqn": "replay",
-    "dpg": "replay",
-}
-"""For each of our algorithms: whether it learns from segments, each once and in the order they were
-played, or from transitions drawn from a replay."""
-OWN_SECTIONS = {"a3c": {"a3c"}, "ppo": {"a3c", "ppo"}, "dqn": {"dqn"}, "dpg": {"dpg"}}
-"""The sections of settings, among those that are of single algorithms, that each of ours reads."""
-UNREAD = {"dqn": {"separate_value", "value_scale", "follow_rewards"}, "dpg": {"separate_value"}}
-"""Other settings that some of ours do not read."""
 if TYPE_CHECKING:
     PresetName = str
 else:
@@ -77,19 +64,19 @@ class TrainConfig:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
 
     def __post_init__(self) -> None:
-        if self.algorithm not in LEARNS_FROM and not is_own(self.algorithm):
+        ours = TRAITS.get(self.algorithm)
+        if ours is None and not is_own(self.algorithm):
             raise ValueError(
-                f"algorithm {self.algorithm!r}: must be {' or '.join(LEARNS_FROM)}, or module:name "
+                f"algorithm {self.algorithm!r}: must be {' or '.join(TRAITS)}, or module:name "
                 "of your own"
             )
-        known = LEARNS_FROM.get(self.algorithm)
-        if known is None and self.learns_from not in FAMILIES:
+        if ours is None and self.learns_from not in FAMILIES:
             raise ValueError(
                 f"algorithm {self.algorithm} of your own: --learns-from {' or '.join(FAMILIES)} "
                 "must say what it learns from"
             )
-        if known and self.learns_from not in (None, known):
-            raise ValueError(f"algorithm {self.algorithm}: learns from {known}")
+        if ours and self.learns_from not in (None, ours.learns_from):
+            raise ValueError(f"algorithm {self.algorithm}: learns from {ours.learns_from}")
         check_finite(self)
         if self.service.lockstep:
             _check_lockstep(self)
@@ -100,7 +87,7 @@ class TrainConfig:
     @property
     def learns_from_replay(self) -> bool:
         """Whether learning draws transitions from a replay, and not each segment once in order."""
-        return LEARNS_FROM.get(self.algorithm, self.learns_from) == "replay"
+        return learns_from(self.algorithm, self.learns_from) == "replay"
 
     @property
     def seeds_games(self) -> bool:

@@ -72,7 +72,7 @@ class Evaluations:
             self.tend(self._service.pacing.steps)
             if not self._goes_on:
                 break
-            self._say("an evaluation goes on; Ctrl-C leaves it out", None)
+            self._say("an evaluation goes on; Ctrl-C leaves it out")
             while self._goes_on and not interrupts.first.wait(TICK_S):
                 pass
         ended = self._evaluator.stop(timeout_s)
@@ -99,4 +99,4 @@ class Evaluations:
                 self._keeper.keep_best(best, arrays, {**state, "evaluation": entry})
             self._service.metrics.set(best_evaluation=before["mean"])
             self._directory.evaluation(entry)
-            self._say(f"evaluated: {entry['mean']:.2f} after {entry['steps']:,} steps", None)
+            self._say(f"evaluated: {entry['mean']:.2f} after {entry['steps']:,} steps")

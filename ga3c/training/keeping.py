@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import numpy as np
 
@@ -20,8 +20,11 @@ from ga3c.training.interrupts import Interrupts
 READ_TIMEOUT_S = 1.0  # longest wait for an update to end before the weights are read
 WRITING_S = 5.0  # seconds between progress lines while a checkpoint is written
 
-Say = Callable[[str, IO[str] | None], None]
-"""Shows and keeps an event; the stream is standard output if none is given."""
+
+class Say(Protocol):
+    """Shows and keeps an event; the stream is standard output if none is given."""
+
+    def __call__(self, text: str, to: IO[str] | None = None) -> None: ...
 
 
 class Keeper:
@@ -98,7 +101,7 @@ class Keeper:
                 heard, said_s = interrupts.first.is_set(), now_s
                 hint = "; Ctrl-C again leaves it out" if heard else ""
                 part = f"{done / total:.0%} of {total / 2e9:.2f} GB"
-                self._say(f"writing a checkpoint: {part}{hint}", None)
+                self._say(f"writing a checkpoint: {part}{hint}")
 
         return progress
 
@@ -111,7 +114,7 @@ class Keeper:
             self._failure = str(error)
             return False
         if self._failure:
-            self._say("checkpoints are written again", None)
+            self._say("checkpoints are written again")
         self._failure = ""
         return True
 

@@ -40,10 +40,10 @@ def restore(config: TrainConfig, service: Service, path: Path, say: Say) -> None
         )
     _check_refill(config, service, checkpoint.steps)
     checkpoints.set_aside(checkpoint)
-    say(f"goes on from {checkpoint.steps:,} steps", None)
+    say(f"goes on from {checkpoint.steps:,} steps")
     schedules = load_config(path).scheduled_optimizer, config.scheduled_optimizer
     if line := resumed_schedule(*schedules, checkpoint.steps):
-        say(line, None)
+        say(line)
 
 
 def take_weights(path: Path, service: Service) -> str:
@@ -56,9 +56,9 @@ def take_weights(path: Path, service: Service) -> str:
     folder = path / FOLDER if (path / CONFIG).is_file() else path
     lines: list[str] = []
 
-    def say(line: str, to: IO[str] | None) -> None:
-        lines.append(f"ga3c: {line}")
-        Plain().say(line, to)
+    def say(text: str, to: IO[str] | None = None) -> None:
+        lines.append(f"ga3c: {text}")
+        Plain().say(text, to)
 
     checkpoint = _newest(folder, say)
     if checkpoint is None:
@@ -73,7 +73,7 @@ def take_weights(path: Path, service: Service) -> str:
     for layer in measured_by(model.network):
         layer.adapt()
     model.copy_target()
-    say(f"begins with the weights of {checkpoint.path}", None)
+    say(f"begins with the weights of {checkpoint.path}")
     return "\n".join(lines)
 
 

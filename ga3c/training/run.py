@@ -37,11 +37,11 @@ def train(start: Start, interrupts: Interrupts, launcher: LocalLauncher) -> Outc
         WrongInput: if the settings do not fit the environment or the run; nothing was started.
         RunFailed: if the run cannot go on; everything has been stopped.
     """
-    config, found, path, on_figures = start
+    config, spaces, path, on_figures = start
     backend.configure(config.service.intra_op_threads, config.run.seed)
     try:
-        told = partial(print, "ga3c:", flush=True)
-        service = build_service(config, found, tell=told, launcher=launcher)
+        tell = partial(print, "ga3c:", flush=True)
+        service = build_service(config, spaces, tell=tell, launcher=launcher)
     except ValueError as error:
         raise WrongInput(str(error)) from error
     try:
@@ -52,7 +52,7 @@ def train(start: Start, interrupts: Interrupts, launcher: LocalLauncher) -> Outc
             directory = RunDirectory(config, path)
         except OSError as error:
             raise WrongInput(f"run {path} cannot be used: {error}") from error
-        run = Run(config, found, service, directory, interrupts, on_figures)
+        run = Run(config, spaces, service, directory, interrupts, on_figures)
         try:
             if begun:
                 directory.log(begun)
@@ -64,7 +64,7 @@ def train(start: Start, interrupts: Interrupts, launcher: LocalLauncher) -> Outc
         service.stop(STOP_TIMEOUT_S)
 
 
-def _told(spaces: Spaces, config: TrainConfig) -> str:
+def _in_words(spaces: Spaces, config: TrainConfig) -> str:
     """What is seen and done in the environment, which says whether it was understood."""
     kind = "pictures" if spaces.is_picture else "vectors"
     stacked = f", the newest {spaces.stack} at once" if spaces.stack > 1 else ""
@@ -109,7 +109,7 @@ class Run:
         self._say(game)
         if not config.run.resume:
             self._say(described(config))
-        self._say(_told(self._spaces, config))
+        self._say(_in_words(self._spaces, config))
         service.kept.keep_actions(self._directory.path)
         if config.run.resume:
             restore(config, service, self._directory.path, self._say)
@@ -237,6 +237,6 @@ class Run:
         self._view.show(values)
         return values
 
-    def _say(self, event: str, to: IO[str] | None = None) -> None:
-        self._directory.log(f"ga3c: {event}")
-        self._view.say(event, to)
+    def _say(self, text: str, to: IO[str] | None = None) -> None:
+        self._directory.log(f"ga3c: {text}")
+        self._view.say(text, to)

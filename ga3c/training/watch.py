@@ -21,7 +21,6 @@ MEASURED_LAG_BATCHES = 7
 class Watched(Protocol):
     """What the watch needs of the running service."""
 
-    @property
     def progress(self) -> float:
         """Progress of the schedules: 0 at the start, 1 at their end, more after it."""
 
@@ -116,7 +115,7 @@ class Watch:
     def _end_of_schedule(self, now: Snapshot) -> Iterator[str]:
         limit = self._steps
         ends_here = limit is not None and now["steps"] >= limit
-        if self._ended_said or self._service.progress < 1 or ends_here:
+        if self._ended_said or self._service.progress() < 1 or ends_here:
             return
         self._ended_said = True
         optimizer = self._optimizer

@@ -33,9 +33,9 @@ class BatchQueue(Generic[T]):
     """
 
     def __init__(self, capacity: int, min_batch: int, max_batch: int, max_wait_s: float) -> None:
-        check_queue("its", capacity, min_batch, max_batch)
+        check_queue("queue", capacity, min_batch, max_batch)
         self._capacity = capacity
-        self._min_batch = min_batch
+        self.min_batch = min_batch
         self.max_batch = max_batch
         self._max_wait_s = max_wait_s
         self._entries: deque[_Entry[T]] = deque()
@@ -91,7 +91,7 @@ class BatchQueue(Generic[T]):
             while not self._closed:
                 now = time.monotonic()
                 due_s = self._entries[0].came_s + self._max_wait_s if self._entries else deadline
-                if self._entries and (self._size >= self._min_batch or now >= due_s):
+                if self._entries and (self._size >= self.min_batch or now >= due_s):
                     return self._take()
                 left_s = min(deadline, due_s) - now
                 if deadline <= now:

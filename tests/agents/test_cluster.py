@@ -10,9 +10,8 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from agents.cluster import RETRY_S
-from agents.cluster import Cluster as RayCluster
-from agents.nodes import PATIENCE_S, Cluster, Orders, Word
+from agents.cluster import RETRY_S, Cluster
+from agents.nodes import PATIENCE_S, NodeHosts, Orders, Word
 from agents.nodes import RETRY_S as NODE_RETRY_S
 from ga3c.runs.finding import newest_figures
 from ga3c.runs.kept_config import load_config
@@ -85,36 +84,36 @@ def test_a_node_whose_cores_are_taken_is_said_once() -> None:
     ray = ray_of_one_node()
     words: list[Word] = []
     now_s = 0.0
-    cluster = Cluster(ray, ORDERS, words.append, lambda: now_s)
-    cluster.tend()
+    hosts = NodeHosts(ray, ORDERS, words.append, lambda: now_s)
+    hosts.tend()
     assert words == []
     now_s = PATIENCE_S
-    cluster.tend()
-    cluster.tend()
+    hosts.tend()
+    hosts.tend()
     (word,) = words
     assert word.news.startswith("Ray node atlas waits: its 4 cores are not free")
     ray.wait.return_value = (["asked"], [])
     ray.get.return_value = "its key"
-    cluster.tend()
+    hosts.tend()
     assert words[1:] == [Word(key="its key", name="Ray node atlas")]
     ray.wait.return_value = ([], ["asked"])
-    cluster.allowed("its key")
+    hosts.allowed("its key")
     actor = ray.remote.return_value.options.return_value.remote.return_value
     orders = ORDERS._replace(connect="tcp://10.0.0.1:2")  # as the other nodes reach the service
     actor.play.remote.assert_called_once_with(orders, "atlas", 4)
-    cluster.tend()
+    hosts.tend()
     assert len(words) == 2, "it plays, which takes as long as the run"
 
 
 def test_the_node_of_the_service_itself_gets_no_host() -> None:
     """The service starts the agents of its own machine, --agents-here of them."""
     ray = ray_of_one_node()
-    cluster = Cluster(ray, ORDERS, lambda word: None)
-    cluster.tend()
+    hosts = NodeHosts(ray, ORDERS, lambda word: None)
+    hosts.tend()
     assert ray.remote.call_count == 1
     ray.get_runtime_context.return_value.get_node_id.return_value = "a"
-    cluster = Cluster(ray, ORDERS, lambda word: None)
-    cluster.tend()
+    hosts = NodeHosts(ray, ORDERS, lambda word: None)
+    hosts.tend()
     assert ray.remote.call_count == 1
 
 
@@ -122,23 +121,23 @@ def test_a_nodes_host_that_ends_is_placed_again_after_a_while() -> None:
     ray = ray_of_one_node()
     words: list[Word] = []
     now_s = 100.0
-    cluster = Cluster(ray, ORDERS, words.append, lambda: now_s)
+    hosts = NodeHosts(ray, ORDERS, words.append, lambda: now_s)
     ray.wait.return_value = (["asked"], [])
     ray.get.side_effect = RayError("\nthe actor died\nin line 3")
-    cluster.tend()
+    hosts.tend()
     assert words == [Word(news="the host of Ray node atlas has ended: the actor died")]
     ray.get.side_effect = None
     ray.get.return_value = "its key"
     now_s = 99.9 + NODE_RETRY_S
-    cluster.tend()
+    hosts.tend()
     assert (ray.remote.call_count, len(words)) == (1, 1), "it is not due yet"
     now_s = 100.0 + NODE_RETRY_S
-    cluster.tend()
+    hosts.tend()
     assert ray.remote.call_count == 2
     assert words[1:] == [Word(key="its key", name="Ray node atlas")]
-    cluster.allowed("its key")
+    hosts.allowed("its key")
     ray.get.side_effect = RayError()
-    cluster.tend()
+    hosts.tend()
     assert words[2:] == [Word(news="the host of Ray node atlas has ended: RayError")]
 
 
@@ -152,7 +151,7 @@ def test_the_process_that_keeps_the_hosts_is_started_again_if_it_ends(
     stand_in.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(stand_in))
     known, said, allowed = children(), list[str](), list[tuple[str, str]]()
-    ray = RayCluster(ORDERS, lambda key, name: allowed.append((key, name)))
+    ray = Cluster(ORDERS, lambda key, name: allowed.append((key, name)))
     again = f"Ray at x:1 is tried again in {RETRY_S:g} s"
 
     def has_ended() -> bool:
@@ -184,7 +183,7 @@ def test_a_machine_that_is_short_of_processes_is_tried_again(
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr("agents.cluster.subprocess.Popen", short)
-    ray = RayCluster(ORDERS, lambda key, name: None)
+    ray = Cluster(ORDERS, lambda key, name: None)
     (line,) = ray.news()
     assert line.startswith("Ray at x:1: [Errno 11] Resource temporarily unavailable; tried again")
     assert ray.news() == [], "not before it is due"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from agents import messages
 from agents.actions import Actions
-from agents.headers import LONGEST_S, MAX_COUNT, PROTOCOL
+from agents.headers import LONGEST_S, MAX_COUNT
 from agents.messages import (
     MAX_ACTIONS,
     MAX_FAILURE_BYTES,
@@ -375,12 +375,6 @@ def test_an_episode_of_negative_length_is_refused() -> None:
     step.outcomes["episode_length"][0] = -1
     parts = plain(encode_step(Header(Kind.STEP, 0, damage.ENVS), step))
     assert refusal(lambda: decode_step(parts, damage.SHAPE, DTYPE)) == "episode length"
-
-
-def test_a_protocol_that_is_no_integer_is_refused() -> None:
-    equal: Any = float(PROTOCOL)
-    parts = encode_hello(replace(damage.HELLO, protocol=equal))
-    assert refusal(lambda: decode_hello(parts)) == "protocol"
 
 
 def test_last_words_with_a_lone_surrogate_can_be_sent() -> None:

@@ -18,8 +18,9 @@ from ga3c.command.effects import without_effect
 from ga3c.command.help import COMMON, ignored, rare, setting
 from ga3c.command.line import parsed
 from ga3c.command.names import SETTINGS
+from ga3c.command.parse import TrainArguments
 from ga3c.measuring.options import BenchmarkConfig
-from ga3c.settings.parse import TrainArguments, preset_like
+from ga3c.settings.begin import preset_like
 from ga3c.settings.presets import PRESETS
 from ga3c.settings.run import RunConfig
 from ga3c.settings.train import TrainConfig
@@ -194,6 +195,7 @@ def test_the_settings_of_the_first_level_exist() -> None:
             "continuous actions",
         ),
         (["doctor", "--noise", "0.5"], "--noise", "algorithm ppo"),
+        (["train", "--game", "Pendulum-v1", "--units", "9"], "--units", "dpg without a torso"),
         (["benchmark", "limits", "--noise=0.5"], "--noise", "algorithm ppo"),
         (["benchmark", "limits", "--agents-here=1"], "--agents-here", "ga3c benchmark limits"),
         (

@@ -18,13 +18,13 @@ import pytest
 import ga3c
 from agents.actions import Actions
 from agents.environments import EnvironmentConfig, Environments, Spaces, spaces
+from ga3c.command.parse import parse
 from ga3c.evaluation.games import Game, choose, evaluate, record
 from ga3c.evaluation.options import PlayConfig
 from ga3c.evaluation.policy import Policy
 from ga3c.evaluation.protocols import PROTOCOLS, Protocol
 from ga3c.runs import checkpoints, records
 from ga3c.runs.finding import evaluations
-from ga3c.settings.parse import parse
 from ga3c.settings.run import EvaluationConfig
 from ga3c.settings.train import TrainConfig
 from tests.commands import CORRIDOR, LIGHT, STOP_S, Command, ended, refused

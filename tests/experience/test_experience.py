@@ -411,7 +411,10 @@ class Played:
         ).astype(np.float32)
         for lane, frame, outcome in zip(arrived.lanes, arrived.frames, outcomes):
             self.seen.see(int(lane), frame, outcome)
-        actions = self.model.act(Arrivals(arrived.lanes, slots, ages, outcomes, arrived.frames))
+        greedy = np.zeros(len(slots), np.float32)
+        actions = self.model.act(
+            Arrivals(arrived.lanes, slots, ages, outcomes, arrived.frames, greedy)
+        )
         log_probs = self.recorded("log_prob", arrived.lanes, slots)
         for lane, slot, action, log_prob in zip(arrived.lanes, slots, actions, log_probs):
             self.seen.do(int(lane), int(action), float(log_prob))

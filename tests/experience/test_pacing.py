@@ -126,6 +126,14 @@ def test_settings_that_do_not_fit_are_refused_with_what_would_happen(
         _configured(**parts)
 
 
+@pytest.mark.parametrize("pacing", ["ratio", "free"])
+def test_a_period_shorter_than_an_updates_steps_matters_to_target_period_alone(pacing: Any) -> None:
+    assert PacingConfig().period_steps < 20_000
+    assert _configured(
+        pacing=PacingConfig(pacing=pacing, steps_per_update=20_000, slack_steps=100_000)
+    )
+
+
 def test_what_is_added_once_a_period_has_no_size_of_its_own() -> None:
     pacing = PacingConfig(pacing="target-period", period_steps=800)
     assert _configured(replay=ReplayConfig(update_size=20_000), pacing=pacing)
@@ -136,7 +144,11 @@ def test_what_is_added_once_a_period_has_no_size_of_its_own() -> None:
     [
         (ReplayConfig, {"replay_min_steps": 9000, "replay_steps": 5000}, "never begin"),
         (PacingConfig, {"steps_per_update": 0.0}, "wait forever"),
-        (PacingConfig, {"period_steps": 2}, "no period would have an update"),
+        (
+            PacingConfig,
+            {"pacing": "target-period", "period_steps": 2},
+            "no period would have an update",
+        ),
         (ReplayConfig, {"n_step": 0}, "at least 1"),
         (DQNConfig, {"epsilon_end": 1.5}, "must be in"),
     ],

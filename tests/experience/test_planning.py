@@ -2,21 +2,22 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
 
 from agents.actions import Actions
 from agents.environments import EnvironmentConfig, Spaces
+from ga3c.command.parse import parse
 from ga3c.experience.ring import RingShape
 from ga3c.learning.a3c import A3C
-from ga3c.learning.networks import resolved, weights
+from ga3c.learning.networks import count_weights, resolved
 from ga3c.service import footprint
 from ga3c.service.assembly import build_algorithm
 from ga3c.service.footprint import plan
-from ga3c.settings.learning import A3CConfig, NetworkConfig, NetworkName
-from ga3c.settings.parse import parse
+from ga3c.settings.learning import A3CConfig, NetworkConfig
+from ga3c.settings.names import NETWORK_LINES
 from ga3c.settings.presets import PRESETS
 from ga3c.settings.replay import ReplayConfig
 from ga3c.settings.service import ServiceConfig
@@ -80,12 +81,12 @@ def test_a_network_for_large_frames_is_refused_before_it_is_made() -> None:
         plan(config, large, build_algorithm(config, large.actions))
 
 
-@pytest.mark.parametrize("name", [n for n in get_args(NetworkName) if n not in ("mlp", "parr")])
+@pytest.mark.parametrize("name", [n for n in NETWORK_LINES if n not in ("mlp", "parr")])
 @pytest.mark.parametrize("padding", ["valid", "same"])
 def test_the_weights_of_a_network_are_known_before_it_is_made(name: Any, padding: Any) -> None:
     config = NetworkConfig(name, padding=padding)
     made = A3C(A3CConfig(), Actions(6)).network(config, (84, 84, 4), "uint8", True)
-    assert weights(resolved(config, (84, 84, 4), True), (84, 84, 4), True) == pytest.approx(
+    assert count_weights(resolved(config, (84, 84, 4), True), (84, 84, 4), True) == pytest.approx(
         made.count_params(), rel=0.02
     )
 

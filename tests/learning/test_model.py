@@ -1,11 +1,12 @@
 """One update is what its twin makes of what was seen; weights, schedules, sampling and networks."""
 
+import math
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, get_args
+from typing import Any
 
 import keras
 import numpy as np
@@ -26,16 +27,16 @@ from ga3c.learning.algorithm import Algorithm
 from ga3c.learning.dqn import DQN
 from ga3c.learning.layers import Normalized, ValueScale, measured_by
 from ga3c.learning.model import Learned, Model
-from ga3c.learning.networks import resolved
+from ga3c.learning.networks import count_weights, resolved
 from ga3c.learning.optimizers import build_optimizer, prepare
 from ga3c.settings.learning import (
     A3CConfig,
     DQNConfig,
     NetworkConfig,
-    NetworkName,
     OptimizerConfig,
     linear,
 )
+from ga3c.settings.names import NETWORK_LINES
 from tests import reference
 from tests.reference import Array, Batch, NaiveExperience, Weights
 
@@ -119,7 +120,8 @@ class Rollout:
         frames = (255 * rng.random((count, *spaces.shape))).astype(spaces.dtype)
         for lane in range(count):
             self.seen.see(lane, frames[lane], outcomes[lane])
-        actions = self._model.act(Arrivals(self._lanes, slots, ages, outcomes, frames))
+        greedy = np.zeros(count, np.float32)
+        actions = self._model.act(Arrivals(self._lanes, slots, ages, outcomes, frames, greedy))
         experience = self._model.experience
         log_probs = experience.gather("log_prob", experience.ring.rows(self._lanes, slots))
         for lane in range(count):
@@ -175,6 +177,7 @@ def arrivals_of(frames: Array, slot: int = 0) -> Arrivals:
         np.zeros(count, np.int32),
         np.tile(np.array([0, 1, 1], np.float32), (count, 1)),
         frames,
+        np.zeros(count, np.float32),
     )
 
 
@@ -453,7 +456,8 @@ def test_acting_writes_the_rows_of_its_lanes_and_no_others(on_device: bool) -> N
     lanes, ones = np.array([0, 1, 3], np.int32), np.ones(3, np.int32)
     outcomes = np.full((3, 3), 0.5, np.float32)
     frames = np.full((3, *VECTORS.shape), 7, np.float32)
-    actions = model.act(Arrivals(lanes, 2 * ones, 0 * ones, outcomes, frames))
+    greedy = np.zeros(3, np.float32)
+    actions = model.act(Arrivals(lanes, 2 * ones, 0 * ones, outcomes, frames, greedy))
     assert actions.shape == (3,)
     after = model.experience.read()
     rows = lanes * ring.capacity + 2
@@ -481,7 +485,7 @@ def test_torsos_are_the_published_ones() -> None:
     large: list[tuple[int, ...]] = [(8, 8, 4, 32), (4, 4, 32, 32), (4, 4, 32, 64)]
     small: list[tuple[int, ...]] = [(8, 8, 4, 16), (4, 4, 16, 32)]
     nature: list[tuple[int, ...]] = [(8, 8, 4, 32), (4, 4, 32, 64), (3, 3, 64, 64)]
-    expected: dict[NetworkName, list[tuple[int, ...]]] = {
+    expected: dict[str, list[tuple[int, ...]]] = {
         # and what is left of 84 x 84, without and with padding
         "small": [*small, (9 * 9 * 32, 256), (11 * 11 * 32, 256)],
         "auto": [*small, (9 * 9 * 32, 256), (11 * 11 * 32, 256)],
@@ -492,7 +496,7 @@ def test_torsos_are_the_published_ones() -> None:
         "nature": [*nature, (7 * 7 * 64, 512), (11 * 11 * 64, 512)],
         "minatar": [(3, 3, 4, 16), (82 * 82 * 16, 128), (84 * 84 * 16, 128)],
     }
-    assert {*expected, "mlp", "parr"} == set(get_args(NetworkName))
+    assert {*expected, "mlp", "parr"} == set(NETWORK_LINES)
     paddings: list[tuple[Any, int]] = [("valid", -2), ("same", -1)]
     for name, kernels in expected.items():
         for padding, dense in paddings:
@@ -588,7 +592,7 @@ def test_fan_in_weights_are_uniform_within_the_published_bounds() -> None:
     ],
 )
 def test_network_that_does_not_fit_the_observations_is_refused(
-    name: NetworkName, spaces: Spaces, message: str
+    name: str, spaces: Spaces, message: str
 ) -> None:
     algorithm = A3C(ALGORITHM, FINITE)
     with pytest.raises(ValueError, match=message):
@@ -692,6 +696,53 @@ def test_auto_is_the_torso_that_fits_the_observation(
     network = A3C(A3CConfig(), FINITE).network(NetworkConfig("auto"), shape, "uint8", is_picture)
     logits, values = network(np.zeros((2, *shape), np.uint8))
     assert (logits.shape, values.shape) == ((2, ACTIONS), (2,))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "units", "dense"),
+    [
+        ("mlp", (6,), (32, 16, 8), [(6, 32), (32, 16), (16, 8)]),
+        ("mlp", (6,), (5,), [(6, 5)]),
+        ("parr", (6,), None, [(6, 128), (128, 512)]),
+        ("auto", (20, 20, 4), (7,), [(32, 7)]),
+    ],
+)
+@pytest.mark.parametrize("dueling", [False, True])
+def test_dense_layers_have_the_units_that_are_asked_for(
+    name: Any, shape: tuple[int, ...], units: Any, dense: list[tuple[int, int]], dueling: bool
+) -> None:
+    config, is_picture = NetworkConfig(name, units, layer_norm=False), len(shape) == 3
+    dqn = DQN(DQNConfig(dueling=dueling), ACTIONS)
+    network = dqn.network(config, shape, "uint8", is_picture)
+    heads = {"q", "value", "advantage"}
+    layers = [
+        layer
+        for layer in network.layers
+        if isinstance(layer, keras.layers.Dense) and layer.name not in heads
+    ]
+    streams = 2 if dueling else 1
+    assert [tuple(layer.kernel.shape) for layer in layers] == dense[:-1] + dense[-1:] * streams
+    torso = resolved(config, shape, is_picture)
+    kernels = [weight for weight in network.weights if "kernel" in weight.path]
+    shared = [math.prod(k.shape) for k in kernels if not heads & {*k.path.split("/")}]
+    assert count_weights(torso, shape, is_picture) == sum(shared) - math.prod(dense[-1]) * (
+        streams - 1
+    )
+
+
+@pytest.mark.parametrize(
+    ("network", "units", "shape", "words"),
+    [
+        ("auto", (), (6,), "must be above 0, of one layer or more"),
+        ("auto", (64, 0), (6,), "must be above 0, of one layer or more"),
+        ("auto", (64, 64), (84, 84, 4), r"units \(64, 64\): network small has one dense layer"),
+    ],
+)
+def test_units_that_no_network_has_are_refused(
+    network: Any, units: Any, shape: tuple[int, ...], words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        resolved(NetworkConfig(network, units), shape, len(shape) == 3)
 
 
 def test_each_stream_of_a_dueling_network_is_normalised() -> None:

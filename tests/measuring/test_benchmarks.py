@@ -25,6 +25,7 @@ from benchmarks import machines
 from benchmarks.gpu_check import compared
 from benchmarks.points import measure, said_by
 from benchmarks.readme import table
+from ga3c.command.parse import parse
 from ga3c.experience.batches import Segments
 from ga3c.learning.model import Model
 from ga3c.learning.ppo import PPO
@@ -36,7 +37,6 @@ from ga3c.measuring.parts import ModelAlone
 from ga3c.measuring.remedies import Remedy, Sizes, remedies
 from ga3c.measuring.reporting import Spread, plain, spread, with_range
 from ga3c.settings.machine import CORES
-from ga3c.settings.parse import parse
 from ga3c.settings.presets import PRESETS
 from ga3c.settings.train import TrainConfig
 from tests.commands import PATIENCE, ROOT, Command, ended, refused
@@ -405,7 +405,7 @@ import time
 from agents.environments import spaces
 from benchmarks.a3c import Baseline
 from ga3c.settings.train import TrainConfig
-from ga3c.settings.parse import parse
+from ga3c.command.parse import parse
 
 if __name__ == "__main__":  # the agents' processes import this file as well
     options = ["--algorithm", "a3c", "--game", "tests.tiny:Corridor-v0", "--t-max", "5"]

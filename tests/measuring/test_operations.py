@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.kept import ORIGIN
 from ga3c import backend
-from ga3c.settings.machine import ORIGIN
 
 
 @pytest.mark.skipif(backend.FRAMEWORK == "jax", reason="of TensorFlow's kernels")

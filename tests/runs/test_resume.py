@@ -18,11 +18,11 @@ import pytest
 import ga3c
 from agents.environments import EnvironmentConfig
 from ga3c.__main__ import main
+from ga3c.command.parse import parse
 from ga3c.runs import checkpoints, directory, records
 from ga3c.runs.directory import RunDirectory
 from ga3c.runs.finding import find_run, is_running, new_run_path
 from ga3c.runs.kept_config import load_config, to_json
-from ga3c.settings.parse import parse
 from ga3c.settings.run import RunConfig
 from ga3c.settings.train import TrainConfig
 from ga3c.training.starting import check_resumed, known_run

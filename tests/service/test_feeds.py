@@ -76,7 +76,6 @@ def test_successive_batches_are_learned_in_orders_of_their_own() -> None:
         ),
         model=model,  # type: ignore[arg-type]
         progress=lambda: 0.0,
-        batch_min=1,
         passes=passes,
         whole_batches=False,
     )
@@ -117,7 +116,6 @@ def test_no_other_batch_is_measured_while_the_targets_of_one_are_in_use() -> Non
         ),
         model=model,  # type: ignore[arg-type]
         progress=lambda: 0.0,
-        batch_min=1,
         passes=Passes(2, 10),
         whole_batches=False,
     )
@@ -160,7 +158,6 @@ def test_a_batch_is_prepared_first_and_released_with_its_last_update(whole_batch
             updates=0,
         ),
         progress=lambda: 0.0,
-        batch_min=1,
         passes=Passes(2, 70),
         whole_batches=whole_batches,
     )

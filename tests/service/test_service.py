@@ -258,7 +258,7 @@ class Trained:
         def draw(lanes: Any, slots: Any) -> Any:
             return source.draw({}, lanes, slots)
 
-        if service.model.experience.on_device:
+        if service.model.experience.memory.on_device:
             draw = backend.compiled(draw, source.inputs)
 
         def observed_learn(lanes: np.ndarray, slots: np.ndarray, progress: float) -> Any:
@@ -695,7 +695,7 @@ def test_every_place_for_experience_and_every_transport_trains(
     game: str, changes: dict[str, str]
 ) -> None:
     with running(made(configured(game, **changes))) as service:
-        assert service.model.experience.on_device == ("experience" not in changes)
+        assert service.model.experience.memory.on_device == ("experience" not in changes)
         assert service.frontend.endpoint.partition("://")[0] == changes.get("transport", "ipc")
         assert tend_until(service, lambda: service.metrics.snapshot()["updates"] >= 5) == []
         assert service.metrics.snapshot()["steps"] > 0

@@ -14,11 +14,12 @@ import pytest
 
 from agents.environments import spaces
 from ga3c.__main__ import USAGE
+from ga3c.command.parse import parse
 from ga3c.evaluation.options import EvaluateConfig
 from ga3c.runs.kept_config import load_config
 from ga3c.settings import machine
-from ga3c.settings.parse import given_values, parse, preset_like
-from ga3c.settings.preset_names import PRESET_LINES
+from ga3c.settings.begin import given_values, preset_like
+from ga3c.settings.names import PRESET_LINES
 from ga3c.settings.presets import OURS, PRESETS, ppo_pictures
 from ga3c.settings.published import PUBLISHED
 from ga3c.settings.train import PresetName, TrainConfig
@@ -66,7 +67,7 @@ def altered(kind: Any, value: Any) -> Any:
     if typing.get_origin(kind) is Literal:
         return next(choice for choice in choices if choice != value)
     if value is None:
-        return choices[0](1)
+        return (1,) if typing.get_origin(choices[0]) is tuple else choices[0](1)
     if isinstance(value, bool):
         return not value
     if isinstance(value, tuple):

@@ -24,7 +24,7 @@ import ga3c
 from agents.registrations import NotFound, handed_over
 from ga3c import backend
 from ga3c.api import _wanted
-from ga3c.settings.parse import TrainArguments, parse
+from ga3c.command.parse import TrainArguments, parse
 from ga3c.settings.service import ServiceConfig
 from tests.commands import BEGIN_S, ROOT, STOP_S, Command, assert_nothing_is_left, children
 from tests.leaks import descriptors

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from ga3c.command.parse import parse
 from ga3c.runs import checkpoints
-from ga3c.settings.parse import parse
 from ga3c.settings.presets import PRESETS
 from ga3c.settings.train import TrainConfig
 from tests.commands import (

@@ -9,7 +9,7 @@ import pytest
 
 from ga3c.command.files import as_arguments, read, settings, to_toml
 from ga3c.command.names import SECTIONS, SETTINGS, changed
-from ga3c.settings.parse import TrainArguments, parse
+from ga3c.command.parse import TrainArguments, parse
 from ga3c.settings.presets import PRESETS
 from ga3c.settings.train import TrainConfig
 from tests.commands import BEGIN_S, CORRIDOR, Command, assert_nothing_is_left, ended, refused

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ga3c.command.parse import parse
 from ga3c.runs import checkpoints
 from ga3c.runs.tally import Episode, Tally
-from ga3c.settings.parse import parse
 from ga3c.settings.train import TrainConfig
 from ga3c.training.interrupts import Interrupts
 from ga3c.training.keeping import Keeper
@@ -34,7 +34,7 @@ class Run:
             service,
             directory,
             interrupts=Interrupts(),
-            say=lambda line, _: self.said.append(line),
+            say=lambda text, to=None: self.said.append(text),
         )
         self._keeper.begin()
 

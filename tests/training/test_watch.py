@@ -51,7 +51,7 @@ class Still:
     """A service whose progress a test sets."""
 
     def __init__(self) -> None:
-        self.progress = 0.0
+        self.progress = lambda: 0.0
 
     def waits(self) -> str:
         return "who waits for whom"
@@ -254,22 +254,22 @@ def test_the_learning_rate_is_linear_until_the_schedules_end() -> None:
 def test_the_end_of_the_schedules_is_said_once(end: float, words: str) -> None:
     config = replace(SMALL, optimizer=OptimizerConfig(schedule_steps=100, learning_rate_end=end))
     watch, service, _ = watched(config)
-    service.progress = 0.99
+    service.progress = lambda: 0.99
     assert not list(watch.events(snapshot()))
-    service.progress = 1.0
+    service.progress = lambda: 1.0
     (line,) = watch.events(snapshot())
     assert "ended after 100 steps" in line
     assert words in line
     assert not list(watch.events(snapshot()))
     resumed, service, _ = watched(config)
-    service.progress = 1.5
+    service.progress = lambda: 1.5
     assert [*resumed.events(snapshot())] == [line], "once in each session"
 
 
 def test_a_constant_learning_rate_has_no_end_to_speak_of() -> None:
     constant = OptimizerConfig(learning_rate=1e-3, learning_rate_end=1e-3, schedule_steps=100)
     watch, service, _ = watched(replace(SMALL, optimizer=constant))
-    service.progress = 2.0
+    service.progress = lambda: 2.0
     assert not list(watch.events(snapshot()))
 
 

@@ -297,7 +297,6 @@ def test_the_endpoint_is_one_that_agents_can_connect_to(tmp_path: Path) -> None:
         (replace(HELLO, groups=GROUPS + 1), "hello fields"),
         (replace(HELLO, envs_per_group=ENVS - 1), "hello fields"),
         (replace(HELLO, envs_per_group=0), "hello counts"),
-        (replace(HELLO, protocol=1), "protocol"),
     ],
 )
 def test_a_wrong_hello_is_counted_and_its_steps_are_not_heard(

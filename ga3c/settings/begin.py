@@ -1,20 +1,16 @@
-"""Reads the command line: the settings of a preset, and the arguments that change them."""
+"""Finds the settings that a run begins with, by the preset, algorithm and game that are given."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from itertools import takewhile
-from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
-
-import tyro
-from tyro.constructors import ConstructorRegistry
+from typing import Any, Literal
 
 from agents.environments import EnvironmentConfig, spaces
 from agents.games import resolve
-from ga3c.settings.presets import DEFAULT, OF_LANES, OURS, PRESETS, for_lanes
-from ga3c.settings.train import LEARNS_FROM, TrainConfig
+from ga3c.settings import names
+from ga3c.settings.presets import OF_LANES, OURS, PRESETS, for_lanes
+from ga3c.settings.train import TrainConfig
 
-C = TypeVar("C")
 Kind = Literal["pictures", "vectors", "control"]
 """Of a task: control has continuous actions, and observations that are vectors."""
 
@@ -22,81 +18,6 @@ DEFAULT_ALGORITHMS: dict[Kind, str] = {"pictures": "ppo", "vectors": "ppo", "con
 """The algorithm for each kind of game where the user names none."""
 BEGIN = ("preset", "algorithm", "game", "learns_from", *OF_LANES)
 """The settings, beside env_args, by which those that a run begins with are chosen."""
-
-
-@dataclass(frozen=True)
-class TrainArguments(TrainConfig):
-    """Train an agent.
-
-    The run begins with the settings of --preset. The settings in --config replace some of them, and
-    each further argument replaces one. The defaults shown are those for Pong; give another --game,
-    --algorithm or --preset beside --help to see theirs.
-    """
-
-    config: Path | None = None
-    """File of settings, .toml or .json, or a run's config.json. Example: [service] agents = 4."""
-    print_config: bool = False
-    """Print all settings as TOML, which --config reads, and do not start a run."""
-
-    @property
-    def settings(self) -> TrainConfig:
-        """The settings of the run, without the arguments that only the command has."""
-        return TrainConfig(**_values(self))
-
-
-def _values(config: TrainConfig) -> dict[str, Any]:
-    """The fields of `TrainConfig` by name."""
-    return {each.name: getattr(config, each.name) for each in fields(TrainConfig)}
-
-
-def parse(
-    arguments: list[str],
-    kind: type[C],
-    command: str,
-    base: C | None = None,
-    registry: ConstructorRegistry | None = None,
-) -> C:
-    """The configuration of `kind` that the command line asks for.
-
-    Args:
-        base: settings that the arguments do not name; None: those of the preset with what `kind`
-            fixes, or the defaults.
-        registry: how tyro takes settings, if not by its own rules.
-
-    Raises:
-        SystemExit: for --help, or (code 2) after one line about wrong arguments.
-        ValueError: if settings contradict each other, or the game cannot be played.
-    """
-    default: Any = tyro.MISSING_NONPROP if base is None else base
-    if base is None and issubclass(kind, TrainConfig):
-        named = _named(arguments, getattr(kind, "unless_named", None))
-        default = kind(**{**_values(named), **getattr(kind, "fixed", {})})
-    wanted: Any = Annotated[kind, tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes]
-    config: Any = tyro.cli(wanted, prog=command, args=arguments, default=default, registry=registry)
-    if isinstance(config, TrainConfig) and config.preset == DEFAULT:  # --preset default
-        config = replace(config, preset=default.preset)
-    found: C = config
-    return found
-
-
-def _named(arguments: list[str], unless_named: str | None = None) -> TrainConfig:
-    """The preset that --preset, --algorithm and --game ask for. tyro reports unknown values later.
-
-    Args: unless_named: the algorithm if neither it nor a preset is named; None: by the game.
-
-    Raises ValueError as `preset_of`.
-    """
-    given: dict[str, Any] = {n: given_value(arguments, f"--{n.replace('_', '-')}") for n in BEGIN}
-    if given["preset"] in (None, DEFAULT):
-        given["algorithm"] = given["algorithm"] or unless_named
-    for name in OF_LANES:
-        given[name] = int(given[name]) if (given[name] or "").isdecimal() else None
-    try:
-        return begun_with(given | {"env_args": given_values(arguments, "--env-args")})
-    except ValueError:
-        if {"-h", "--help"} & set(arguments):
-            return OURS["ppo-pictures"]
-        raise
 
 
 def begun_with(given: Mapping[str, Any]) -> TrainConfig:
@@ -138,7 +59,7 @@ def preset_of(
         algorithm = DEFAULT_ALGORITHMS[kind]
     if f"{algorithm}-{kind}" in OURS:
         return OURS[f"{algorithm}-{kind}"]
-    by_replay = LEARNS_FROM.get(algorithm, learns_from) == "replay"
+    by_replay = names.learns_from(algorithm, learns_from) == "replay"
     like = ("dpg" if kind == "control" else "dqn") if by_replay else "a3c"
     return replace(OURS[f"{like}-{kind}"], algorithm=algorithm, learns_from=learns_from)
 
