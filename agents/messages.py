@@ -64,6 +64,11 @@ class Step(NamedTuple):
     frames: np.ndarray  # [n, *shape] uint8 or float32, the newest only
     outcomes: np.ndarray  # [n] OUTCOME
 
+    @property
+    def firsts(self) -> np.ndarray:
+        """Which frames are those of a reset, bool [n]."""
+        return self.outcomes["first"] == 1
+
 
 @dataclass(frozen=True)
 class Hello:

@@ -82,7 +82,7 @@ def _played(config: TrainConfig, environments: Environments, steps: int) -> floa
     step = environments.reset(config.run.seed)
     updates, before = 0, (0, 0)
     for made in range(0, steps, LANES):
-        firsts = step.outcomes["first"] == 1
+        firsts = step.firsts
         slots, ages = book.advance(lanes, firsts, model.updates)
         source.was_drawn[ring.rows(lanes, slots)] = False
         outcomes = outcome_rows(step.outcomes, config.learning.discount)

@@ -112,7 +112,7 @@ def _frames(policy: Policy, environment: EnvironmentConfig) -> np.ndarray:
     random, stacks = np.random.default_rng(0), Stacks(policy.spaces, 1)
     step, observations = environments.reset(0), []
     for _ in range(FRAMES):
-        observations.append(stacks.push(step.frames, step.outcomes["first"] == 1)[0])
+        observations.append(stacks.push(step.frames, step.firsts)[0])
         step = environments.step(policy.spaces.actions.random(random, 1))
     environments.close()
     return np.stack(observations)

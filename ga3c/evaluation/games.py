@@ -90,7 +90,7 @@ def _round(
                 games[first + lane] = Game(score, length, cut, success)
         if len(games) == first + lanes or not watch(length, games.values()):
             break
-        observations = stacks.push(step.frames, step.outcomes["first"] == 1)
+        observations = stacks.push(step.frames, step.firsts)
         policies, _ = policy.judge(observations)
         step = environments.step(chosen_actions(protocol, policies, draws.next(), policy.spaces))
 

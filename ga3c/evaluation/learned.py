@@ -95,7 +95,7 @@ class StackedEnvironments:
         self.close()
 
     def _seen(self, step: Step) -> np.ndarray:
-        return self._stacks.push(step.frames, step.outcomes["first"] == 1)
+        return self._stacks.push(step.frames, step.firsts)
 
 
 class LearnedPolicy:

@@ -41,7 +41,7 @@ def moments(
         while True:
             outcome = step.outcomes[0]
             score, length = score + float(outcome["reward"]), length + 1
-            observations = stacks.push(step.frames, step.outcomes["first"] == 1)
+            observations = stacks.push(step.frames, step.firsts)
             policies, values = policy.judge(observations)
             actions = chosen_actions(protocol, policies, draws.next(), policy.spaces)
             finite = not policy.spaces.actions.is_continuous
