@@ -58,7 +58,7 @@ tensorboard: $(STAMP)  ## show the curves of all runs in the browser, on this ma
 # One more test process than cores keeps them busy; each takes up to a gigabyte.
 WORKERS ?= $(shell n=$$(nproc); echo $$((n < 8 ? n + 1 : 8)))
 BACKEND ?= tensorflow
-FOR_jax := JAX_ENABLE_X64=1 PYTEST_TIMEOUT=360
+FOR_jax := JAX_ENABLE_X64=1 PYTEST_TIMEOUT=900
 test: $(STAMP)  ## run the whole test suite: make test ARGS="-k queues" BACKEND=jax
 	@$(FOR_$(BACKEND)) KERAS_BACKEND=$(BACKEND) exec $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 

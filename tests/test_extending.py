@@ -24,7 +24,7 @@ COMMANDS = [
 ]
 FEW = ["--steps", "1500", "--agents", "1", "--max-agents", "1", "--envs-per-agent", "8"]
 SMALL_REPLAY = ["--replay-steps", "2000", "--replay-min-steps", "500", "--update-size", "50"]
-LIMIT_S = 60.0
+LIMIT_S = 200.0
 
 
 def ga3c(directory: Path, *arguments: str, code: int = 0) -> str:

@@ -174,7 +174,7 @@ class Broken(Corridor):
                 case "hangs":
                     time.sleep(600)
                 case "holds the lock":
-                    ctypes.PyDLL(None).sleep(20)  # of the interpreter, so that no thread goes on
+                    ctypes.PyDLL(None).sleep(60)  # of the interpreter, so that no thread goes on
         return observation, reward, False, False, {}
 
 

@@ -104,10 +104,10 @@ def test_hosts_play_for_one_service_after_another(command: Start, tmp_path: Path
     address = address_of(service)
     hosts = [command(*coming(tmp_path, address, name)) for name in ("atlas", "boreas")]
     service.until_steps_are_made()
-    assert "host atlas has come (key host@" in service.out + service.err
+    service.until(lambda: "host atlas has come (key host@" in service.out + service.err)
     assert service.agents() == [], "nothing is played here"
     for host in hosts:
-        assert "plays with 1 of 1 agents" in host.out
+        host.until(lambda: "plays with 1 of 1 agents" in host.out)  # noqa: B023
     mine = service.runs / "mine"
     service.until(lambda: len(summary(mine, "mine")["places"].split(",")) == 2)
     assert set(summary(mine, "mine")["places"].split(", ")) == {"1 on atlas", "1 on boreas"}

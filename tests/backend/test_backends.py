@@ -39,7 +39,7 @@ def under(framework: str, *program: str) -> subprocess.CompletedProcess[str]:
         env=os.environ | {"KERAS_BACKEND": framework, "TF_CPP_MIN_LOG_LEVEL": "3"},
         capture_output=True,
         text=True,
-        timeout=220,
+        timeout=600,
     )
 
 

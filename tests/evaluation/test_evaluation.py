@@ -27,7 +27,7 @@ from ga3c.runs import checkpoints, records
 from ga3c.runs.finding import evaluations
 from ga3c.settings.run import EvaluationConfig
 from ga3c.settings.train import TrainConfig
-from tests.commands import CORRIDOR, LIGHT, STOP_S, Command, ended, refused
+from tests.commands import BEGIN_S, CORRIDOR, LIGHT, STOP_S, Command, ended, refused
 from tests.tiny import ledger_end
 
 PROBABILITIES = np.array([0.1, 0.6, 0.3])
@@ -307,12 +307,13 @@ def test_an_evaluation_that_is_interrupted_says_what_it_had(
     command: Callable[..., Command], pong_run: Path, tmp_path: Path
 ) -> None:
     run = shutil.copytree(pong_run, tmp_path / "mine")
-    evaluating = command("evaluate", str(run), "--episodes", "30")
+    # Ten times as many games as are played at once: they last until the first line of progress.
+    evaluating = command("evaluate", str(run), "--episodes", "300", "--at-once", "30")
     evaluating.until(lambda: "those in progress are at step" in evaluating.out)
     evaluating.interrupt()
     assert evaluating.wait(STOP_S) == 130
     *_, last = evaluating.out.splitlines()
-    assert re.fullmatch(r"\d+ of 30 games.*; not kept, as the games that end first are .*", last)
+    assert re.fullmatch(r"\d+ of 300 games.*; not kept, as the games that end first are .*", last)
     assert not (run / "evaluations.jsonl").exists()
 
 
@@ -325,13 +326,13 @@ def test_an_interrupt_that_an_environment_catches_ends_an_evaluation_too(
 ) -> None:
     game = ["--game", "tests.tiny:Careless-v0", "--algorithm", "a3c", *LIGHT]
     trained = command("train", *game, "--steps", "200", "--name", "mine")
-    assert trained.wait(60.0) == 0, trained.err
+    assert trained.wait(BEGIN_S) == 0, trained.err
     monkeypatch.setenv("GA3C_TEST_CARELESS_S", "0.5")
     evaluating = command("evaluate", str(trained.runs / "mine"), "--at-once", "1")
     evaluating.until(lambda: "protocol name" in evaluating.out)
     time.sleep(1.0)  # it is within a step nearly always
     evaluating.process.send_signal(number)
-    assert evaluating.wait(60.0) == 130
+    assert evaluating.wait(BEGIN_S) == 130
     assert "not kept" in evaluating.out
 
 
@@ -423,7 +424,8 @@ def test_an_evaluation_that_hangs_is_said_and_does_not_keep_the_run_from_its_end
     tmp_path: Path,
 ) -> None:
     given = ["train", "--game", "tests.unruly:Hanging-v0", "--algorithm", "a3c", *LIGHT]
-    given += ["--steps", "3000", "--agent-timeout-s", "3"]
+    # An agent may take 0.5 s longer to start for each environment of a group.
+    given += ["--steps", "3000", "--agent-timeout-s", "3", "--envs-per-agent", "40"]
     given += ["--evaluate-every", "1000", "--evaluate-episodes", "1", "--name", "mine"]
     done = ended(*given, "--runs-dir", str(tmp_path))
     assert done.returncode == 1, done.stderr

@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -40,6 +41,7 @@ from ga3c.settings.machine import CORES
 from ga3c.settings.presets import PRESETS
 from ga3c.settings.train import TrainConfig
 from tests.commands import PATIENCE, ROOT, Command, ended, refused
+from tests.measuring.test_round_trips import reserved
 from tests.test_packaging import needs, read_pins
 
 WINDOW_S = str(PATIENCE)
@@ -52,6 +54,11 @@ def measured(*arguments: str) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def own(used: dict[str, float]) -> float:
+    """Of core-seconds a second, those of the run itself: how many depends on the machine's load."""
+    return sum(each for name, each in used.items() if name not in ("idle", "other_processes"))
+
+
 @pytest.mark.slow
 def test_throughput_accounts_for_every_core_second_and_every_step(tmp_path: Path) -> None:
     out = tmp_path / "throughput.json"
@@ -59,13 +66,16 @@ def test_throughput_accounts_for_every_core_second_and_every_step(tmp_path: Path
         *("throughput", *LIGHT, "--algorithm", "a3c", "--agents", "2", "--envs-per-agent", "8"),
         *("--repeats", "2", "--seconds", "2", "--warm-up-seconds", "1", "--out", str(out)),
     )
-    assert sum(result["core_seconds_per_s"].values()) == pytest.approx(CORES, rel=0.05)
-    assert min(result["core_seconds_per_s"].values()) >= 0
-    assert result["core_seconds_per_s"]["environment"] == 0  # it steps in the agents' own thread
-    assert result["core_seconds_per_s"]["agents_python"] > 0.05
+    used = result["core_seconds_per_s"]
+    assert sum(used.values()) == pytest.approx(CORES, rel=0.05)
+    assert min(used.values()) >= 0
+    assert used["environment"] == 0  # it steps in the agents' own thread
+    assert used["agents_python"] > 0.05 * own(used)
     assert result["share_of_limit"] == pytest.approx(result["pps"] / result["limit_pps"])
     assert result["pps_low"] <= result["pps"] <= result["pps_high"]
-    assert result["trained_samples_per_s"] == pytest.approx(result["pps"], rel=0.2)
+    # A few batches of 80 more or less in the 4 s, which are more than a fifth on a slow machine.
+    trained = pytest.approx(result["pps"], rel=0.2, abs=3 * 80 / 4)
+    assert result["trained_samples_per_s"] == trained
     assert result["training_batch"] == pytest.approx(80, rel=0.05)
     assert "tps" not in result, "updates a second are not TPS, which are trained samples a second"
     samples = result["updates_per_s"] * result["training_batch"]
@@ -213,7 +223,7 @@ def examined(command: Callable[..., Command], gain: float) -> tuple[str, dict[st
     """What the doctor says, and its figures, where 64 environments promise this gain."""
     light = [*LIGHT, "--agents", "1", "--envs-per-agent", "2", "--repeats", "1", "--seconds", "1"]
     doctor = command("doctor", *light, program=PROMISED.format(gain=gain))
-    assert doctor.wait(100.0 * PATIENCE) == 0, doctor.err
+    assert doctor.wait(400.0) == 0, doctor.err
     return doctor.out, json.loads(doctor.out.splitlines()[-1])
 
 
@@ -338,8 +348,8 @@ def test_the_machinery_carries_a_replayed_stream() -> None:
     assert 400 <= row["lanes"] < 400 + 2 * CORES
     assert row["trained_samples_per_s"]["median"] == pytest.approx(row["pps"]["median"], rel=0.3)
     used = row["core_seconds_per_s"]
-    assert used["environment"] < 0.1 < used["agents_python"], "there is no emulator"
-    assert used["tensors"] < 0.1, "nothing thinks"
+    assert used["environment"] < 0.1 * own(used) < used["agents_python"], "there is no emulator"
+    assert used["tensors"] < 0.1 * own(used), "nothing thinks"
 
 
 @pytest.mark.slow
@@ -347,7 +357,8 @@ def test_what_a_step_costs_the_model_is_told_by_lanes() -> None:
     given = ["--repeats", "1", "--seconds", str(2 * PATIENCE), "--lanes", "16", "--json"]
     (row,) = measured("lanes", "--thinks", *given)["lanes"]
     assert row["microseconds_a_step"] == pytest.approx(1e6 / row["pps"]["median"])
-    assert row["core_seconds_per_s"]["tensors"] > 0.1, "the model learns"
+    used = row["core_seconds_per_s"]
+    assert used["tensors"] > 0.1 * own(used), "the model learns"
 
 
 @pytest.mark.slow
@@ -391,12 +402,15 @@ def test_fast_dqns_ideas_are_measured_on_and_off(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_agents_of_another_machine_wait_for_the_way_there(tmp_path: Path) -> None:
     given: dict[str, Any] = {"game": "CartPole-v1", "seconds": 1.0, "agents": 1, "envs": 4}
-    config = machines.Config(tmp_path, **given, round_trips_ms=(100.0,), groups=(1,))
-    *near, far = machines.points(config)
-    assert [point.part for point in near] == [*machines.LOCAL, *machines.FAR]
-    around = partial(machines.far_away, config)
-    ((_, figures),) = measure([far], config.game, config.seconds, tmp_path, around)
-    assert 0 < figures["pps"] <= 4 / 0.1, "a group of 4 waits for its answer all the while"
+    with socket.socket() as kept:
+        given["port"] = reserved(kept)[1]
+        config = machines.Config(tmp_path, **given, round_trips_ms=(100.0,), groups=(1,))
+        *near, far = machines.points(config)
+        assert [point.part for point in near] == [*machines.LOCAL, *machines.FAR]
+        around = partial(machines.far_away, config)
+        ((_, figures),) = measure([far], config.game, config.seconds, tmp_path, around)
+    most = 4 / 0.1 + 4  # the second may have a step of the group at both of its ends
+    assert 0 < figures["pps"] <= most, "a group of 4 waits for its answer all the while"
     assert figures["core_seconds_per_s"]["environment"] == 0.0, "nothing is played here"
 
 
@@ -413,7 +427,7 @@ if __name__ == "__main__":  # the agents' processes import this file as well
     config = parse(options, TrainConfig, "test")
     baseline = Baseline(config, spaces(config.environment), 2)
     with baseline.playing():
-        until_s = time.monotonic() + 60
+        until_s = time.monotonic() + 300
         while time.monotonic() < until_s and not all(s >= 0.9 for s in baseline.shared.scores):
             time.sleep(0.1)
     print(*baseline.shared.scores)
@@ -435,7 +449,7 @@ def test_the_baseline_learns(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=400,
     )
     assert done.returncode == 0, done.stderr
     assert all(float(score) >= 0.9 for score in done.stdout.split()), done.stdout

@@ -129,8 +129,8 @@ PRINTING = """
 import sys, time
 print("a line about something else", flush=True)
 for step in range(1, 1000):
-    print(f"global_step={100 * step}", flush=True)
-    print(f"global_step={100 * step}, episodic_return=[{step}.5]", flush=True)
+    at = f"global_step={100 * step}"
+    print(at, f"{at}, episodic_return=[{step}.5]", sep="\\n", flush=True)  # at once: it is killed
     time.sleep(0.05)
 """
 

@@ -539,7 +539,9 @@ def test_a_full_disk_ends_no_run_and_is_said(command: Start) -> None:
         "from ga3c.__main__ import main\n"
         "sys.exit(main())"
     )
-    run = command(*CORRIDOR, *OFTEN, "--steps", "6000", "--name", "mine", program=program)
+    # Few lines of progress, as the limit is that of standard output too.
+    given = ["--checkpoint-every-steps", "300", "--progress-every-s", "10"]
+    run = command(*CORRIDOR, *given, "--steps", "6000", "--name", "mine", program=program)
     assert run.wait(BEGIN_S) == 1
     assert run.err.count("no checkpoint: [Errno 27]") == 1, "not at each attempt"
     assert "6000 steps done" in run.out

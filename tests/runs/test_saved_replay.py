@@ -26,6 +26,21 @@ from tests.commands import STOP_S, Command, assert_nothing_is_left, ended, wait_
 
 LEDGER = "tests.tiny:Ledger-v0"
 READ_S = 20.0
+# Each write of a checkpoint takes a while, so that signals come in the middle of it.
+SLOW = """
+import sys, time
+from ga3c.runs import durable
+
+add = durable.Work.add
+
+def slowly(self, count):
+    time.sleep(0.2)
+    add(self, count)
+
+durable.Work.add = slowly
+from ga3c.__main__ import main
+sys.exit(main())
+"""
 
 
 def configured(draws: Any, pacing: Any, eviction: Any) -> TrainConfig:
@@ -98,7 +113,7 @@ def test_what_is_read_while_threads_run_is_of_one_moment(
         service.start()
         read = 0
         last_steps = -1
-        deadline_s = time.monotonic() + 60.0
+        deadline_s = time.monotonic() + 200.0
         while read < 40:
             assert time.monotonic() < deadline_s
             assert service.tend() == []
@@ -154,8 +169,8 @@ def test_signals_are_heard_while_a_large_checkpoint_is_written(
     command: Callable[..., Command],
 ) -> None:
     """The first says what goes on; the second leaves the checkpoint out."""
-    large = ["--algorithm", "dqn", "--save-replay", "--replay-steps", "8000000", "--name", "mine"]
-    run = command("train", "--game", "tests.tiny:Corridor-v0", *large)
+    large = ["--algorithm", "dqn", "--save-replay", "--replay-steps", "1000000", "--name", "mine"]
+    run = command("train", "--game", "tests.tiny:Corridor-v0", *large, program=SLOW)
     checkpoint = run.runs / "mine" / "checkpoints"
     run.until(lambda: any(checkpoint.glob(".partial-*")))
     run.interrupt()

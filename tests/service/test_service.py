@@ -55,6 +55,7 @@ T_MAX = 5
 DISCOUNT = LearningConfig().discount
 STOP_S = 10.0
 WAIT_S = 40.0  # for what takes a second on an idle machine
+SLOWEST_MAKE_S = "ga3c.service.agents.SLOWEST_MAKE_S"  # larger: agents that start have longer
 SMALL = ServiceConfig(
     agents=1,
     predictors=1,
@@ -560,18 +561,25 @@ def test_an_episode_has_the_epsilon_of_its_own_lane() -> None:
 
 
 @pytest.mark.parametrize("when", ["as it starts", "as it plays"])
-def test_a_frozen_agent_is_replaced(when: str) -> None:
+def test_a_frozen_agent_is_replaced(when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if when == "as it plays":
+        monkeypatch.setattr(SLOWEST_MAKE_S, 10.0)
     with running(made(configured(agent_timeout_s=3.0))) as service:
         if when == "as it plays":
             tend_until(service, all_play(service))
+        else:  # it has the usual time to start; its successor has longer
+            monkeypatch.setattr(SLOWEST_MAKE_S, 10.0)
         os.kill(service.agents.pids()[0], signal.SIGSTOP)
         events = tend_until(service, lambda: service.metrics.snapshot()["agent_deaths"] == 1)
         assert "was killed by signal 9" in events[0]
         tend_until(service, all_play(service))
 
 
-def test_no_agent_is_killed_for_its_silence_while_the_service_itself_stood_still() -> None:
+def test_no_agent_is_killed_for_its_silence_while_the_service_itself_stood_still(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """As after Ctrl-Z and `fg`, which stop and wake both."""
+    monkeypatch.setattr(SLOWEST_MAKE_S, 10.0)
     with running(made(configured(agent_timeout_s=3.0))) as service:
         tend_until(service, all_play(service))
         deaths = service.metrics.snapshot()["agent_deaths"]  # of a busy machine

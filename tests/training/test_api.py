@@ -345,7 +345,7 @@ def test_a_policy_plays_what_it_has_learned(trained: ga3c.Run) -> None:
 def test_a_policy_plays_in_an_environment_that_its_user_steps(trained: ga3c.Run) -> None:
     environment = gymnasium.make(GAME)
     player, scores = trained.load().player(environment), []
-    for game in range(20):
+    for game in range(100):
         observation, _ = environment.reset(seed=game)
         player.reset()
         ended = cut = False
@@ -353,7 +353,9 @@ def test_a_policy_plays_in_an_environment_that_its_user_steps(trained: ga3c.Run)
             action = player.act(observation)
             observation, reward, ended, cut, _ = environment.step(action)
         scores.append(float(reward))
-    assert np.mean(scores) > 0.8, scores
+    # Training ends at a mean of 0.9, which is one loss in twenty: then 20 losses in 100 games, 0.6,
+    # have a chance of 1e-7. Games by chance have a mean of 0 with a deviation of 0.1.
+    assert np.mean(scores) > 0.6, scores
     with pytest.raises(ValueError, match=r"observation of shape \(3,\) .*must be \(7,\) float32"):
         player.act(observation[:3])
     with pytest.raises(ValueError, match=r"actions 0\.\.3: must be 0\.\.1, as the run was trained"):

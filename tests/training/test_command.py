@@ -305,10 +305,10 @@ def test_agents_whose_environment_holds_the_interpreter_end_as_well(
     game = ("--game", "tests.tiny:Broken-holds-the-lock-v0", "--algorithm", "a3c")
     run = command("train", *game, *LIGHT)
     run.until(lambda: len(run.agents()) == 2 and run.steps() > 0)
-    time.sleep(1.0)  # both are in their fifth step, of 20 s
+    time.sleep(1.0)  # both are in their fifth step, of 60 s
     run.process.kill()
     run.wait(STOP_S)
-    wait_for(lambda: not run.survivors(), STOP_S)  # half of the time that the steps last
+    wait_for(lambda: not run.survivors(), STOP_S)  # less than half of a step's time
 
 
 def test_a_killed_agent_is_replaced_and_the_run_says_so(command: Callable[..., Command]) -> None:

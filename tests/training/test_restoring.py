@@ -11,7 +11,7 @@ import ga3c
 from ga3c.runs import checkpoints
 from ga3c.runs.finding import pretrained_run
 from ga3c.runs.kept_config import load_config
-from tests.commands import Command, refused
+from tests.commands import BEGIN_S, Command, refused
 
 SMALL: dict[str, Any] = {
     "game": "tests.tiny:Corridor-v0",
@@ -131,5 +131,5 @@ def test_a_resumed_run_refuses_the_weights_of_another(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="initial_weights has no effect on a run that is resumed"):
         ga3c.train(resume=first, steps=400, initial_weights=first)
     command = Command(tmp_path, ["train", "--resume", "1", "--initial-weights", "1"])
-    assert command.wait(60.0) == 2
+    assert command.wait(BEGIN_S) == 2
     assert "--initial-weights has no effect on a run that is resumed" in command.err

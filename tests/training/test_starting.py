@@ -20,7 +20,7 @@ from ga3c.training import starting
 from ga3c.training.starting import _prepare, prepared
 from tests.commands import FRESH, Command, assert_nothing_is_left
 
-LIMIT_S = 60.0
+LIMIT_S = 200.0
 TWO = ServiceConfig(agents=2, max_agents=2, envs_per_agent=4)
 PONG = TrainConfig(service=TWO, environment=EnvironmentConfig("Pong"))
 OTHERS = HostsConfig(listen="tcp://127.0.0.1:*", key=Path("key"), allow=(Path("key.pub"),))

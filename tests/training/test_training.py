@@ -7,7 +7,7 @@ import pytest
 
 from tests.commands import ended
 
-LIMIT_S = 180  # a guard: what ends a run that does not learn is --steps
+LIMIT_S = 400  # a guard: what ends a run that does not learn is --steps
 FAST_ADAM = ["--optimizer", "adam", "--optimizer-epsilon", "1e-5", "--learning-rate", "2e-3"]
 CORRIDOR = ["--game", "tests.tiny:Corridor-v0", "--algorithm", "a3c", "--envs-per-agent", "16"]
 CATCH = ["--game", "tests.tiny:Catch-v0", "--envs-per-agent", "16", *FAST_ADAM]

@@ -22,7 +22,7 @@ from ga3c.runs.tally import Tally
 from ga3c.settings.presets import PRESETS
 from ga3c.training.progress import figures, line, rows
 from ga3c.training.view import curve, scale
-from tests.commands import CORRIDOR, ROOT
+from tests.commands import BEGIN_S, CORRIDOR, ROOT
 
 SECOND_SCREEN, FIRST_SCREEN = "\x1b[?1049h", "\x1b[?1049l"  # of a terminal
 
@@ -49,7 +49,7 @@ def in_a_terminal(*arguments: str) -> str:
         start_new_session=True,
     )
     os.close(child)
-    said, deadline_s = b"", time.monotonic() + 60.0
+    said, deadline_s = b"", time.monotonic() + BEGIN_S
     while time.monotonic() < deadline_s:
         if select.select([terminal], [], [], 0.5)[0]:
             try:
@@ -60,7 +60,7 @@ def in_a_terminal(*arguments: str) -> str:
             if not part:
                 break
     os.close(terminal)
-    assert _waited(process, 10.0) == 0, said
+    assert _waited(process, 30.0) == 0, said
     return said.decode()
 
 
@@ -125,7 +125,7 @@ def test_a_terminal_that_is_closed_does_not_end_a_run(tmp_path: Path) -> None:
     os.close(child)
     assert os.read(terminal, 1), "the live view has begun"
     os.close(terminal)
-    assert _waited(process, 60.0) == 0
+    assert _waited(process, BEGIN_S) == 0
     assert "6000 steps done" in (tmp_path / "mine" / "log.txt").read_text()
     assert (tmp_path / "mine" / "result.json").exists()
 
