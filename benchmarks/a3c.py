@@ -23,8 +23,8 @@ from ga3c.measuring.reporting import Spread, keep, spread
 from ga3c.measuring.serving import measure_service
 from ga3c.reports.console import show
 from ga3c.settings.checks import WrongInput, check_count
+from ga3c.settings.choices import NetworkName
 from ga3c.settings.machine import CORES
-from ga3c.settings.names import NetworkName
 from ga3c.settings.train import TrainConfig
 
 DEFAULT_WINDOW_S = 10.0

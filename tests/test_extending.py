@@ -12,7 +12,7 @@ import pytest
 
 from ga3c import backend
 from ga3c.service.assembly import ALGORITHMS
-from ga3c.settings.names import TRAITS
+from ga3c.settings.choices import TRAITS
 from tests.commands import PATIENCE, ROOT, ended
 
 PAGE = (ROOT / "docs" / "extending.md").read_text()

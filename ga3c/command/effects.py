@@ -6,7 +6,7 @@ from typing import Any
 from agents.environments import Spaces, spaces
 from ga3c.command.help import check_effect
 from ga3c.command.line import WrongUse
-from ga3c.settings.names import TRAITS
+from ga3c.settings.choices import TRAITS
 from ga3c.settings.scheduler import SchedulerConfig
 from ga3c.settings.service import OF_SEGMENTS
 from ga3c.settings.train import TrainConfig

@@ -1,6 +1,6 @@
 """The text that `ga3c` prints without a command, or with --help."""
 
-from ga3c.settings.names import preset_lines
+from ga3c.settings.choices import preset_lines
 
 USAGE = f"""usage: ga3c train [--game GAME] [--algorithm a3c|ppo|dqn|dpg] [--preset NAME] [options]
        ga3c train --resume RUN [options]

@@ -1,6 +1,6 @@
 """The torsos between an observation and an algorithm's heads.
 
-`ga3c.settings.names` has the layers of each, and where they were published. `NetworkConfig.units`
+`ga3c.settings.choices` has the layers of each, and where they were published. `NetworkConfig.units`
 gives the dense layers other sizes, and those for vectors another number.
 
 The last dense layer of a torso begins a stream: a dueling network has two streams. It is normalised
@@ -28,8 +28,8 @@ from ga3c.learning.layers import (
     ValueScale,
 )
 from ga3c.learning.own import own_torso
+from ga3c.settings.choices import TORSOS
 from ga3c.settings.learning import NetworkConfig
-from ga3c.settings.names import TORSOS
 
 HIDDEN_GAIN = 2**0.5
 SMALLEST_OF_SMALL = 20  # height and width of the smallest picture that `small` takes

@@ -10,7 +10,7 @@ from ale_py import registration
 from agents import control
 from agents.games import atari_roms
 from ga3c.runs.finding import newest_figures, pretrained, pretrained_run
-from ga3c.settings.names import NETWORK_LINES, PRESET_LINES, TRAITS
+from ga3c.settings.choices import NETWORK_LINES, PRESET_LINES, TRAITS
 
 Kind = Literal["games", "presets", "networks", "algorithms", "protocols", "pretrained"]
 OWN = "or your own, as module:name (docs/extending.md)"

@@ -136,10 +136,11 @@ def build_books(config: TrainConfig, stack: int) -> tuple[Book, Pacing]:
         )
         return book, drawn
     segments = SegmentBook(lanes, service.t_max, service.pending_segments, stack)
+    limit_steps = config.run.limit_steps
     if not service.lockstep:
-        return segments, Free()
+        return segments, Free(limit_steps)
     batch = service.training_batch_max // service.t_max
-    return segments, InTurn(config.run.limit_steps, batch, segments.settle)
+    return segments, InTurn(limit_steps, batch, segments.settle)
 
 
 def build_source(

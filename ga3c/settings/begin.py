@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from agents.environments import EnvironmentConfig, spaces
 from agents.games import resolve
-from ga3c.settings import names
+from ga3c.settings import choices
 from ga3c.settings.presets import OF_LANES, OURS, PRESETS, for_lanes
 from ga3c.settings.train import TrainConfig
 
@@ -59,7 +59,7 @@ def preset_of(
         algorithm = DEFAULT_ALGORITHMS[kind]
     if f"{algorithm}-{kind}" in OURS:
         return OURS[f"{algorithm}-{kind}"]
-    by_replay = names.learns_from(algorithm, learns_from) == "replay"
+    by_replay = choices.learns_from(algorithm, learns_from) == "replay"
     like = ("dpg" if kind == "control" else "dqn") if by_replay else "a3c"
     return replace(OURS[f"{like}-{kind}"], algorithm=algorithm, learns_from=learns_from)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from ga3c.settings.checks import check_count, check_share, is_own, not_negative
-from ga3c.settings.names import NETWORK_LINES
+from ga3c.settings.choices import NETWORK_LINES
 
 SCHEDULE_STEPS = 10_000_000  # length of the schedules of a run without --steps
 # If a run may go on after its schedule, the learning rate ends at this share of its first value.

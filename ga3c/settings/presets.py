@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from ga3c.settings.choices import PRESET_LINES
 from ga3c.settings.learning import (
     A3CConfig,
     DQNConfig,
@@ -10,7 +11,6 @@ from ga3c.settings.learning import (
     OptimizerConfig,
 )
 from ga3c.settings.machine import CORES, sees_gpu
-from ga3c.settings.names import PRESET_LINES
 from ga3c.settings.published import PUBLISHED
 from ga3c.settings.replay import PacingConfig, ReplayConfig
 from ga3c.settings.run import EvaluationConfig

@@ -1,12 +1,13 @@
 """Every setting of a run. They are checked once, here; each part of the system is given its own."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import Annotated, get_args
 
 import tyro
 
 from agents.environments import EnvironmentConfig
 from ga3c.settings.checks import check_finite, check_slack, is_own
+from ga3c.settings.choices import TRAITS, LearnsFrom, PresetName, learns_from, preset_lines
 from ga3c.settings.learning import (
     A3CConfig,
     DPGConfig,
@@ -16,17 +17,12 @@ from ga3c.settings.learning import (
     OptimizerConfig,
     PPOConfig,
 )
-from ga3c.settings.names import PRESET_LINES, TRAITS, LearnsFrom, learns_from, preset_lines
 from ga3c.settings.replay import PacingConfig, ReplayConfig
 from ga3c.settings.run import CheckpointConfig, EvaluationConfig, RunConfig
 from ga3c.settings.scheduler import SchedulerConfig
 from ga3c.settings.service import HostsConfig, ServiceConfig
 
 FAMILIES = get_args(LearnsFrom)
-if TYPE_CHECKING:
-    PresetName = str
-else:
-    PresetName = Literal[tuple(PRESET_LINES)]
 PRESET_HELP = f"Settings to begin with, ours or as published:\n{preset_lines()}\n"
 
 

@@ -16,8 +16,8 @@ from ga3c.learning.networks import count_weights, resolved
 from ga3c.service import footprint
 from ga3c.service.assembly import build_algorithm
 from ga3c.service.footprint import plan
+from ga3c.settings.choices import NETWORK_LINES
 from ga3c.settings.learning import A3CConfig, NetworkConfig
-from ga3c.settings.names import NETWORK_LINES
 from ga3c.settings.presets import PRESETS
 from ga3c.settings.replay import ReplayConfig
 from ga3c.settings.service import ServiceConfig

@@ -29,6 +29,7 @@ from ga3c.learning.layers import Normalized, ValueScale, measured_by
 from ga3c.learning.model import Learned, Model
 from ga3c.learning.networks import count_weights, resolved
 from ga3c.learning.optimizers import build_optimizer, prepare
+from ga3c.settings.choices import NETWORK_LINES
 from ga3c.settings.learning import (
     A3CConfig,
     DQNConfig,
@@ -36,7 +37,6 @@ from ga3c.settings.learning import (
     OptimizerConfig,
     linear,
 )
-from ga3c.settings.names import NETWORK_LINES
 from tests import reference
 from tests.reference import Array, Batch, NaiveExperience, Weights
 

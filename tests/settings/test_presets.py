@@ -19,10 +19,10 @@ from ga3c.evaluation.options import EvaluateConfig
 from ga3c.runs.kept_config import load_config
 from ga3c.settings import machine
 from ga3c.settings.begin import given_values, preset_like
-from ga3c.settings.names import PRESET_LINES
+from ga3c.settings.choices import PRESET_LINES, PresetName
 from ga3c.settings.presets import OURS, PRESETS, ppo_pictures
 from ga3c.settings.published import PUBLISHED
-from ga3c.settings.train import PresetName, TrainConfig
+from ga3c.settings.train import TrainConfig
 from tests.commands import CORRIDOR, LIGHT, ended, refused
 from tests.published_facts import FACTS
 

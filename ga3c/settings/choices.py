@@ -86,10 +86,6 @@ TORSOS = {
 """The networks of ours between an observation and an algorithm's heads, by name."""
 AUTO = "small for pictures, minatar for those below 20 pixels, mlp for vectors"
 NETWORK_LINES = {"auto": AUTO, **{name: torso.line for name, torso in TORSOS.items()}}
-if TYPE_CHECKING:
-    NetworkName = str
-else:
-    NetworkName = Literal[tuple(NETWORK_LINES)]
 
 PRESET_LINES: dict[str, str] = {
     "default": "chosen by --algorithm and --game",
@@ -112,6 +108,13 @@ PRESET_LINES: dict[str, str] = {
     "apex-dpg": "Ape-X DPG, Horgan et al. 2018",
 }
 """The name of each preset and one line about it."""
+
+if TYPE_CHECKING:
+    NetworkName = str
+    PresetName = str
+else:
+    NetworkName = Literal[tuple(NETWORK_LINES)]
+    PresetName = Literal[tuple(PRESET_LINES)]
 
 
 def preset_lines(indent: str = "") -> str:
