@@ -113,9 +113,9 @@ def _only_success(answer: Any) -> Any:
     """The answer with that info. One of another form is left to the checks of it."""
     if not (isinstance(answer, tuple) and isinstance(answer[-1], dict)):
         return answer
-    said = {name: answer[-1].get(name) for name in SUCCESS}
-    numbers = {name: float(v) for name, v in said.items() if isinstance(v, Real | np.bool_)}
-    return (*answer[:-1], numbers)
+    info = answer[-1]
+    said = [name for name in SUCCESS if name in info and isinstance(info[name], Real | np.bool_)]
+    return (*answer[:-1], {name: float(info[name]) for name in said})
 
 
 def successes(info: dict[str, Any], num_envs: int) -> np.ndarray:

@@ -141,6 +141,13 @@ def test_before_the_first_episode_scores_are_nan(tally: Tally) -> None:
     assert tally.episodes == 0
 
 
+def gone_on_with(tally: Tally, clock: Clock, lacking: str = "") -> Tally:
+    """The tally of a run that goes on, and was kept before there was the key `lacking`, if any."""
+    again = Tally(clock)
+    again.restore({key: value for key, value in tally.read().items() if key != lacking})
+    return again
+
+
 def test_lengths_are_of_the_last_100_episodes_that_count_and_are_kept(clock: Clock) -> None:
     tally = Tally(clock, most_scored=0.01)
     assert math.isnan(tally.length_mean())
@@ -148,12 +155,8 @@ def test_lengths_are_of_the_last_100_episodes_that_count_and_are_kept(clock: Clo
         tally.episode(0, 1.0, length)
     tally.episode(0, 1.0, 10_000, epsilon=0.4)
     assert tally.length_mean() == pytest.approx(99.5)  # of 50 to 149
-    kept, resumed = tally.read(), Tally(clock)
-    resumed.restore(kept)
-    assert resumed.length_mean() == tally.length_mean()
-    del kept["lengths"]  # as it was kept before
-    older = Tally(clock)
-    older.restore(kept)
+    assert gone_on_with(tally, clock).length_mean() == tally.length_mean()
+    older = gone_on_with(tally, clock, lacking="lengths")
     assert math.isnan(older.length_mean()) and older.score_mean() == 1.0
 
 
@@ -168,12 +171,8 @@ def test_the_success_rate_is_of_the_last_100_episodes_that_said_it_and_is_kept(
         tally.episode(0, 1.0, 5)
     tally.episode(0, 1.0, 5, epsilon=0.4, success=1.0)
     assert tally.success_rate() == pytest.approx(0.3)
-    kept, resumed = tally.read(), Tally(clock)
-    resumed.restore(kept)
-    assert resumed.success_rate() == tally.success_rate()
-    del kept["successes"]  # as it was kept before
-    older = Tally(clock)
-    older.restore(kept)
+    assert gone_on_with(tally, clock).success_rate() == tally.success_rate()
+    older = gone_on_with(tally, clock, lacking="successes")
     assert math.isnan(older.success_rate()) and older.score_mean() == 1.0
 
 
