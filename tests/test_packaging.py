@@ -149,6 +149,14 @@ def helped_targets() -> list[str]:
     return re.findall(r"^  ([a-z-]+) ", run_make("help").stdout, re.MULTILINE)
 
 
+def test_one_version_is_declared_cited_and_described() -> None:
+    version = read_setup()["metadata"]["version"]
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest is not None
+    assert newest[1] in {version, "Unreleased"}
+
+
 @pytest.mark.parametrize(
     ("section", "key", "locks"),
     [
