@@ -11,7 +11,8 @@ import signal
 import statistics
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from agents.signals import handled, is_same_request, restore
@@ -52,6 +53,51 @@ def _noticed() -> Iterator[Callable[[], bool]]:
         restore(before)
 
 
+class _Progress:
+    """Says how far the games are, every `PROGRESS_S`. `evaluate` calls it after each step."""
+
+    def __init__(self, wanted: int, interrupted: Callable[[], bool]) -> None:
+        self._wanted, self._interrupted = wanted, interrupted
+        self._ended: Collection[Game] = ()
+        self._said_s = time.monotonic()
+
+    def __str__(self) -> str:
+        ended = f"{len(self._ended)} of {self._wanted} games"
+        if not self._ended:
+            return ended
+        return f"{ended}, mean so far {statistics.mean(game.score for game in self._ended):,.1f}"
+
+    def __call__(self, steps: int, ended: Collection[Game]) -> bool:
+        """Go on. Raises KeyboardInterrupt if that was asked for."""
+        if self._interrupted():
+            raise KeyboardInterrupt
+        self._ended = ended
+        if time.monotonic() - self._said_s > PROGRESS_S:
+            self._said_s = time.monotonic()
+            print(f"{self}; those in progress are at step {steps:,}", flush=True)
+        return True
+
+
+def _can_be_kept(path: Path) -> bool:
+    """Whether the run at `path` may be written to; says so if not."""
+    for each in (path, path / EVALUATIONS):
+        if each.exists() and not os.access(each, os.W_OK):
+            print(f"ga3c: {each} is not writable: the scores are not kept", file=sys.stderr)
+            return False
+    return True
+
+
+def _in_words(entry: Mapping[str, Any]) -> str:
+    scores, rate, cut = entry["scores"], entry["success_rate"], entry["games_cut"]
+    return (
+        f"score {entry['mean']:,.2f} (median {entry['median']:,.2f}, "
+        f"{_short(min(scores))} to {_short(max(scores))}) over "
+        + ("1 game" if len(scores) == 1 else f"{len(scores)} games")
+        + ("" if rate is None else f", success rate {rate:.1%}")
+        + (f", {cut} cut by a limit of their length" if cut else "")
+    )
+
+
 def run(config: Config) -> None:
     """Evaluate, print and keep the scores. Raises WrongInput, RuntimeError or OSError."""
     scores(config)
@@ -64,11 +110,7 @@ def scores(config: Config) -> dict[str, Any]:
     """
     trained, path, checkpoint = load(config)
     trained = config.as_played(trained)
-    file, keeps = path / EVALUATIONS, config.pretrained is None
-    for each in (path, file) if keeps else ():
-        if each.exists() and not os.access(each, os.W_OK):
-            print(f"ga3c: {each} is not writable: the scores are not kept", file=sys.stderr)
-            keeps = False
+    keeps = config.pretrained is None and _can_be_kept(path)
     backend.configure(CORES, config.seed)
     policy = policy_of(trained, checkpoint)
     weights = config.checkpoint if config.checkpoint in ("newest", BEST) else "chosen"
@@ -78,26 +120,10 @@ def scores(config: Config) -> dict[str, Any]:
     print(f"{path}: {title(trained, checkpoint)}; protocol {settings}", flush=True)
     if protocol.get("sticky_actions", 0.0) > trained.environment.stickiness:
         print("these games have sticky actions, which the run was not trained with", flush=True)
-    started_s = last_s = time.monotonic()
-    played_so_far: Collection[Game] = ()
-
-    def so_far() -> str:
-        games = played_so_far
-        mean = f", mean so far {statistics.mean(g.score for g in games):,.1f}" if games else ""
-        return f"{len(games)} of {config.episodes} games{mean}"
-
-    def show(steps: int, ended: Collection[Game]) -> bool:
-        nonlocal last_s, played_so_far
-        if interrupted():
-            raise KeyboardInterrupt
-        played_so_far = ended
-        if time.monotonic() - last_s > PROGRESS_S:
-            last_s = time.monotonic()
-            print(f"{so_far()}; those in progress are at step {steps:,}", flush=True)
-        return True
-
-    try:
-        with _noticed() as interrupted:
+    started_s = time.monotonic()
+    with _noticed() as interrupted:
+        progress = _Progress(config.episodes, interrupted)
+        try:
             games = evaluate(
                 policy,
                 trained.environment,
@@ -106,29 +132,21 @@ def scores(config: Config) -> dict[str, Any]:
                 config.at_once,
                 config.seed,
                 CORES,
-                show,
+                progress,
             )
-    except KeyboardInterrupt:
-        print(f"{so_far()}; not kept, as the games that end first are short ones", flush=True)
-        raise
+        except KeyboardInterrupt:
+            print(f"{progress}; not kept, as the games that end first are short ones", flush=True)
+            raise
     seconds = time.monotonic() - started_s
     entry = record(games, checkpoint.steps, protocol, config.seed, config.at_once, seconds)
     kept, failure = "", None
     if keeps:
         try:
-            records.append(file, {**entry, "machine": machine()})
-            kept = f"; kept in {file}"
+            records.append(path / EVALUATIONS, {**entry, "machine": machine()})
+            kept = f"; kept in {path / EVALUATIONS}"
         except OSError as error:
             kept, failure = "; not kept", error
-    cut = f", {entry['games_cut']} cut by a limit of their length" if entry["games_cut"] else ""
-    rate = entry["success_rate"]
-    succeeded = "" if rate is None else f", success rate {rate:.1%}"
-    count = "1 game" if len(games) == 1 else f"{len(games)} games"
-    print(
-        f"score {entry['mean']:,.2f} (median {entry['median']:,.2f}, "
-        f"{_short(min(entry['scores']))} to {_short(max(entry['scores']))}) over {count}"
-        f"{succeeded}{cut}{kept}"
-    )
+    print(_in_words(entry) + kept)
     if config.json:
         print(json.dumps(entry), flush=True)
     if failure is not None:
