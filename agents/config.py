@@ -16,7 +16,7 @@ def _check(valid: bool, otherwise: str) -> None:
 
 @dataclass(frozen=True)
 class EnvironmentConfig:
-    """What is played and how. All but `game`, `env_args` and `stack` concern Atari games only."""
+    """The game and its rules. All but `game`, `env_args` and `stack` apply to Atari games only."""
 
     game: str = "Pong"
     """An Atari game by name (Pong, ms_pacman, ALE/Pong-v5), a Gymnasium id (CartPole-v1), a task of
@@ -26,27 +26,27 @@ class EnvironmentConfig:
     """Arguments of the environment's constructor, each as key=value with a Python number, True,
     False or text; not for Atari games. Example: --env-args map_name=8x8 is_slippery=False."""
     action_repeat: int = 4
-    """Emulator frames for which one action is held: frames a step, whatever the id says."""
+    """Emulator frames per step, in which one action is repeated, whatever the game's id says."""
     sticky_actions: float | None = None
-    """Probability a frame of repeating the last action; None: 0.25 for ALE/*-v5, else 0."""
+    """Probability per frame of repeating the last action; None: 0.25 for ALE/*-v5, else 0."""
     noop_max: int = 30
-    """A game begins after fewer than this many no-op emulator frames, drawn uniformly."""
+    """Each game starts with a random number of no-op emulator frames, uniform in [0, x)."""
     fire_on_reset: bool = True
-    """Press FIRE once where a game begins (not after a lost life), if the game has it."""
+    """Press FIRE once at the start of a game (not after a lost life), if the game has it."""
     max_pool: bool = True
-    """Show the brighter of a step's last two emulator frames at each pixel."""
+    """Take the pixel-wise maximum of a step's last two emulator frames."""
     life_loss_terminates: bool = True
-    """A lost life ends the return that is learned; the game and its score go on."""
+    """Learn a lost life as the end of an episode; the game and its score go on."""
     full_action_space: bool = False
-    """All 18 actions of the console, not only those that the game uses."""
+    """Use all 18 actions of the console, not only those that the game uses."""
     frame_cap: int = 108_000
     """Emulator frames after which a game is cut short (108,000 are 30 minutes)."""
     frame_size: int = 84
-    """Height and width of a grey frame, in pixels."""
+    """Height and width of the greyscale frames, in pixels."""
     pixels: Literal["uint8", "float32"] = "uint8"
-    """How a frame crosses and is kept: bytes, or floats in [0, 1], four times as large."""
+    """How frames are sent and stored: bytes, or floats in [0, 1], four times as large."""
     stack: int | None = None
-    """Newest observations that the model sees at once; None: 4 for [h, w] pictures, else 1."""
+    """Newest observations stacked as the model's input; None: 4 for [h, w] pictures, else 1."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "env_args", tuple(self.env_args))  # JSON has no tuples

@@ -20,20 +20,20 @@ MOST_PORT = 65535
 
 @dataclass(frozen=True)
 class Config:
-    """Play for a service on another machine, which was started with --listen."""
+    """Run agents for a service on another machine that was started with --listen."""
 
     connect: str
-    """The service: tcp://HOST:PORT."""
+    """Address of the service: tcp://HOST:PORT."""
     key: Path
-    """File with this machine's secret key (ga3c keys); the service must --allow its public one."""
+    """File with this machine's secret key (ga3c keys); the service must --allow the public key."""
     service: Path
     """File with the service's public key."""
     agents: int = field(default_factory=available_cores)
-    """Most agent processes at once, by default one for each core that may be used."""
+    """Maximum number of agent processes; by default one per available core."""
     name: str = socket.gethostname()
     """Name of this machine in the run's log."""
     modules: tuple[str, ...] = ()
-    """Modules of your own environments (module:Id-v0) that the service may ask for."""
+    """Modules with your own environments (module:Id-v0) that the service may ask for."""
 
     def __post_init__(self) -> None:
         address = ADDRESS.fullmatch(self.connect)

@@ -24,10 +24,10 @@ OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 @dataclass(frozen=True)
 class Config:
-    """Make a pair of keys: NAME, which is secret, and NAME.pub, to be copied to the other side."""
+    """Make a key pair: NAME, the secret key, and NAME.pub, the public key for the other side."""
 
     file: tyro.conf.Positional[Path]
-    """The secret key's file; the public one's has .pub at its end."""
+    """File for the secret key; the public key goes to the same name with .pub at its end."""
 
     def __post_init__(self) -> None:
         for each in (self.file, self.shared):

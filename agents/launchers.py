@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from agents import start
+from agents.link import name_of
 from agents.machine import raise_descriptor_limit
 from agents.registrations import handed_over
 from agents.tails import Tails
@@ -47,7 +48,7 @@ class Launcher(Protocol):
         """Start an agent."""
 
     def news(self) -> list[str]:
-        """Lines about places for agents that have come or gone since the last call."""
+        """Lines about places for agents that have come or gone, and of what agents print here."""
 
     def start_again(self, identity: str, task: Task) -> None:
         """Give a retired agent another task, which reuses its environments."""
@@ -73,7 +74,7 @@ class LocalLauncher:
 
     Each agent reads a pipe as its standard input and ends when the pipe does. If this process dies
     for any reason, the pipes close, and every agent ends too. An agent's output is read as it
-    comes, and only the last part is kept.
+    comes, and only its first lines and its end are kept.
     """
 
     def __init__(self) -> None:
@@ -120,7 +121,7 @@ class LocalLauncher:
         output, written = self._tails.open()
         try:
             process = subprocess.Popen(
-                [sys.executable, "-P", start.__file__, *search_path()],
+                [sys.executable, "-u", "-P", start.__file__, *search_path()],
                 stdin=subprocess.PIPE,
                 stdout=written,
                 stderr=written,
@@ -151,8 +152,9 @@ class LocalLauncher:
             agent.process.stdin.flush()
 
     def news(self) -> list[str]:
-        """None."""
-        return []
+        """What agents print: their first lines."""
+        names = {agent.output: identity for identity, agent in self._processes.items()}
+        return [f"{name_of(names[output])}: {line}" for output, line in self._tails.lines()]
 
     def dismiss(self) -> None:
         """Nothing: all agents are here."""

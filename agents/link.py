@@ -6,6 +6,7 @@ and repeats its answer if it had given one: so each step is played and learned f
 """
 
 import contextlib
+import secrets
 from collections.abc import Sequence
 from typing import NamedTuple, Self
 
@@ -90,6 +91,16 @@ class _Sent(NamedTuple):
 
     sequence: int
     parts: Parts
+
+
+def new_identity(name: str) -> str:
+    """An unguessable identity on the wire for an agent with this readable name."""
+    return f"{name}#{secrets.token_hex(8)}"
+
+
+def name_of(identity: str) -> str:
+    """The readable name of the agent with this identity."""
+    return identity.partition("#")[0]
 
 
 class Link:

@@ -1,13 +1,20 @@
-"""Keeps the end of what processes write to standard output and error, and drops the rest."""
+"""Keeps the first lines and the end of what processes print, and drops the rest."""
 
 import os
+import re
 import selectors
 import threading
+import time
 
 READ_BYTES = 1 << 16  # the size of a pipe's buffer
 LAST_READS = 16  # reads from a pipe that is being closed: a grandchild may write to it for ever
 STOP_TIMEOUT_S = 5.0
 WAIT_S = 0.2  # between two checks of the thread whether it should end
+FIRST_LINES = 50  # of all pipes together
+LINE_BYTES = 500
+HELD_S = 2.0  # a line waits so long: the last ones before a pipe is closed are among its end
+NO_MORE = "(what agents print after this is not shown)"
+_CONTROL = re.compile(rb"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")  # colours, and the like
 
 
 class Tails:
@@ -20,8 +27,11 @@ class Tails:
         """Keep the last `tail_bytes` of each pipe."""
         self._tail_bytes = tail_bytes
         self._tails: dict[int, bytes] = {}  # by the pipe's read end
+        self._unended: dict[int, bytes] = {}  # the line that each pipe's writer has begun
+        self._first: list[tuple[float, int, str]] = []  # when, by the pipe's read end, the line
+        self._lines_left = FIRST_LINES
         self._selector = selectors.DefaultSelector()
-        self._lock = threading.Lock()  # guards _tails; held while a pipe is read or closed
+        self._lock = threading.Lock()  # guards all above; held while a pipe is read or closed
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -37,6 +47,14 @@ class Tails:
             self._thread.start()
         return read, write
 
+    def lines(self) -> list[tuple[int, str]]:
+        """The first lines of all pipes, each with its pipe's read end; each is given once."""
+        until_s = time.monotonic() - HELD_S
+        with self._lock:
+            due = [(read, line) for at_s, read, line in self._first if at_s <= until_s]
+            self._first = self._first[len(due) :]
+        return due
+
     def close(self, read: int) -> bytes:
         """Close a pipe's read end. Returns the end of what was written to it."""
         with self._lock:
@@ -46,6 +64,8 @@ class Tails:
             if read in self._selector.get_map():
                 self._selector.unregister(read)
             os.close(read)
+            self._first = [each for each in self._first if each[1] != read]
+            self._unended.pop(read, None)
             return self._tails.pop(read)
 
     def stop(self) -> None:
@@ -73,4 +93,12 @@ class Tails:
                 self._selector.unregister(read)
             return False
         self._tails[read] = (self._tails[read] + data)[-self._tail_bytes :]
+        if self._lines_left:
+            *lines, unended = (self._unended.get(read, b"") + data).split(b"\n")
+            self._unended[read] = unended[:LINE_BYTES]
+            plain = (_CONTROL.sub(b"", line[:LINE_BYTES]).rstrip() for line in lines)
+            kept = [line.decode(errors="replace") for line in plain if line][: self._lines_left]
+            self._lines_left -= len(kept)
+            kept += [] if self._lines_left else [NO_MORE]
+            self._first += [(time.monotonic(), read, line) for line in kept]
         return True

@@ -9,13 +9,14 @@ import numpy as np
 
 from agents.environments import EnvironmentConfig
 from agents.launchers import UNSTARTED, Exit, Launcher
+from agents.link import name_of, new_identity
 from agents.worker import Task
 from ga3c.runs.metrics import Metrics
 from ga3c.service.threads import RunFailed
 from ga3c.settings.service import ServiceConfig
 from ga3c.wire.deaths import Death, Deaths
 from ga3c.wire.frontend import Frontend
-from ga3c.wire.peers import Stops, name_of, new_identity
+from ga3c.wire.peers import Stops
 
 SLOWEST_STEPS_PER_S = 100.0  # slowest rate assumed of an agent that replays recorded actions
 SLOWEST_MAKE_S = 0.5  # of an environment; an Atari game takes 0.05 s of a core that nothing shares

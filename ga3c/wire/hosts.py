@@ -219,7 +219,7 @@ class Hosts:
             strangers = self._refused().keys() - self._told_of
             self._told_of |= strangers
             news += [f"refused {each}: its key is not allowed" for each in sorted(strangers)]
-            return news + self._places()
+            return [*news, *self._local.news(), *self._places()]
 
     def _places(self) -> list[str]:
         """A line that says where agents are, if that has changed and come to rest."""

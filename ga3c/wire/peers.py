@@ -1,6 +1,5 @@
 """The agents whose messages are accepted, their lanes, and when each was last heard."""
 
-import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -8,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from agents.link import name_of
 from agents.messages import Header, Hello, MessageError
 
 STOPPED_S = 3.0  # without a look at who is silent, which is due several times a second
@@ -25,16 +25,6 @@ class Stops:
         before_s, self._asked_s = self._asked_s, self._clock()
         passed_s = self._asked_s - before_s
         return passed_s if passed_s > STOPPED_S else 0.0
-
-
-def new_identity(name: str) -> str:
-    """An unguessable identity on the wire for an agent with this readable name."""
-    return f"{name}#{secrets.token_hex(8)}"
-
-
-def name_of(identity: str) -> str:
-    """The readable name of the agent with this identity."""
-    return identity.partition("#")[0]
 
 
 @dataclass

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from agents.link import name_of
 from agents.messages import Step
-from ga3c.wire.peers import name_of
 
 
 class Request(NamedTuple):

@@ -16,6 +16,7 @@ import numpy as np
 import psutil
 import pytest
 
+from agents import tails
 from agents.environments import EnvironmentConfig, Environments, spaces
 from agents.launchers import LOG_TAIL_BYTES, PREPARED, UNSTARTED, Exit, LocalLauncher
 from agents.worker import Task
@@ -451,6 +452,31 @@ def test_the_end_of_a_long_log_is_kept(
     assert ended.code == 7
     assert ended.log.endswith("20000\n\u2620 the end")
     assert len(ended.log.encode()) <= LOG_TAIL_BYTES
+
+
+def test_the_first_lines_of_what_an_agent_prints_are_news(
+    tmp_path: Path, launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tails, "HELD_S", 0.0)
+    lines = r"printf '\033[33mone\033[0m\a\n\ntwo'; echo ' halves' >&2; seq 1000; read end"
+    monkeypatch.setattr(sys, "executable", program(tmp_path, f"read task; {lines}"))
+    launcher.start(replace(NOWHERE, identity="agent-3#secret"))
+    news: list[str] = []
+    wait_until(lambda: news.extend(launcher.news()) or f"agent-3: {tails.NO_MORE}" in news)
+    numbers = map(str, range(1, tails.FIRST_LINES - 1))
+    assert news == [f"agent-3: {text}" for text in ("one", "two halves", *numbers, tails.NO_MORE)]
+    assert launcher.news() == []
+
+
+def test_the_last_lines_of_an_agent_that_ends_are_told_once(
+    tmp_path: Path, launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tails, "HELD_S", LIMIT_S)
+    monkeypatch.setattr(sys, "executable", program(tmp_path, "read task; echo why; exit 7"))
+    launcher.start(NOWHERE)
+    assert reaped(launcher).log == "why"
+    monkeypatch.setattr(tails, "HELD_S", 0.0)
+    assert launcher.news() == []
 
 
 def test_what_an_agent_writes_neither_blocks_it_nor_fills_the_disk(

@@ -11,9 +11,8 @@ import psutil
 import pytest
 import zmq
 
-from agents.link import SERVICE_OPTIONS, connect
+from agents.link import SERVICE_OPTIONS, connect, name_of, new_identity
 from agents.machine import raise_descriptor_limit
-from ga3c.wire.peers import name_of, new_identity
 from tests.damage import ENVS, HELLO, NUM_ACTIONS
 from tests.wire.test_frontend import (
     LIMIT_S,
