@@ -26,7 +26,7 @@ class EnvironmentConfig:
     """Arguments of the environment's constructor, each as key=value with a Python number, True,
     False or text; not for Atari games. Example: --env-args map_name=8x8 is_slippery=False."""
     action_repeat: int = 4
-    """Emulator frames per step, in which one action is repeated, whatever the game's id says."""
+    """Emulator frames per step, all with the same action, whatever the game's id says."""
     sticky_actions: float | None = None
     """Probability per frame of repeating the last action; None: 0.25 for ALE/*-v5, else 0."""
     noop_max: int = 30
@@ -36,7 +36,7 @@ class EnvironmentConfig:
     max_pool: bool = True
     """Take the pixel-wise maximum of a step's last two emulator frames."""
     life_loss_terminates: bool = True
-    """Learn a lost life as the end of an episode; the game and its score go on."""
+    """Treat a lost life as the end of an episode in learning; the game and its score go on."""
     full_action_space: bool = False
     """Use all 18 actions of the console, not only those that the game uses."""
     frame_cap: int = 108_000

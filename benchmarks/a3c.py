@@ -33,16 +33,16 @@ WARM_UP_S = 5.0
 
 @dataclass(frozen=True)
 class Config(MeasuringConfig):
-    """Measure A3C and the service for `repeats` windows of --seconds each (10 if not given)."""
+    """Measure A3C and the service in --repeats windows of --seconds each (10 if not given)."""
 
     ignored: ClassVar[frozenset[str]] = OF_RUNS | {"network", "part_seconds"}
     unless_named: ClassVar[str | None] = "a3c"
     networks: tuple[NetworkName, ...] = ("small", "large-4", "large-3", "large-2", "large-1")
-    """Networks with which A3C and the service are compared."""
+    """Networks on which A3C and the service are compared."""
     a3c_agents: int = CORES
-    """Agent processes of A3C; the published A3C had one for each core."""
+    """A3C agent processes; the published A3C had one per core."""
     a3c_t_max: int = 5
-    """Steps of an A3C agent between its updates."""
+    """Steps that an A3C agent plays between its updates."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

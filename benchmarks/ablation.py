@@ -29,15 +29,15 @@ from ga3c.settings.machine import CORES
 
 @dataclass(frozen=True)
 class Config(PointsConfig):
-    """Measure the service with one change after another, starting with GA3C's way of moving data.
+    """Measure the service with one change after another, starting from GA3C's way of moving data.
 
-    Predictors take the requests that wait, as GA3C's do. Algorithm and network are the defaults.
+    Predictors take waiting requests as GA3C's do. The algorithm is a3c, with its default network.
     """
 
     agents: int = 4 * CORES
     """Agent processes at every point."""
     env_counts: tuple[int, ...] = (2, 4, 8, 16, 32)
-    """Environments per agent process, after the points with one."""
+    """Environments per agent process, for the points after those with one."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

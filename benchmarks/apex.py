@@ -36,22 +36,22 @@ FRESH_PAPER = (
 
 @dataclass(frozen=True)
 class Config:
-    """Ape-X's studies on vectors: actors, priorities, recency, epsilons, replay, fresh draws."""
+    """Run Ape-X's studies on vectors: actors, priorities, recency, epsilons, replay and draws."""
 
     out_dir: Path
-    """Directory of the runs, the table and the pictures; created if it is missing."""
+    """Directory for the runs, the table and the plots; created if it is missing."""
     studies: tuple[StudyName, ...] = get_args(StudyName)
-    """Studies to make."""
+    """Studies to run."""
     game: str = "MountainCar-v0"
-    """Game to learn, with observations that are vectors."""
+    """Game to learn; its observations must be vectors."""
     seeds: int = 5
-    """Number of runs of each variant, with seeds 0, 1, ..."""
+    """Runs per variant, with seeds 0, 1, ..."""
     updates: int = 20_000
-    """Updates of each run."""
+    """Updates per run."""
     quick: bool = False
-    """At most 3 seeds and 2,000 updates: some minutes a study."""
+    """At most 3 seeds and 2,000 updates: a few minutes per study."""
     json: bool = False
-    """Print the result as one JSON object in the last line."""
+    """Print the result as one JSON object on the last line."""
 
     def __post_init__(self) -> None:
         above_zero(self, "seeds", "updates")

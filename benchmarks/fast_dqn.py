@@ -29,7 +29,7 @@ class Config(PointsConfig):
     samplers: tuple[int, ...] = (1, 2, 4, 8)
     """Numbers of agent processes, with one environment each."""
     period_steps: int = 1000
-    """Steps of a target period: fewer than the published 10,000, so that a window has many."""
+    """Steps per target period: fewer than the published 10,000, so that a window has many."""
     intra_op_threads: int = CORES
     """Threads of the tensor framework within one operation."""
 

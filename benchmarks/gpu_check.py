@@ -53,13 +53,13 @@ class Config:
     """Check and measure: large tables, parity, limits, throughput, lanes, replay, a run of Pong."""
 
     out_dir: Path
-    """Directory for a JSON file of each part, and gpu-check.json with all; created if missing."""
+    """Directory for one JSON file per part, and gpu-check.json with all; created if missing."""
     parts: tuple[Part, ...] = get_args(Part)
     """The parts to run, in this order."""
     quick: bool = False
-    """Give each part a few seconds only, to see that all parts work."""
+    """Run each part for only a few seconds, to see that all of them work."""
     time_factor: float = 1.0
-    """Factor on the time limit of each part; above 1 if compiling takes long."""
+    """Factor on the time limit of each part; above 1 if compilation takes long."""
 
     def __post_init__(self) -> None:
         if self.time_factor < LEAST_FACTOR:

@@ -32,9 +32,9 @@ OF_LANES |= {"prediction_batch_min", "prediction_batch_max"}  # the number of la
 
 @dataclass(frozen=True)
 class Config(MeasuringConfig):
-    """Measure the service alone for `repeats` windows of --seconds each (10 if not given).
+    """Measure the service alone in --repeats windows of --seconds each (10 if not given).
 
-    The game is always the replayed stream.
+    The environments always replay a recorded stream.
     """
 
     unless_named: ClassVar[str | None] = "a3c"
@@ -42,7 +42,7 @@ class Config(MeasuringConfig):
         OF_RUNS | OF_LANES | names(EnvironmentConfig) - {"stack"} | {"part_seconds"}
     )
     lanes: tuple[int, ...] = (1000, 4000)
-    """Environments of all agents together, rounded up so that all agents have equally many."""
+    """Environments over all agents, rounded up so that all agents have the same number."""
     thinks: bool = False
     """Let the configured model act and learn, instead of a model that computes nothing."""
 

@@ -49,20 +49,20 @@ RECIPES = {
 
 @dataclass(frozen=True)
 class Config:
-    """Learn games by several recipes, one run after another; the same command continues."""
+    """Train games with several recipes, one run after another; repeat the command to continue."""
 
     out_dir: Path
-    """Directory of the runs, the table and the picture; created if it is missing."""
+    """Directory for the runs, the table and the plot; created if it is missing."""
     games: tuple[str, ...] = ("Pong", "Breakout", "Boxing", "Qbert")
     """Games to learn."""
     recipes: tuple[str, ...] = ("a3c", "ppo")
-    """Names of recipes, of which a wrong one lists all, or your own as NAME=ARGUMENTS for train."""
+    """Names of recipes (a wrong one lists them all), or your own as NAME=ARGUMENTS for train."""
     seeds: int = 2
-    """Number of runs of each recipe and game, with seeds 0, 1, ..."""
+    """Runs per recipe and game, with seeds 0, 1, ..."""
     steps: int = 2_000_000
-    """Environment steps of each run."""
+    """Environment steps per run."""
     json: bool = False
-    """Print the result as one JSON object in the last line."""
+    """Print the result as one JSON object on the last line."""
 
     def __post_init__(self) -> None:
         above_zero(self, "seeds", "steps")

@@ -30,18 +30,18 @@ QUICK_ROUND_TRIPS_MS, QUICK_GROUPS = (5.0,), (2, 8)
 
 @dataclass(frozen=True)
 class Config(PointsConfig):
-    """Measure agents of another machine: by the way that steps take, by round trip and groups."""
+    """Measure agents on another machine: by transport, by round-trip time and by groups."""
 
     agents: int = CORES
     """Agent processes."""
     envs: int = 64
-    """Environments of each."""
+    """Environments per agent process."""
     round_trips_ms: tuple[float, ...] = (1.0, 5.0, 20.0)
-    """Round trips between agents and service, in milliseconds."""
+    """Round-trip times between agents and service, in milliseconds."""
     groups: tuple[int, ...] = (2, 4, 8, 16)
-    """Numbers of groups into which an agent's environments are divided."""
+    """Numbers of groups that an agent's environments are divided into."""
     port: int = 5599
-    """A free port of this machine."""
+    """A free TCP port on this machine."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -48,22 +48,22 @@ PEERS = {
 
 @dataclass(frozen=True)
 class Config:
-    """Learn games with each system in turn, for the same minutes on this machine."""
+    """Train on games with each system in turn, for the same number of minutes on this machine."""
 
     out_dir: Path
-    """Directory of the curves, the table and the picture; created if it is missing."""
+    """Directory for the curves, the table and the plot; created if it is missing."""
     games: tuple[str, ...] = ("Pong",)
     """Atari games to learn."""
     minutes: float = 10.0
-    """Minutes for which each system learns, from its first progress line."""
+    """Minutes for which each system trains, from its first progress line."""
     seed: int = 0
     """Seed of every run."""
     ours: tuple[str, ...] = ("", "--algorithm a3c")
-    """Our runs, as arguments for ga3c train; an empty one is the default."""
+    """Our runs, each as arguments for ga3c train; an empty one is the default."""
     python: Path = Path(".venv-peers/bin/python")
-    """Python of the environment with the peers; `make peers` creates this one."""
+    """Python interpreter with the peers installed; `make peers` creates the default one."""
     json: bool = False
-    """Print the result as one JSON object in the last line."""
+    """Print the result as one JSON object on the last line."""
 
     def __post_init__(self) -> None:
         if self.minutes * 60 < PROGRESS_EVERY_S:

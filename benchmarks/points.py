@@ -30,7 +30,7 @@ class PointsConfig:
     """Settings of all benchmarks of several points."""
 
     out_dir: Path
-    """Directory of the points, the table and the picture; created if it is missing."""
+    """Directory for the measured points, the table and the plot; created if it is missing."""
     game: str = "Pong"
     """Game to play."""
     quick: bool = False
@@ -38,7 +38,7 @@ class PointsConfig:
     seconds: float = 20.0
     """Seconds for which each point is measured."""
     json: bool = False
-    """Print the result as one JSON object in the last line."""
+    """Print the result as one JSON object on the last line."""
 
     def __post_init__(self) -> None:
         check_window("seconds", self.seconds)

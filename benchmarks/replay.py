@@ -52,21 +52,21 @@ class Config:
     batches: tuple[int, ...] = (16, 32, 64, 128, 256)
     """Batch sizes of a train step, in transitions."""
     vector_steps: int = 1_000_000
-    """Steps of the replay of vectors."""
+    """Capacity of the replay of vectors, in steps."""
     picture_steps: int = 200_000
-    """Steps of the replay of pictures, 7 kB each."""
+    """Capacity of the replay of pictures, in steps of 7 kB each."""
     update_sizes: tuple[int, ...] = (250, 500, 1000, 2000, 4000)
-    """Numbers of new steps that are written at once."""
+    """Numbers of new steps written at once."""
     sizes: tuple[int, ...] = (100_000, 1_000_000, 4_000_000)
-    """Steps of the replays whose operations are measured alone."""
+    """Capacities, in steps, of the replays whose operations are measured on their own."""
     fanouts: tuple[int, ...] = (4, 16, 64, 256, 1000)
     """Fan-outs of a priority tree of a million rows; 1,000 gives two levels."""
     intra_op_threads: int = 1
     """Threads of the tensor framework within one operation."""
     picture: Path | None = None
-    """File for a picture of the tables."""
+    """Image file for a picture of the tables."""
     json: bool = False
-    """Print the result as one JSON object in the last line."""
+    """Print the result as one JSON object on the last line."""
 
     def __post_init__(self) -> None:
         for steps in (self.vector_steps, self.picture_steps, *self.sizes):

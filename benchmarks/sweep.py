@@ -31,7 +31,7 @@ Sizes = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Config(PointsConfig):
-    """Measure the service over counts, networks and minimum training batches."""
+    """Measure the service over worker counts, networks and minimum training batches."""
 
     agent_counts: Sizes = tuple(sorted({1, CORES, 2 * CORES}))
     """Numbers of agent processes (N_A)."""
@@ -40,7 +40,7 @@ class Config(PointsConfig):
     trainer_counts: Sizes = (1, 2, 4)
     """Numbers of trainer threads (N_T)."""
     turns: int = 3
-    """How many times all counts are measured in turn (with --quick, once)."""
+    """Number of turns in which all counts are measured (with --quick, one)."""
     networks: tuple[str, ...] = tuple(published_pps())
     """Networks to measure at the default counts."""
     minimum_batches: Sizes = (0, 20, 40, 80, 160)

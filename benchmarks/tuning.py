@@ -48,23 +48,23 @@ NAMES = {"anneal": "ours", "random": "the paper's walk", "fixed": "fixed counts"
 
 @dataclass(frozen=True)
 class Config:
-    """Train with counts tuned from 1/1/1, by annealing and by the paper's walk."""
+    """Train with worker counts tuned from 1/1/1, by annealing and by the paper's random walk."""
 
     out_dir: Path
-    """Directory of the runs, the table and the picture; created if it is missing."""
+    """Directory for the runs, the table and the plot; created if it is missing."""
     games: tuple[str, ...] = ("Pong", "Boxing")
     """Games to play, as in the paper."""
     seconds: float = 600.0
-    """Seconds of each run."""
+    """Seconds per run."""
     fixed: tuple[int, int, int] = (CORES, 1, 1)
     """Fixed numbers of agents, predictors and trainers to compare with, such as the best of a
     sweep."""
     turns: int = 6
-    """How many times the final counts and the fixed counts are measured in turn."""
+    """Number of turns in which the final counts and the fixed counts are measured."""
     turn_seconds: float = 15.0
-    """Seconds of each of these windows; a third of that passes before it, to settle."""
+    """Seconds per measurement in these turns, after another third of that to settle."""
     json: bool = False
-    """Print the result as one JSON object in the last line."""
+    """Print the result as one JSON object on the last line."""
 
     def __post_init__(self) -> None:
         check_window("seconds", self.seconds, windows=3)  # the first and the last third are shown

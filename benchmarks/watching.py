@@ -36,12 +36,12 @@ NOT_WATCHED |= {"initial_weights"}
 
 @dataclass(frozen=True)
 class Config(MeasuringConfig):
-    """Measure `repeats` pairs of windows of --seconds each (10 if not given)."""
+    """Measure --repeats pairs of windows, bare and watched, of --seconds each (10 if not given)."""
 
     benchmark: BenchmarkConfig = field(default_factory=lambda: BenchmarkConfig(repeats=10))
     ignored: ClassVar[frozenset[str]] = NOT_WATCHED
     warm_up_seconds: float = 10.0
-    """Seconds between the moment when all agents play and the first window."""
+    """Seconds of warm-up between the first update and the first window."""
 
 
 def run(config: Config) -> None:

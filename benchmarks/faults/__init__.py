@@ -35,20 +35,20 @@ CASES: dict[str, Case] = {case.name: case for group in GROUPS for case in group.
 
 @dataclass(frozen=True)
 class Config:
-    """Break runs in every way that we know: what is promised, what was injected, what was seen."""
+    """Break runs in every way we know, and report what was promised, injected and seen."""
 
     out_dir: Path
-    """Directory of the results; created if it is missing."""
+    """Directory for the results; created if it is missing."""
     quick: bool = False
-    """Shorter cases, without those that take longest unless they are named: within ten minutes."""
+    """Shorter cases, without the longest unless they are named: within ten minutes."""
     cases: tuple[str, ...] = ("all",)
-    """Cases to try, as GROUP or GROUP/FAULT; all: every one. `--cases list` prints them."""
+    """Cases to run, as GROUP or GROUP/FAULT; all: every one. `--cases list` prints them."""
     seed: int = 0
-    """Of what cases draw at random."""
+    """Seed for what the cases draw at random."""
     soak_hours: float = 2.0
-    """Length of the soak, unless --quick is given."""
+    """Length of the soak test in hours, unless --quick is given."""
     json: bool = False
-    """Print the result as one JSON object in the last line."""
+    """Print the result as one JSON object on the last line."""
 
     def __post_init__(self) -> None:
         if self.soak_hours <= 0:

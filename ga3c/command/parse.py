@@ -18,15 +18,15 @@ C = TypeVar("C")
 class TrainArguments(TrainConfig):
     """Train an agent.
 
-    The run begins with the settings of --preset. The settings in --config replace some of them, and
-    each further argument replaces one. The defaults shown are those for Pong; give another --game,
-    --algorithm or --preset beside --help to see theirs.
+    A run starts from the settings of --preset. Those in --config override some of them, and each
+    further argument overrides one. The defaults shown are those for Pong; add another --game,
+    --algorithm or --preset to --help to see theirs.
     """
 
     config: Path | None = None
-    """File of settings, .toml or .json, or a run's config.json. Example: [service] agents = 4."""
+    """Settings file, .toml or .json, or a run's config.json. Example: agents = 4 in [service]."""
     print_config: bool = False
-    """Print all settings as TOML, which --config reads, and do not start a run."""
+    """Print all settings as TOML, which --config reads, without starting a run."""
 
     @property
     def settings(self) -> TrainConfig:

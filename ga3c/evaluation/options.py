@@ -27,19 +27,18 @@ class LearnedConfig:
     """Which run's weights are meant."""
 
     run: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RUN]")] = None
-    """The run: its directory, or its name or number in --runs-dir; without one, the newest of
+    """The run: its directory, or its name or number in --runs-dir; without one, the newest run of
     --game."""
     runs_dir: Path = Path("runs")
-    """The folder of the runs that are named."""
+    """Directory in which runs are looked up by name or number."""
     game: str | None = None
-    """Whose newest run it is, where none is given; None: of what is trained by default, Pong."""
+    """Use the newest run of this game if no run is given; None: Pong, the default game."""
     pretrained: str | None = None
-    """Instead of a run: the policy that comes with ga3c for this game."""
+    """Instead of a run, use the pretrained policy that ships with ga3c for this game."""
     checkpoint: str = "newest"
-    """newest, best (by --evaluate-every) or a checkpoint's number of steps."""
+    """newest, best (from --evaluate-every) or a checkpoint's number of steps."""
     trust: bool = False
-    """Import the modules that the run names, though it was not begun by this user on this machine.
-    """
+    """Import the modules that the run names even if this user did not start it on this machine."""
 
 
 @dataclass(frozen=True)
@@ -47,15 +46,15 @@ class PlayedConfig(LearnedConfig):
     """How games are played with them."""
 
     protocol: ProtocolName | None = None
-    """trained plays as in training, but no lost life ends a game; paper is GA3C's, nature Mnih et
-    al. 2015, machado Machado et al. 2018, apex Horgan et al. 2018, control is for continuous
-    actions, without noise; None: the run's --evaluate-protocol. Its single settings, which
-    --help-all lists, change it."""
+    """trained: as in training, except that a lost life does not end a game; paper: GA3C; nature:
+    Mnih et al. 2015; machado: Machado et al. 2018; apex: Horgan et al. 2018; control: continuous
+    actions, without noise; None: the run's --evaluate-protocol. The options in --help-all override
+    individual settings of it."""
     seed: int = 0
-    """Seed of games and of actions."""
+    """Seed for the games and the actions."""
     env_args: tuple[str, ...] = ()
-    """Arguments of the environment's constructor, each as key=value, in place of or in addition to
-    those of the training; not for Atari games."""
+    """Arguments for the environment's constructor, each as key=value, replacing or adding to those
+    used in training; not for Atari games."""
     settings: Protocol = field(default_factory=Protocol)
     given: Annotated[tuple[str, ...], tyro.conf.Suppress] = ()
     """The settings that the user gave, and that change any protocol."""
@@ -113,14 +112,14 @@ class PlayedConfig(LearnedConfig):
 
 @dataclass(frozen=True)
 class EvaluateConfig(PlayedConfig):
-    """Play whole games with the policy of a run, and keep the scores with their protocol."""
+    """Play whole games with a run's policy, and record the scores together with the protocol."""
 
     episodes: int = 30
     """Number of games, each with its own seed."""
     at_once: int = 30
-    """Number of games played at the same time."""
+    """Number of games played in parallel."""
     json: bool = False
-    """Print the result as one JSON object in the last line."""
+    """Print the result as one JSON object on the last line."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -129,11 +128,11 @@ class EvaluateConfig(PlayedConfig):
 
 @dataclass(frozen=True)
 class PlayConfig(PlayedConfig):
-    """Render a game played by the policy of a run, as mp4 or gif."""
+    """Render a game played by a run's policy as mp4 or gif."""
 
     out: Path | None = None
-    """File to write, .mp4 or .gif; None: video/STEPS-PROTOCOL-SEED.mp4 in the run's
-    directory, or GAME-PROTOCOL-SEED.mp4 here with --pretrained."""
+    """File to write, .mp4 or .gif; None: video/STEPS-PROTOCOL-SEED.mp4 in the run's directory, or
+    with --pretrained GAME-PROTOCOL-SEED.mp4 in the working directory."""
     window: bool = False
     """Show the game in a window while it is played, and write no file."""
     max_seconds: float = 120.0
@@ -154,10 +153,10 @@ class PlayConfig(PlayedConfig):
 
 @dataclass(frozen=True)
 class ExportConfig(LearnedConfig):
-    """Write the policy of a run as a SavedModel or an ONNX file, compared with the network."""
+    """Export a run's policy as a SavedModel or an ONNX file, checked against the network."""
 
     out: Path = Path("exported")
-    """A directory for the SavedModel, or a file that ends in .onnx."""
+    """Directory for the SavedModel, or a file name that ends in .onnx."""
 
     def __post_init__(self) -> None:
         if self.out.exists():

@@ -14,15 +14,15 @@ OF_GAMES = ("noop_max", "sticky_actions", "frame_cap")  # None: as in training
 
 @dataclass(frozen=True)
 class Protocol:
-    """How evaluation games are played. All but policy and step_cap concern Atari games only."""
+    """How games are played. noop_max, sticky_actions and frame_cap apply to Atari games only."""
 
     policy: Literal["sample", "greedy", "epsilon"] = "sample"
     """sample draws actions from the policy; greedy takes the most probable action; epsilon is
-    greedy, but draws a share of actions uniformly."""
+    greedy except for a share of uniformly random actions."""
     epsilon: float = 0.05
-    """Share of uniformly drawn actions, with --policy epsilon."""
+    """Share of uniformly random actions, with --policy epsilon."""
     noop_max: int | None = None
-    """A game begins after a random number of no-op frames below this; None: as in training."""
+    """Each game starts with a random number of no-op frames below this; None: as in training."""
     sticky_actions: float | None = None
     """Probability per frame of repeating the last action; None: as in training."""
     frame_cap: int | None = None

@@ -47,9 +47,9 @@ class BenchmarkConfig:
     """How a benchmark measures, and where it writes its result."""
 
     repeats: int = 3
-    """How often everything is measured; the median and the range are printed."""
+    """Number of times everything is measured; the median and the range are printed."""
     part_seconds: float = 2.0
-    """Seconds for which each part is measured alone."""
+    """Seconds for which each part is measured on its own."""
     out: Path | None = None
     """File for the result as JSON, with machine, versions and settings."""
 
@@ -85,9 +85,9 @@ class MeasuringConfig(TrainConfig):
 
 @dataclass(frozen=True)
 class DoctorConfig(MeasuringConfig):
-    """Say what limits this game with these settings, and try what should help most.
+    """Find what limits this game with these settings, and try the change that should help most.
 
-    The service is measured for windows of --seconds, 6 if not given.
+    The service is measured in windows of --seconds each (6 if not given).
     """
 
     benchmark: BenchmarkConfig = field(
@@ -97,13 +97,13 @@ class DoctorConfig(MeasuringConfig):
 
 @dataclass(frozen=True)
 class LimitsConfig(MeasuringConfig):
-    """Measure environments, wire, predictions and training, each alone, for several sizes."""
+    """Measure environments, wire, predictions and training, each on its own, at several sizes."""
 
     ignored: ClassVar[frozenset[str]] = (
         OF_RUNS | {"seconds"} | names(HostsConfig) | names(ServiceConfig) - OF_PARTS
     )
     agent_counts: Sizes = tuple(sorted({1, CORES}))
-    """Numbers of agent processes that step environments, or send messages, at the same time."""
+    """Numbers of agent processes that step environments, or send messages, in parallel."""
     env_counts: Sizes = (4, 16, 64)
     """Numbers of environments that an agent steps together, or sends in one message."""
     prediction_batches: Sizes = (1, 8, 32, 64, 128)
@@ -121,10 +121,10 @@ class LimitsConfig(MeasuringConfig):
 
 @dataclass(frozen=True)
 class ThroughputConfig(MeasuringConfig):
-    """Measure the whole service for `repeats` windows of --seconds each (20 if not given)."""
+    """Measure the whole service in --repeats windows of --seconds each (20 if not given)."""
 
     warm_up_seconds: float = 10.0
-    """Seconds between the moment when all agents play and the first window."""
+    """Seconds of warm-up between the first update and the first window."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

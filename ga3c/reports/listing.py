@@ -21,11 +21,11 @@ RUNNING = "running"
 
 @dataclass(frozen=True)
 class Config:
-    """List the runs: game, algorithm, steps, score, state, and which agents of a run that goes on
-    are on which machine. A narrow terminal shows less of it."""
+    """List runs with game, algorithm, steps, score and state, and for a running one the machines
+    that its agents are on. A narrow terminal shows fewer columns."""
 
     runs_dir: Path = Path("runs")
-    """The folder of the run directories."""
+    """Directory that holds the run directories."""
     json: bool = False
     """Print a JSON list instead of a table."""
 

@@ -15,7 +15,7 @@ from ga3c.settings.choices import NETWORK_LINES, PRESET_LINES, TRAITS
 Kind = Literal["games", "presets", "networks", "algorithms", "protocols", "pretrained"]
 OWN = "or your own, as module:name (docs/extending.md)"
 PROTOCOLS = {
-    "trained": "as in training, but a lost life ends no game",
+    "trained": "as in training, but a lost life does not end a game",
     "paper": "GA3C: sticky actions 0.25, 100,000 steps a game",
     "nature": "Mnih et al. 2015: up to 30 no-ops, epsilon 0.05, 5 minutes a game",
     "machado": "Machado et al. 2018: sticky actions 0.25, 5 minutes a game",
@@ -33,7 +33,7 @@ DESCRIBED: dict[Kind, dict[str, str]] = {
 
 @dataclass(frozen=True)
 class Config:
-    """List the names that options take, with a line about each."""
+    """List the names that options accept, with one line about each."""
 
     kind: tyro.conf.Positional[Kind]
     """What to list."""

@@ -44,9 +44,9 @@ class Config:
     runs: GivenRuns
     """Runs: directories, or names or numbers in --runs-dir."""
     out: Path = Path("report.html")
-    """File to write."""
+    """HTML file to write."""
     runs_dir: Path = Path("runs")
-    """The folder of the runs that are named."""
+    """Directory in which runs are looked up by name or number."""
     title: str = "ga3c: report"
     """Heading of the page."""
 

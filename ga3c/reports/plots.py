@@ -60,16 +60,16 @@ Looks = Mapping[Path, Look]
 
 @dataclass(frozen=True)
 class Config:
-    """Draw curves of runs: score, rewards, throughput, queues, lag, who waits, counts."""
+    """Plot curves of runs: score, epsilon, reward, throughput, queues, lag, waiting, counts."""
 
     runs: GivenRuns
-    """Runs, or kept results: directories, or names or numbers in --runs-dir."""
+    """Runs, or stored results: directories, or names or numbers in --runs-dir."""
     runs_dir: Path = Path("runs")
-    """The folder of the runs that are named."""
+    """Directory in which runs are looked up by name or number."""
     out: Path = Path("plot.png")
-    """Picture to write: .png, .svg or .pdf."""
+    """Image file to write: .png, .svg or .pdf."""
     panels: tuple[str, ...] = PANELS
-    """Panels to draw, one row each: by steps at the left, by time at the right."""
+    """Panels to draw, one row each: by steps on the left, by time on the right."""
 
     def __post_init__(self) -> None:
         check_file("out", self.out)

@@ -32,41 +32,41 @@ LISTS: dict[str, tuple[str, ProtocolName | None]] = {  # the published table, an
 
 @dataclass(frozen=True)
 class Config:
-    """Train, evaluate and tabulate games. The same command, given again, continues."""
+    """Train, evaluate and tabulate games. Repeat the command to continue after an interruption."""
 
     out_dir: Path
-    """Directory of the runs, the tables and the report; created if it is missing."""
+    """Directory for the runs, the tables and the report; created if it is missing."""
     games: tuple[str, ...] = ("Pong",)
-    """Names of games, or of lists of games: ga3c-paper (9), fast-dqn (49), atari57,
-    control (6 tasks of the Control Suite)."""
+    """Names of games, or of lists of games: ga3c-paper (9), fast-dqn (49), atari57, control (6
+    tasks of the Control Suite)."""
     seeds: int = 3
-    """Number of runs of each game, with seeds 0, 1, ..."""
+    """Runs per game, with seeds 0, 1, ..."""
     steps: int | None = 1_000_000
-    """Environment steps of each run; None: only --seconds limits a run."""
+    """Environment steps per run; None: only --seconds limits a run."""
     seconds: float | None = None
-    """Longest training time of each run."""
+    """Maximum training time per run, in seconds; None: only --steps limits a run."""
     protocol: ProtocolName | None = None
-    """Protocol of the evaluations: see ga3c evaluate --help. Games are trained with its sticky
-    actions. None: that of a list's table (ga3c-paper: paper; fast-dqn: nature), or each run's
-    own."""
+    """Evaluation protocol: see ga3c evaluate --help. Its sticky actions are used in training too.
+    None: that of a list's published table (ga3c-paper: paper; fast-dqn: nature), or each run's own.
+    """
     episodes: int = 30
-    """Games in the evaluation of each run."""
+    """Evaluation games per run."""
     at_once: int = 1
-    """Number of runs at the same time, if they are on this machine."""
+    """Number of runs in parallel, with --on here."""
     on: Literal["here", "ray"] = "here"
-    """ray: each run is a task of a Ray cluster, on whatever node has room. All nodes must reach
-    out_dir by the same path."""
+    """ray: each run is a task of a Ray cluster, on any node with room. All nodes must reach out_dir
+    by the same path."""
     ray_address: str = "127.0.0.1:6379"
-    """The cluster's head, with --on ray: HOST:PORT."""
+    """Address of the cluster's head node, with --on ray: HOST:PORT."""
     cores: int = CORES
-    """Cores that Ray counts for each run, with --on ray. Its defaults are those for so many cores,
-    on whatever node it is."""
+    """Cores that Ray reserves for each run, with --on ray. The run's defaults are those for this
+    many cores, on whatever node it is."""
     gpus: float = 0.0
-    """GPUs that Ray counts for each run; several may share one: 0.25."""
+    """GPUs that Ray reserves for each run; several may share one: 0.25."""
     train: str = ""
-    """More arguments for ga3c train, in quotes: --train="--envs-per-agent 32"."""
+    """Extra arguments for ga3c train, in quotes: --train="--envs-per-agent 32"."""
     evaluate: str = ""
-    """More arguments for ga3c evaluate, in quotes: --evaluate="--at-once 8"."""
+    """Extra arguments for ga3c evaluate, in quotes: --evaluate="--at-once 8"."""
 
     def __post_init__(self) -> None:
         above_zero(self, "seeds", "steps", "seconds", "episodes", "at_once", "cores")

@@ -29,9 +29,9 @@ class Config:
     runs: GivenRuns
     """Runs: directories, or names or numbers in --runs-dir. Seeds of one game share a row."""
     runs_dir: Path = Path("runs")
-    """The folder of the runs that are named."""
+    """Directory in which runs are looked up by name or number."""
     out: Path | None = None
-    """File for the table: .md, .csv, or .png for a picture of the normalised scores."""
+    """File for the table: .md, .csv, or .png for a plot of the normalised scores."""
 
     def __post_init__(self) -> None:
         check_file("out", self.out)

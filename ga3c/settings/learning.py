@@ -19,20 +19,19 @@ def linear(start: float, end: float, progress: float) -> float:
 
 @dataclass(frozen=True)
 class LearningConfig:
-    """The goal of every algorithm, the discounted sum of clipped rewards, and where it begins."""
+    """The objective, the discounted sum of clipped rewards, and the initial weights."""
 
     discount: float = 0.99
-    """Discount per step (gamma)."""
+    """Discount factor per step (gamma)."""
     reward_clip: float = 1.0
     """Rewards are clipped to [-x, x] for learning; 0: no clipping."""
     max_refused_updates: int = 100
     """An update whose loss or gradient is not finite is skipped. After this many skipped updates in
-    a row the run ends, with its last good checkpoint."""
+    a row the run ends and keeps its last good checkpoint."""
     initial_weights: Path | None = None
-    """Begin with what this run has learned, in a new run: its network's weights, by its newest
-    checkpoint. Its directory, or its name or number in --runs-dir; RUN/best takes its best weights
-    (--evaluate-every). All else begins anew: steps, optimizer, schedules, exploration. None: random
-    weights."""
+    """Start the new run from the network weights of this earlier one: its newest checkpoint, or
+    RUN/best for its best weights (--evaluate-every). Give its directory, or its name or number in
+    --runs-dir. Steps, optimizer, schedules and exploration start afresh. None: random weights."""
 
     def __post_init__(self) -> None:
         check_share(self, "discount")
@@ -45,19 +44,19 @@ class A3CConfig:
     """Advantage actor-critic (Mnih et al. 2016; Babaeizadeh et al. 2017)."""
 
     entropy_weight: float = 0.01
-    """Weight of the policy's entropy in the loss (beta) at the start."""
+    """Weight of the entropy bonus in the loss (beta) at the start of the schedule."""
     entropy_weight_end: float = 0.01
-    """Weight of the policy's entropy at the end of the schedule."""
+    """Weight of the entropy bonus at the end of the schedule."""
     value_weight: float = 0.5
-    """Weight of the value's squared error in the loss."""
+    """Weight of the squared value error in the loss."""
     trace_decay: float = 0.95
-    """Lambda of the returns: 1 is the paper's n-step return, less than 1 is GAE's mixture. V-trace
-    shortens them further, the more policies differ."""
+    """Lambda of the returns: 1 gives the paper's n-step return, less than 1 GAE's mixture. V-trace
+    cuts traces shorter the more the policies differ."""
     correction: Literal["none", "vtrace"] = "vtrace"
     """Correction of policy lag: none (the paper) or V-trace (Espeholt et al. 2018)."""
     normalize_advantages: bool = False
-    """Give each update's advantages mean 0 and variance 1, as PPO does (Schulman et al. 2017). The
-    noise of a small batch without rewards then weighs as much as the signal of other batches."""
+    """Normalise each update's advantages to mean 0 and variance 1, as PPO does (Schulman et al.
+    2017). Noise in a small batch without rewards then counts as much as signal in other batches."""
     log_epsilon: float = 1e-6
     """Added to probabilities inside logarithms (GA3C, section 5.4)."""
 
@@ -69,11 +68,11 @@ class A3CConfig:
 
 @dataclass(frozen=True)
 class PPOConfig:
-    """Proximal policy optimization (Schulman et al. 2017), besides the settings of a3c."""
+    """Proximal policy optimization (Schulman et al. 2017), in addition to the settings of a3c."""
 
     clip_ratio: float = 0.2
-    """An action whose probability has moved by more than this share in the direction that its
-    advantage asks for is no longer moved (epsilon)."""
+    """Clip range of the probability ratio (epsilon): an action whose probability has moved by more
+    than this share in the direction of its advantage gets no further gradient."""
 
     def __post_init__(self) -> None:
         check_share(self, "clip_ratio")
@@ -84,34 +83,34 @@ class DQNConfig:
     """Q-learning from a replay (Mnih et al. 2015) and later extensions."""
 
     double: bool = True
-    """The newest weights choose the next action and the target's weights give its value (van
-    Hasselt et al. 2016)."""
+    """Choose the next action with the newest weights, and take its value from the target network
+    (van Hasselt et al. 2016)."""
     dueling: bool = False
-    """Compute a state's value and its actions' advantages in two streams (Wang et al. 2016)."""
+    """Compute the state value and the action advantages in two streams (Wang et al. 2016)."""
     dueling_gradient_scale: float = 1.0
-    """Factor of the gradient that enters the layers shared by both streams of a dueling network
-    (Wang et al. 2016 use 1 / sqrt(2))."""
+    """Factor on the gradient into the layers that both streams of a dueling network share (Wang et
+    al. 2016 use 1 / sqrt(2))."""
     huber_delta: float = 1.0
-    """Errors beyond this count linearly; 0 squares all errors."""
+    """Huber loss: errors beyond this count linearly; 0: all errors are squared."""
     loss_reduction: Literal["sum", "mean"] = "sum"
-    """A batch's loss is the sum (Mnih et al. 2015) or the mean (Parr 2018) of the losses of its
-    errors. The choice matters if the optimizer's epsilon is as large as the mean square."""
+    """Sum (Mnih et al. 2015) or mean (Parr 2018) of the losses in a batch. The choice matters if
+    the optimizer's epsilon is as large as the mean squared gradient."""
     exploration: Literal["schedule", "ladder"] = "schedule"
-    """schedule: all environments take the same share of random actions, which falls from
-    epsilon_start to epsilon_end. ladder: each environment has a constant share of its own, from
+    """schedule: all environments share one epsilon, the share of random actions, which falls from
+    epsilon_start to epsilon_end. ladder: each environment has a constant epsilon of its own, from
     ladder_base down to ladder_base^(1 + ladder_exponent) (Ape-X, Horgan et al. 2018)."""
     ladder_base: float = 0.4
-    """Largest share of the ladder."""
+    """Largest epsilon on the ladder."""
     ladder_exponent: float = 7.0
-    """How far down the ladder goes."""
+    """Sets the smallest epsilon on the ladder, ladder_base^(1 + ladder_exponent)."""
     ladder_rungs: int | None = None
-    """Number of different shares on the ladder; None: one for each environment."""
+    """Number of different epsilons on the ladder; None: one per environment."""
     epsilon_start: float = 1.0
-    """Share of actions drawn uniformly at random until learning begins."""
+    """Epsilon, the share of uniformly random actions, until learning begins."""
     epsilon_end: float = 0.01
-    """Share of random actions once epsilon_steps have been played since learning began."""
+    """Epsilon once epsilon_steps have been played since learning began."""
     epsilon_steps: int = 100_000
-    """Environment steps over which the share falls linearly from epsilon_start to epsilon_end."""
+    """Environment steps over which epsilon falls linearly from epsilon_start to epsilon_end."""
 
     def __post_init__(self) -> None:
         check_count(self, "epsilon_steps", "ladder_rungs")
@@ -125,9 +124,9 @@ class DPGConfig:
     """Deterministic policy gradients (Silver et al. 2014), for continuous actions."""
 
     noise: float = 0.3
-    """Deviation of the normal noise that is added to each number of an action, from -1 to 1."""
+    """Standard deviation of the Gaussian noise on actions, whose components are in [-1, 1]."""
     action_gradient_clip: float = 1.0
-    """The gradient of the critic that reaches the actor is clipped to [-x, x]; 0: no clipping."""
+    """Clip the critic's gradient with respect to the action to [-x, x]; 0: no clipping."""
     actor_units: tuple[int, int] = (300, 200)
     """Units of the actor's two dense layers."""
     critic_units: tuple[int, int] = (400, 300)
@@ -145,40 +144,40 @@ class NetworkConfig:
 
     network: str = "auto"
     """Torso: small, large-4 to large-1, nature or minatar for pictures, mlp or parr for vectors;
-    auto is small, minatar (below 20 pixels) or mlp. Or your own, as module:name of a function that
-    takes observations [n, ...] and returns features [n, k]."""
+    auto picks small, minatar (below 20 pixels) or mlp. Or your own, as module:name of a function
+    that takes observations [n, ...] and returns features [n, k]."""
     units: tuple[int, ...] | None = None
-    """Units of the torso's dense layers: for vectors of each, such as 256 256, for pictures of the
-    only one. None: the torso's own."""
+    """Units of the torso's dense layers: for vectors one number per layer, such as 256 256, for
+    pictures a single one. None: the torso's defaults."""
     pixel_scale: Literal["unit", "symmetric"] = "unit"
     """unit scales a picture's bytes x to x / 255, in [0, 1]; symmetric to x / 128 - 1, in [-1, 1),
     as GA3C does. Pictures of floats in [0, 1] are treated as x / 255."""
     padding: Literal["same", "valid"] = "valid"
-    """Padding of convolutions: same is that of the published code, valid costs less."""
+    """Padding of the convolutions: same is what the published code uses, valid is cheaper."""
     center: bool = True
-    """Subtract a picture's mean from it, so that an even background is 0. Otherwise the background
-    moves all units together, and after Adam's first steps few units are ever active."""
+    """Subtract each picture's mean, so that a uniform background becomes 0. Otherwise the
+    background shifts all units together, and few units stay active after Adam's first steps."""
     layer_norm: bool = True
-    """Normalise the last dense layer of a torso, or of each stream of a dueling network, before its
-    activation (Ba et al. 2016). Otherwise many of its units are soon inactive for good."""
+    """Apply layer normalisation to the last dense layer of a torso, or of each stream of a dueling
+    network, before its activation (Ba et al. 2016). Otherwise many of its units soon die."""
     initializer: Literal["orthogonal", "fan-in"] = "orthogonal"
-    """Distribution of the first weights: fan-in is the uniform one of the published code."""
+    """Distribution of the initial weights: fan-in is the uniform one of the published code."""
     separate_value: bool = False
     """Give the value its own torso (a3c, ppo), so that large value errors do not disturb the
     policy's features."""
     normalize_observations: bool = False
-    """Subtract from observations that are vectors their mean, and divide by their deviation, over
-    all that was trained so far. For sensors whose units differ much."""
+    """Subtract from vector observations their running mean and divide by their running standard
+    deviation, over everything trained on so far. For sensors on very different scales."""
     follow_rewards: bool = False
-    """The value is its head's output times the root mean square of the rewards so far, besides
-    value_scale, and losses are of errors in this unit (a3c, ppo, dpg). Learning then does not
-    depend on the unit of rewards that are not clipped."""
+    """Multiply the value head's output by the root mean square of all rewards so far, on top of
+    value_scale, and measure losses in this unit (a3c, ppo, dpg). Learning then does not depend on
+    the scale of unclipped rewards."""
     value_scale: float = 1.0
-    """The value is its head's output times this factor (not for dqn). Values of tens or hundreds,
-    which unclipped rewards give, are then learned in fewer updates."""
+    """Multiply the value head's output by this factor (not for dqn). Values in the tens or
+    hundreds, as with unclipped rewards, are then learned in fewer updates."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Products of all layers but the heads; weights and biases stay float32. bfloat16 can be faster
-    on a GPU, and on a processor that supports it (AVX512-BF16)."""
+    """Compute precision of all layers but the heads; weights and biases stay float32. bfloat16 can
+    be faster on a GPU, and on a CPU that supports it (AVX512-BF16)."""
 
     def __post_init__(self) -> None:
         if not self.is_own and self.network not in NETWORK_LINES:
@@ -202,27 +201,27 @@ class OptimizerConfig:
     """How gradients change the weights."""
 
     optimizer: Literal["rmsprop", "adam"] = "adam"
-    """Optimizer: rmsprop is the paper's, not centred, with epsilon inside the root."""
+    """rmsprop is the paper's variant: not centred, and with epsilon inside the square root."""
     learning_rate: float = 7e-4
-    """Step size at the start."""
+    """Learning rate at the start of the schedule."""
     learning_rate_end: float | None = None
-    """Step size at the end of the schedule, reached linearly. None: 0 if --steps ends the run
-    there, otherwise a tenth of learning_rate, because the run would learn nothing more at 0."""
+    """Learning rate at the end of the schedule, which is linear. None: 0 if --steps ends the run
+    there, otherwise a tenth of learning_rate, because at 0 the run would learn nothing more."""
     schedule_steps: int | None = None
-    """Environment steps over which schedules run; afterwards their end values hold. None: as many
+    """Environment steps over which schedules run; their end values hold afterwards. None: as many
     as --steps, or 10 million without --steps."""
     rms_decay: float = 0.99
-    """RMSProp's decay of the mean square."""
+    """RMSProp's decay rate for the mean squared gradient."""
     rms_centered: bool = False
     """RMSProp divides by the gradients' standard deviation, not by their root mean square."""
     momentum: float = 0.0
     """RMSProp's momentum."""
     rms_start: float = 0.0
-    """RMSProp's mean square before the first update; 1 in TensorFlow 1, which GA3C used."""
+    """RMSProp's initial mean square; 1 in TensorFlow 1, which GA3C used."""
     optimizer_epsilon: float = 1e-5
-    """Added to the mean square (rmsprop) or to its root (adam)."""
+    """Added to the mean square (rmsprop) or to its square root (adam)."""
     clip_norm: float = 40.0
-    """Largest norm of an update's gradient (a3c: of summed losses; ppo: of their mean); 0: off."""
+    """Maximum norm of an update's gradient (a3c: of summed losses; ppo: of their mean); 0: off."""
 
     def __post_init__(self) -> None:
         if self.learning_rate <= 0:

@@ -8,46 +8,46 @@ from ga3c.settings.checks import check_count, not_negative
 
 @dataclass(frozen=True)
 class ReplayConfig:
-    """The replay, and what learning draws from it. --experience says where the replay is kept."""
+    """The replay buffer and how it is sampled. --experience says where it is stored."""
 
     n_step: int = 3
-    """Steps of a return before it bootstraps (Sutton 1988): 1 is the original DQN."""
+    """Steps of a return before it bootstraps (n-step returns, Sutton 1988); 1: the original DQN."""
     batch_size: int = 32
-    """Transitions in one update."""
+    """Transitions per update."""
     target_period: int = 500
-    """Updates between two copies of the weights to the target network. --pacing target-period does
-    not use this setting: it copies the weights at the end of each period."""
+    """Updates between copies of the weights to the target network. Not used by --pacing
+    target-period, which copies them at the end of each period."""
     replay_steps: int = 200_000
-    """Steps that the replay keeps, of all environments together: the newest ones, but see
-    eviction."""
+    """Capacity of the replay in steps, over all environments together. It keeps the newest ones,
+    but see eviction."""
     replay_min_steps: int = 10_000
-    """Steps that are played before learning begins."""
+    """Environment steps played before learning begins."""
     eviction: Literal["fifo", "priority"] = "fifo"
-    """What leaves a full replay: the oldest steps, or for each new step another one, drawn in
-    proportion to a power, eviction_exponent, of its last error (Ape-X DPG, Horgan et al. 2018).
-    priority is for vectors only: it keeps whole transitions, each with both of its observations."""
+    """What leaves a full replay. fifo: the oldest steps. priority: for each new step another one,
+    drawn in proportion to its last error to the power of eviction_exponent (Ape-X DPG, Horgan et
+    al. 2018); for vectors only, as it stores whole transitions, with both observations."""
     eviction_exponent: float = -0.4
     """Exponent of the error with --eviction priority; 0 evicts uniformly."""
     replay_draws: Literal["uniform", "prioritised"] = "uniform"
-    """prioritised draws a step in proportion to a power, priority_exponent, of its last error
+    """prioritised draws steps in proportion to their last error to the power of priority_exponent
     (Schaul et al. 2016)."""
     first_priority: Literal["largest", "acting"] = "largest"
-    """Priority of a step that was never drawn: the largest error seen so far (Schaul et al. 2016),
-    or the step's own error by the values that acting had (Ape-X, Horgan et al. 2018)."""
+    """Priority of a step not drawn yet. largest: the largest error so far (Schaul et al. 2016).
+    acting: its own error, from the values computed when acting (Ape-X, Horgan et al. 2018)."""
     replay_repeats: bool = True
-    """A batch may hold a step more than once."""
+    """Allow the same step more than once in a batch."""
     priority_exponent: float = 0.6
     """Alpha: exponent of the error in prioritised draws; 0 draws uniformly."""
     importance_exponent: float = 0.4
-    """Beta: how far importance weights correct for prioritised draws at the start; 1 is fully."""
+    """Beta at the start: how far importance weights correct prioritised draws; 1: fully."""
     importance_exponent_end: float = 1.0
     """Beta at the end of the schedule."""
     update_size: int = 1000
-    """New steps are added to the replay, and can be drawn, once there are this many of them. Not
+    """New steps enter the replay, where they can be drawn, once this many have accumulated. Not
     used by --pacing target-period, which adds them at the end of each period."""
     save_replay: bool = False
-    """Keep the replay in every checkpoint. Without it a resumed run first plays replay_min_steps
-    with the policy that it has learned, and then continues to learn."""
+    """Save the replay in every checkpoint. Otherwise a resumed run first plays replay_min_steps
+    with its trained policy before it goes on learning."""
 
     def __post_init__(self) -> None:
         counts = ("n_step", "batch_size", "target_period")
@@ -78,20 +78,19 @@ class ReplayConfig:
 
 @dataclass(frozen=True)
 class PacingConfig:
-    """How acting and learning wait for each other if learning draws from a replay."""
+    """How acting and learning wait for each other, for algorithms that learn from a replay."""
 
     pacing: Literal["ratio", "target-period", "free"] = "ratio"
     """ratio: one update every steps_per_update steps; the side that is ahead waits. free: neither
-    waits for the other, once replay_min_steps are played (Ape-X). target-period:
-    acting uses the target's weights, which change every period_steps steps, while learning makes
-    the period's updates; then each waits for the other to finish (Concurrent Training, Daley and
-    Amato 2021)."""
+    waits for the other once replay_min_steps have been played (Ape-X). target-period: acting uses
+    the target network, which changes every period_steps steps, while learning makes the period's
+    updates; then each waits for the other to finish (Concurrent Training, Daley and Amato 2021)."""
     steps_per_update: float = 4.0
     """Environment steps per update."""
     slack_steps: int = 256
-    """Most steps that acting may be ahead of learning, with --pacing ratio."""
+    """Maximum steps by which acting may be ahead of learning, with --pacing ratio."""
     period_steps: int = 10_000
-    """Environment steps in a period of --pacing target-period."""
+    """Environment steps per period, with --pacing target-period."""
 
     def __post_init__(self) -> None:
         check_count(self, "slack_steps", "period_steps")

@@ -13,17 +13,17 @@ STEP_CAP = 100_000  # default limit of a game in an evaluation, in environment s
 
 @dataclass(frozen=True)
 class CheckpointConfig:
-    """The checkpoints that a run writes, to be resumed from (--resume) and evaluated."""
+    """The checkpoints that a run writes, to resume from (--resume) and to evaluate."""
 
     checkpoint_every_s: float = 300.0
     """Seconds between checkpoints. One more is written when the run ends."""
     checkpoint_every_steps: int | None = None
-    """Environment steps between checkpoints, in addition to those by seconds; None: only those."""
+    """Environment steps between additional checkpoints; None: only those by seconds."""
     keep_checkpoints: int = 3
-    """How many of the newest checkpoints are kept."""
+    """Number of newest checkpoints to keep."""
     milestone_steps: int | None = None
-    """The first checkpoint beyond each multiple of this many steps is never deleted. None: no
-    checkpoint is kept for good."""
+    """Never delete the first checkpoint at or after each multiple of this many steps. None: no
+    checkpoint is kept permanently."""
 
     def __post_init__(self) -> None:
         above_zero(self, "checkpoint_every_s", "checkpoint_every_steps", "milestone_steps")
@@ -41,11 +41,11 @@ class EvaluationConfig:
     evaluate_every: int | None = None
     """Environment steps between evaluations; None: no evaluations."""
     evaluate_episodes: int = 10
-    """Games in one evaluation."""
+    """Games per evaluation."""
     evaluate_protocol: ProtocolName = "trained"
     """How the games are played: see ga3c evaluate --help."""
     evaluate_step_cap: int = STEP_CAP
-    """Environment steps after which a game is cut short. Its score until then counts."""
+    """Environment steps after which a game is cut short; its score so far counts."""
 
     def __post_init__(self) -> None:
         check_count(self, "evaluate_every", "evaluate_episodes", "evaluate_step_cap")
@@ -58,34 +58,34 @@ class RunConfig:
     steps: int | None = None
     """Stop after this many environment steps (not frames); a reset counts as one."""
     seconds: float | None = None
-    """Stop after this many seconds; a resumed run counts those before, as it does with steps."""
+    """Stop after this many seconds, including those before a resume, as with --steps."""
     score: float | None = None
     """Stop when the mean score of the last 100 training episodes reaches this value."""
     seed: int = 0
-    """Seed of the first weights, the actions and the environments. Atari games seed themselves
-    unless actions are sticky or --lockstep or --synchronized is given: a seed loads ROMs twice."""
+    """Seed for initial weights, actions and environments. Atari games seed themselves unless
+    actions are sticky or --lockstep or --synchronized is given: seeding loads each ROM twice."""
     json: bool = False
-    """Print the run's results as one JSON object in the last line."""
+    """Print the run's results as one JSON object on the last line."""
     plain: bool = False
-    """Print lines even if the terminal could show a live view."""
+    """Print plain lines even if the terminal could show a live view."""
     progress_every_s: float = 5.0
     """Seconds between progress lines."""
     trace: Path | None = None
     """File for a trace of the newest events, for ui.perfetto.dev: what each part did, and when."""
     resume: Path | None = None
     """Continue this run from its newest checkpoint: its directory, its name in --runs-dir, or its
-    number in `ga3c runs`. The run keeps its settings; every other argument changes one of them. A
-    larger --steps also takes the place of its --seconds and --score."""
+    number in `ga3c runs`. The run keeps its settings, except those given as further arguments. A
+    new --steps also replaces its --seconds and --score."""
     trust: bool = False
-    """With --resume: import the modules that the run names, though it was not begun by this user on
+    """With --resume: import the modules that the run names even if this user did not start it on
     this machine."""
     runs_dir: Path = Path("runs")
-    """Directory in which each run gets its own directory."""
+    """Directory in which each run gets its own subdirectory."""
     name: str | None = None
     """Name of the run directory; the default is {game}__{algorithm}__{seed}__{time}."""
 
     track: Literal["wandb", "mlflow"] | None = None
-    """Send settings and figures to Weights & Biases or MLflow as well. Each reads variables of its
+    """Also log settings and metrics to Weights & Biases or MLflow, which read variables of their
     own: WANDB_PROJECT, WANDB_MODE=offline, MLFLOW_TRACKING_URI. None: only to the run's files."""
 
     def __post_init__(self) -> None:

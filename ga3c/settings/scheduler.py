@@ -24,22 +24,22 @@ class SchedulerConfig:
     settle_s: float = 5.0
     """Seconds between a change and the window that measures it."""
     window_s: float = 15.0
-    """Length of every measuring window, in seconds."""
+    """Length of each measurement window, in seconds."""
     wins: int = 2
-    """Times in a row that new counts must win before they are kept; each win is measured anew."""
+    """Consecutive wins that new counts need before they are kept; each win is measured afresh."""
     margin: float = 0.03
-    """Relative gain in training rate that new counts must show to win: about a window's noise."""
+    """Relative gain in training rate that new counts need to win: about the noise of one window."""
     temperature: float = 0.01
-    """At the start, counts that fall short of that gain by this share win with probability 1/e."""
+    """At the start, counts that miss the margin by this amount still win with probability 1/e."""
     cooling: float = 0.8
-    """The temperature is multiplied by this after each decision."""
+    """Factor on the temperature after each decision."""
     patience: float = 4.0
-    """Each time all neighbouring counts were rejected, the time between proposals grows by this
-    factor."""
+    """Each time all neighbouring counts have been rejected, the time between proposals grows by
+    this factor."""
     max_policy_lag: float | None = None
-    """Cap on the mean policy lag, in updates. Beyond it, new counts win only with less lag."""
+    """Limit on the mean policy lag, in updates. Beyond it, new counts win only with less lag."""
     max_memory_mb: float | None = None
-    """Cap on the resident memory of the service and its agents, in MiB. No agent is added that
+    """Limit on the resident memory of the service and its agents, in MiB. No agent is added that
     would exceed it. Beyond it, new counts win only if they use less memory."""
 
     def __post_init__(self) -> None:

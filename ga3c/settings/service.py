@@ -25,71 +25,71 @@ class ServiceConfig:
     """Agents, predictors, trainers and the queues between them."""
 
     agents: int = CORES
-    """Agent processes (N_A) at the start: by default one for each core, by ppo on pictures one
-    for each two unless there is a GPU."""
+    """Agent processes (N_A) at the start. The default is the preset's: one per core for a3c on
+    pictures, one per two cores for ppo on pictures, or one per core with a GPU."""
     predictors: int = 1
     """Predictor threads (N_P) at the start."""
     trainers: int = 1
     """Trainer threads (N_T) at the start."""
     max_agents: int | None = None
-    """Most agent processes that the scheduler may try; None: the larger of agents and the number of
-    cores. Unless --scheduler is off, memory for experience is allocated for this many agents.
+    """Maximum agent processes that the scheduler may try; None: the larger of agents and the number
+    of cores. Unless --scheduler is off, memory for experience is allocated for this many agents.
     Policy lag grows with the number of agents."""
     max_predictors: int = 4
-    """Most predictor threads that the scheduler may try."""
+    """Maximum predictor threads that the scheduler may try."""
     max_trainers: int = 4
-    """Most trainer threads that the scheduler may try."""
+    """Maximum trainer threads that the scheduler may try."""
     envs_per_agent: int = 64
     """Environments in each agent process."""
     groups: int = 2
-    """Groups of an agent's environments: one group steps while the others wait for actions."""
+    """Groups of environments per agent: one group steps while the others wait for actions."""
     stagger_steps: int = 0
-    """The first game of each environment of an Atari game is cut short after up to this many steps,
-    so that not all environments are at the same minute of a game of fixed length. 0: whole games.
-    A game that was cut counts as no episode."""
+    """Atari only: cut the first game of each environment short after up to this many steps, so that
+    environments are not all at the same point of a game of fixed length. A game that was cut does
+    not count as an episode. 0: do not cut."""
     prediction_batch_min: int = 32
-    """Observations for which a predictor waits, for at most prediction_wait_s."""
+    """Minimum observations in a prediction, unless prediction_wait_s passes first."""
     prediction_batch_max: int = 128
-    """Most observations in one prediction."""
+    """Maximum observations in a prediction; a group is never split."""
     prediction_wait_s: float = 0.005
-    """Longest wait for the smallest prediction batch, in seconds."""
+    """Longest wait for prediction_batch_min observations, in seconds."""
     t_max: int = 20
-    """Steps in a segment: the longest n-step return of an algorithm that learns from segments
-    (a3c, ppo)."""
+    """Steps per segment: the longest n-step return of an algorithm that learns from segments (a3c,
+    ppo)."""
     training_batch_min: int = 80
-    """Samples for which a trainer waits, for at most training_wait_s."""
+    """Minimum samples in a training batch, unless training_wait_s passes first."""
     training_batch_max: int = 80
-    """Most samples that are trained together."""
+    """Maximum samples in a training batch."""
     passes: int = 1
-    """How often each training batch is trained. Each pass takes its segments, or with ppo their
-    single steps, in a new order."""
+    """Passes (epochs) over each training batch. Each takes its segments, or with ppo their single
+    steps, in a new random order."""
     minibatch: int | None = None
-    """Most samples in one update: a pass makes several updates of a larger training batch. None:
-    one update a pass. An algorithm that learns from whole segments takes one of them at least."""
+    """Maximum samples per update: a pass over a larger training batch makes several updates. None:
+    one update per pass. An algorithm that learns from whole segments takes at least one of them."""
     training_wait_s: float = 1.0
-    """Longest wait for the smallest training batch, in seconds."""
+    """Longest wait for training_batch_min samples, in seconds."""
     training_queue: int = 320
-    """Most samples that may await training. Predictors wait if there would be more."""
+    """Maximum samples waiting to be trained on. Predictors wait while there is no room."""
     pending_segments: int = 2
-    """Most segments of one environment that may be in progress or await training. This bounds
-    policy lag and the size of the ring."""
+    """Maximum segments of one environment that are in progress or waiting to be trained on. This
+    bounds policy lag and the size of the ring buffer."""
     experience: Literal["device", "host"] = "device"
     """Where observations are kept: on the device, or in RAM and sent to the device for each use."""
     backend: BackendName = BACKEND
-    """The tensor framework. The default is that of KERAS_BACKEND, or tensorflow if installed."""
+    """The tensor framework. The default is KERAS_BACKEND, or tensorflow if installed."""
     transport: Literal["ipc", "tcp"] = "ipc"
-    """How agents reach the service: a socket in a private directory, or TCP on 127.0.0.1."""
+    """How agents connect to the service: a socket in a private directory, or TCP on 127.0.0.1."""
     agent_timeout_s: float = 60.0
-    """An agent that takes this many seconds for a step is replaced. Must be above 0. While it makes
-    its environments it has half a second more for each of a group."""
+    """Replace an agent that takes this many seconds for a step. Must be above 0. While it creates
+    its environments, it has another 0.5 s for each environment of a group."""
     intra_op_threads: int = 1
     """Threads of the tensor framework within one operation, from 1 to 1024."""
     synchronized: bool = False
     """Make one prediction for all environments once all have stepped (Synchronized Execution, Daley
     and Amato 2021). Needs --groups 1 --predictors 1 --scheduler off."""
     lockstep: bool = False
-    """Predict and train in turn, so that the same seed gives the same weights. Needs --agents 1
-    --groups 1 --predictors 1 --trainers 1 --scheduler off --intra-op-threads 1."""
+    """Alternate between predicting and training, so that the same seed gives the same weights.
+    Needs --agents 1 --groups 1 --predictors 1 --trainers 1 --scheduler off --intra-op-threads 1."""
 
     def __post_init__(self) -> None:
         for name in ("agents", "predictors", "trainers"):
@@ -197,24 +197,24 @@ def _check_limits(service: ServiceConfig) -> None:
 
 @dataclass(frozen=True)
 class HostsConfig:
-    """Other machines that play for this service (docs/machines.md)."""
+    """Agents of this service on other machines (docs/machines.md)."""
 
     launcher: Literal["local", "ray"] = "local"
-    """ray also starts agents on the other nodes of a Ray cluster, on all cores of each."""
+    """ray also starts agents on the other nodes of a Ray cluster, using all of their cores."""
     ray_address: str = "127.0.0.1:6379"
-    """The cluster's head, with --launcher ray: HOST:PORT."""
+    """Address of the cluster's head node, with --launcher ray: HOST:PORT."""
     listen: str | None = None
-    """Address at which other machines may come to play (ga3c agents): tcp://0.0.0.0:PORT. Needs
-    --key and --allow, but not with --launcher ray, which takes a free port if none is given."""
+    """Address on which to accept agents of other machines (ga3c agents): tcp://0.0.0.0:PORT. Needs
+    --key and --allow, except with --launcher ray, which takes a free port if none is given."""
     key: Path | None = None
     """File with this service's secret key (ga3c keys); --launcher ray makes one for the run."""
     allow: tuple[Path, ...] = ()
-    """Files with the public keys of machines that may play: those of ga3c keys, or several lines of
-    them in one."""
+    """Files with the public keys of machines that may join, as ga3c keys writes them; a file may
+    hold several, one per line."""
     agents_here: int = CORES
-    """Most agents on this machine, if others may play; 0: none. The rest waits for a host."""
+    """Maximum agents on this machine if others may join; 0: none. The rest wait for a host."""
     compress: bool = True
-    """Compress observations on their way from other machines (zstd, level 1)."""
+    """Compress observations sent by other machines (zstd, level 1)."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "allow", tuple(self.allow))  # JSON has no tuples

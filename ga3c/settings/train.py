@@ -23,24 +23,23 @@ from ga3c.settings.scheduler import SchedulerConfig
 from ga3c.settings.service import HostsConfig, ServiceConfig
 
 FAMILIES = get_args(LearnsFrom)
-PRESET_HELP = f"Settings to begin with, ours or as published:\n{preset_lines()}\n"
+PRESET_HELP = f"Settings to start from, ours or published ones:\n{preset_lines()}\n"
 
 
 @dataclass(frozen=True)
 class TrainConfig:
     """Train an agent.
 
-    The run begins with the settings of --preset; every other argument changes one of them.
+    The run starts from the settings of --preset; every other argument overrides one of them.
     """
 
     algorithm: str = "a3c"
     """a3c and ppo learn from segments, in the order they were played; dqn, and dpg for continuous
-    actions, from a replay. Unless one is given, continuous actions are learned by dpg where
-    observations are vectors, and all else by ppo. Or your own, as module:name of a class
-    (docs/extending.md)."""
+    actions, from a replay. The default is dpg for continuous actions with vector observations, and
+    ppo for everything else. Or your own, as module:name of a class (docs/extending.md)."""
     learns_from: LearnsFrom | None = None
-    """What an algorithm of your own learns from: segments, in the order they were played, or a
-    replay. a3c, ppo, dqn and dpg do not need it."""
+    """What your own algorithm learns from: segments, in the order they were played, or a replay.
+    Not needed for a3c, ppo, dqn and dpg."""
     preset: Annotated[PresetName, tyro.conf.arg(help=PRESET_HELP)] = "default"
     run: RunConfig = field(default_factory=RunConfig)
     environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
