@@ -68,7 +68,8 @@ class Protocol:
             kept = {**asdict(self), **{name: getattr(played, name) for name in OF_GAMES}, **fixed}
         else:
             own = {"env_args": " ".join(trained.env_args)} if trained.env_args else {}
-            kept = {"policy": self.policy, **own}  # of other arguments it may be another game
+            # With other arguments it may be another game.
+            kept = {"policy": self.policy, "epsilon": self.epsilon, **own}
         if self.policy != "epsilon":
             kept.pop("epsilon", None)
         kept.pop("step_cap", None)  # it comes last, as in `runs.finding.evaluations`

@@ -158,8 +158,9 @@ class NetworkConfig:
     """Subtract each picture's mean, so that a uniform background becomes 0. Otherwise the
     background shifts all units together, and few units stay active after Adam's first steps."""
     layer_norm: bool = True
-    """Apply layer normalisation to the last dense layer of a torso, or of each stream of a dueling
-    network, before its activation (Ba et al. 2016). Otherwise many of its units soon die."""
+    """Apply layer normalisation (Ba et al. 2016) to the last dense layer of a torso or of each
+    stream of a dueling network, and to the first of dpg's actor and critic, before its activation.
+    Otherwise many of its units soon die."""
     initializer: Literal["orthogonal", "fan-in"] = "orthogonal"
     """Distribution of the initial weights: fan-in is the uniform one of the published code."""
     separate_value: bool = False

@@ -60,7 +60,8 @@ class RunConfig:
     seconds: float | None = None
     """Stop after this many seconds, including those before a resume, as with --steps."""
     score: float | None = None
-    """Stop when the mean score of the last 100 training episodes reaches this value."""
+    """Stop when the mean score of the last 100 training episodes reaches this value; with
+    --exploration ladder, those of the environments with the lowest third of the epsilons."""
     seed: int = 0
     """Seed for initial weights, actions and environments. Atari games seed themselves unless
     actions are sticky or --lockstep or --synchronized is given: seeding loads each ROM twice."""

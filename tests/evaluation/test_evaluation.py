@@ -112,7 +112,9 @@ def test_every_setting_of_a_protocol_is_named() -> None:
     assert named["action_set"] == "minimal"
     changed = dataclasses.replace(PROTOCOLS["nature"], epsilon=0.01)
     assert changed.named("nature", trained, "newest")["name"] == "nature, changed"
-    assert "noop_max" not in changed.named("nature", EnvironmentConfig(game="CartPole-v1"), "best")
+    of_another = changed.named("nature", EnvironmentConfig(game="CartPole-v1"), "best")
+    assert "noop_max" not in of_another
+    assert of_another["epsilon"] == changed.epsilon, "scores of two epsilons are two columns"
 
 
 def test_games_of_other_arguments_are_played_by_another_protocol() -> None:
