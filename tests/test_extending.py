@@ -158,7 +158,7 @@ def test_updates_of_an_algorithm_of_ones_own_may_be_smaller_than_a_segment(
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("Targeted", "nobody would copy weights to it"),
+        ("Targeted", "nothing would copy weights to it"),
         ("Faulty", "algorithm more:Faulty failed: ArithmeticError: the sums are wrong"),
         ("Misshapen", "algorithm more:Misshapen failed: "),
     ],
@@ -188,7 +188,7 @@ def test_a_loss_need_not_depend_on_all_weights(own: Path) -> None:
         (["--algorithm", "dqn", "--learns-from", "segments"], "algorithm dqn: learns from replay"),
         (["--algorithm", "gone:A", "--learns-from", "replay"], "module gone cannot be imported"),
         (["--algorithm", "my_nets:A", "--learns-from", "replay"], "my_nets.py has no A"),
-        (["--algorithm", "fractions:Fraction", "--learns-from", "replay"], "cannot be made"),
+        (["--algorithm", "fractions:Fraction", "--learns-from", "replay"], "be constructed"),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )

@@ -19,7 +19,7 @@ from ga3c.wire.frontend import Frontend
 from ga3c.wire.peers import Stops
 
 SLOWEST_STEPS_PER_S = 100.0  # slowest rate assumed of an agent that replays recorded actions
-SLOWEST_MAKE_S = 0.5  # of an environment; an Atari game takes 0.05 s of a core that nothing shares
+SLOWEST_MAKE_S = 0.5  # to create an environment; an Atari game takes 0.05 s on an idle core
 OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP}  # kills from outside
 
 
@@ -27,9 +27,9 @@ class Agents:
     """The agent processes. Agent number i owns lanes i * E .. (i + 1) * E.
 
     An agent that dies is replaced; if agents die repeatedly in one place, the run fails (see
-    `Deaths`). An agent that is no longer needed rests until it is needed again, because making its
-    environments took seconds of a core. Under a cap on memory it ends instead. Playing and resting
-    agents together never exceed the largest number that may play.
+    `Deaths`). An agent that is no longer needed rests until it is needed again, because creating
+    environments again would cost seconds of CPU time. Under a cap on memory it ends instead.
+    Playing and resting agents together never exceed the largest number that may play.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class Agents:
     ) -> None:
         """Args:
         seed: of all environments; None: they seed themselves.
-        may_rest: False ends an agent that is no longer needed, to free its memory.
+        may_rest: whether agents that are not needed rest, or end to free their memory.
         """
         self.started = 0
-        """Number of agents started so far; it makes the seeds of each agent different."""
+        """Number of agents started so far. Each agent's seeds depend on it, so they differ."""
         self._played: tuple[Path | None, int] = (None, 0)
         self._stops = Stops()
         self._service = service
@@ -104,7 +104,7 @@ class Agents:
     def tend(self) -> list[str]:
         """Replace dead agents, and kill those that are silent or sent a refused message.
 
-        Returns for each death a line, and after it what the agent wrote and why it failed. Raises
+        Returns news, and for each death a line followed by the agent's output and failure. Raises
         RunFailed if agents die repeatedly.
         """
         timeout_s = self._service.agent_timeout_s
@@ -113,7 +113,7 @@ class Agents:
         for identity in self._frontend.silent(timeout_s):
             why = f"it owed a step for {timeout_s:g} s (agent_timeout_s)"
             if not self._frontend.peers.has_played(identity):
-                why += ", as it was still making its environments or in their first step"
+                why += ", while still creating its environments or in their first step"
             self._kill(identity, why, timeout_s)
         for identity, fault in self._frontend.peers.faults().items():
             self._kill(identity, f"its message was refused: {fault}", 0.0)
@@ -128,7 +128,7 @@ class Agents:
         self._launcher.kill(identity)
 
     def _bury(self, ended: Exit) -> str:
-        """Handle an agent that has ended. Returns what to say of it; nothing if it was retired."""
+        """Handle an agent that has ended. Returns what to report; nothing if it was retired."""
         identity = ended.identity
         why, silent_s = self._killed.pop(identity, ("", 0.0))
         from_outside = not why and ended.code in OUTSIDE
@@ -145,7 +145,7 @@ class Agents:
         return ""
 
     def dismiss(self) -> None:
-        """Order the agents of other machines to end, while they still can be told."""
+        """Order the agents on other machines to end, while they can still be reached."""
         self._launcher.dismiss()
 
     def stop(self, timeout_s: float) -> None:

@@ -1,4 +1,4 @@
-"""Searches counts of agents, predictors and trainers: annealing, and the paper's random walk."""
+"""Searches the counts of agents, predictors and trainers: annealing, or the paper's random walk."""
 
 import math
 import random
@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from ga3c.settings.scheduler import Counts, SchedulerConfig
 
 COLDEST = 1e-6
-TINY = 1e-9  # samples a second, in place of none
-# A role that waits less than this share of its time is not shrunk; one that works less, not grown.
+TINY = 1e-9  # samples a second, in place of 0 as a divisor
+# A role waiting less than this share of its time is not shrunk; one working less is not grown.
 SURE = 0.1
 
 
@@ -42,16 +42,16 @@ class Decision(NamedTuple):
 
 
 class Annealer:
-    """Simulated annealing over the three counts by steps of +-1. Uses neither clock nor threads.
+    """Simulated annealing over the three counts, in steps of +-1. Uses neither clock nor threads.
 
     `propose` gives a neighbour of the kept setting. The first choices are one more of the role that
     waits least and one fewer of the role that waits most; a role that hardly waits is not shrunk. A
-    neighbour wins if the rate gains at least the margin, or else with probability
+    neighbour wins if it raises the rate by the margin or more, or else with probability
     exp(-shortfall / temperature), with the shortfall relative to the kept rate. After a win it is
     proposed again, and `judge` accepts it after `wins` wins in a row, which noise seldom produces.
     While policy lag or memory exceeds its cap, only a setting that lowers it can win.
 
-    `random` is the paper's walk: any neighbour is kept if the rate did not fall in one window.
+    `random` is the paper's walk: a neighbour is kept if the rate did not fall in one window.
     """
 
     def __init__(
@@ -77,11 +77,11 @@ class Annealer:
             most = most._replace(agents=self.kept.agents)
         untried = [counts for counts in self._untried if counts.agents <= most.agents]
         untried = untried or self._neighbours(kept, most)
-        self._untried = untried or self._untried  # the journal keeps nothing of a None
+        self._untried = untried or self._untried  # a None leaves no entry in the journal
         return untried[-1] if untried else None
 
     def _dice(self, purpose: str) -> random.Random:
-        """Random numbers of one decision, which depend only on how many were made before."""
+        """Random numbers for one decision. They depend only on how many came before it."""
         return random.Random(f"{self._seed} {self._decisions} {purpose}")
 
     def _neighbours(self, figures: Figures, most: Counts) -> list[Counts]:

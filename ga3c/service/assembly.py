@@ -54,17 +54,17 @@ def _counted(actions: Actions, algorithm: str) -> int:
     """The number of actions. Raises ValueError if they are continuous."""
     if actions.is_continuous:
         raise ValueError(
-            f"algorithm {algorithm}: chooses the best of a finite number of actions, and these are "
+            f"algorithm {algorithm}: chooses the best of a finite number of actions, but these are "
             f"{actions}; choose --algorithm dpg, a3c or ppo"
         )
     return actions.count
 
 
 def _continuous(actions: Actions, algorithm: str) -> Actions:
-    """The actions. Raises ValueError if they are of a finite number."""
+    """The actions. Raises ValueError if there is only a finite number of them."""
     if not actions.is_continuous:
         raise ValueError(
-            f"algorithm {algorithm}: needs actions that are numbers, and these are one of "
+            f"algorithm {algorithm}: needs continuous actions, but these are one of "
             f"{actions}; choose --algorithm dqn, a3c or ppo"
         )
     return actions
@@ -86,7 +86,7 @@ def most_scored(config: TrainConfig) -> float:
 def build_algorithm(config: TrainConfig, actions: Actions) -> Algorithm:
     """The algorithm.
 
-    Raises ValueError if it does not take such actions, or one of the user's own cannot be built.
+    Raises ValueError if it does not support the actions, or is the user's own and cannot be built.
     """
     if config.algorithm in ALGORITHMS:
         return ALGORITHMS[config.algorithm](config, actions)
@@ -146,10 +146,10 @@ def build_books(config: TrainConfig, stack: int) -> tuple[Book, Pacing]:
 def build_source(
     config: TrainConfig, spaces: Spaces, algorithm: Algorithm, book: Book, memory: Memory
 ) -> Source:
-    """The ring, and what learning draws from it.
+    """The source that learning draws from, with its ring.
 
-    Raises ValueError if it has too many rows, lacks a column that first priorities need, or would
-    keep pictures in slots.
+    Raises ValueError if the ring has too many rows, lacks a column that first priorities need, or
+    would keep pictures in slots.
     """
     check_eviction(config, spaces)
     ring = RingShape(book.lanes, book.capacity, spaces.shape, spaces.dtype, spaces.stack)
@@ -168,7 +168,7 @@ def build_source(
 
 
 def check_eviction(config: TrainConfig, spaces: Spaces) -> None:
-    """Raises ValueError if whole transitions of pictures would be kept."""
+    """Raises ValueError if a replay would keep whole transitions of pictures."""
     if config.learns_from_replay and config.replay.eviction == "priority" and spaces.is_picture:
         raise ValueError(
             "eviction priority with pictures: keeps both observations of each transition whole, "
@@ -186,8 +186,8 @@ def build_model(
 ) -> Model:
     """The model.
 
-    Raises ValueError if the network does not fit the spaces, a target would never be copied or is
-    wanted where there is none, or an algorithm of the user's own fails.
+    Raises ValueError if the network does not fit the spaces, a target would never be updated or is
+    needed but missing, or an algorithm of the user's own fails.
     """
     _check_target(config, algorithm, acts_on_target)
     try:
@@ -209,8 +209,8 @@ def build_model(
 def _check_target(config: TrainConfig, algorithm: Algorithm, acts_on_target: bool) -> None:
     if algorithm.has_target and not config.learns_from_replay:
         raise ValueError(
-            f"algorithm {config.algorithm} has a target network and learns from segments: nobody "
-            "would copy weights to it; --learns-from replay does"
+            f"algorithm {config.algorithm} has a target network and learns from segments: nothing "
+            "would copy weights to it; choose --learns-from replay"
         )
     if acts_on_target and not algorithm.has_target:
         raise ValueError(

@@ -33,20 +33,20 @@ class Done:
 Part = tuple[np.ndarray, np.ndarray]
 """Segments of T steps: their lanes int32 [B] and slots int32 [B, T + 1]."""
 Work = Callable[[], Done]
-"""A piece of work, between two of which a checkpoint may be taken."""
+"""A piece of work. A checkpoint may be taken between two pieces, never within one."""
 
 
 class Feed(Protocol):
     """Gives a trainer its next work."""
 
     def next(self, timeout_s: float) -> Iterable[Work]:
-        """The next pieces of work, each to be done before the next is asked for.
+        """The next pieces of work. Finish each before asking for the next.
 
-        There is none if none comes within the timeout. Raises Closed.
+        Empty if there is none within the timeout. Raises Closed.
         """
 
     def waits(self) -> str:
-        """What learning waits for, and what to change, in words."""
+        """Says what learning waits for and what to change."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ class Passes:
     """How a batch of segments, or of their single steps, is divided into updates."""
 
     passes: int = 1
-    """How often each step is trained."""
+    """How often each step is trained on."""
     minibatch: int | None = None
-    """Most samples of an update; None: the whole batch."""
+    """Most samples per update; None: the whole batch."""
     seed: int = 0
 
     def minibatches(self, lanes: np.ndarray, slots: np.ndarray, updates: int) -> Iterator[Part]:
-        """The part of each update. Every pass takes all segments, in an order of its own.
+        """The part of the batch for each update. Each pass covers all segments in its own order.
 
         Args:
             lanes, slots: [B] and [B, T + 1], of segments of T steps.
@@ -87,10 +87,10 @@ class SegmentFeed:
     """Position in the schedules."""
     passes: Passes
     whole_batches: bool
-    """Whether a batch is one piece of work, with all its updates."""
+    """Whether all updates of a batch are one piece of work."""
     turn: threading.Lock = field(default_factory=threading.Lock)
-    """Held by the trainer of a batch whose targets are set before: what is measured of another
-    batch would change the unit of observations and values under them."""
+    """Held while a batch with prepared targets is trained: measuring another batch meanwhile would
+    change the units of its observations and values."""
 
     def next(self, timeout_s: float) -> Iterable[Work]:
         """The updates of the next batch. Raises Closed."""
@@ -110,14 +110,14 @@ class SegmentFeed:
         return [partial(_in_one, works)] if batch and self.whole_batches else works
 
     def _alone(self, works: Iterable[Work]) -> Iterator[Work]:
-        """The works, then the turn is over."""
+        """The works. Releases the turn after them."""
         try:
             yield from works
         finally:
             self.turn.release()
 
     def _updates(self, batch: list[Segment]) -> Iterator[Work]:
-        """The updates of a batch. At the run's end the rest is left out, unless it is one piece."""
+        """The updates of a batch. A closed queue cuts them short, unless they are one piece."""
         lanes = np.array([segment.lane for segment in batch], np.int32)
         slots, passes = self.book.slots(batch), self.passes
         if self.model.preparations:
@@ -144,7 +144,7 @@ class SegmentFeed:
         return Done("prepare", {"samples": slots[:, 1:].size}, {})
 
     def _learn(self, lanes: np.ndarray, slots: np.ndarray, batch: list[Segment]) -> Done:
-        """Make an update, then release the batch, of which it is the last."""
+        """Make an update, then release `batch`: segments for which it was the last one."""
         versions = self.book.versions(lanes, slots[:, :-1])
         learned = self.model.learn(lanes, slots, progress=self.progress())
         self.book.release(batch)
@@ -156,7 +156,7 @@ class SegmentFeed:
 
 
 def _in_one(works: Iterable[Work]) -> Done:
-    """All that is done with a batch, at once: a checkpoint between would keep half of it."""
+    """Do a batch's work as one piece: a checkpoint in between would hold half of it."""
     done = [work() for work in works]
     counts = sum((Counter(each.counts) for each in done), Counter[str]())
     samples = sum(each.details["samples"] for each in done if each.name == done[-1].name)
@@ -173,7 +173,7 @@ class ReplayFeed:
     progress: Callable[[], float]
     """Position in the schedules."""
     batch_size: int
-    """Transitions of an update."""
+    """Transitions per update."""
 
     def next(self, timeout_s: float) -> Iterable[Work]:
         """The next update or flush."""
@@ -183,7 +183,7 @@ class ReplayFeed:
         return [self._learn if turn is Turn.LEARN else partial(self._flush, turn)]
 
     def waits(self) -> str:
-        """The progress of acting and learning, and what each waits for."""
+        """The progress of acting and learning, and what each is waiting for."""
         return self.pacing.waits()
 
     def _learn(self) -> Done:

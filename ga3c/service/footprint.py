@@ -1,4 +1,4 @@
-"""How much memory a run will take: refused, if there is too little, before any is allocated."""
+"""Estimates the memory of a run, to refuse it before any is allocated if there is too little."""
 
 import math
 from collections.abc import Callable
@@ -21,12 +21,12 @@ from ga3c.settings.train import TrainConfig
 USABLE = 0.95  # share of the free memory that experience may take
 AGENT_BYTES = 49e6  # an agent process with its libraries (measured 2026-11-22)
 ENVIRONMENT_BYTES = 1.2e6  # an Atari environment in it (measured 2026-11-22)
-WEIGHT_BYTES = 24  # of each weight: itself, its gradient, Adam's two moments, room to make it
-ACTIVATION_BYTES = 16  # of each number of an observation that is trained: cast, scaled, centred
+WEIGHT_BYTES = 24  # per weight: itself, its gradient, Adam's two moments, room to create it
+ACTIVATION_BYTES = 16  # per number in an observation trained on: cast, scaled, centred
 
 
 class _Need(NamedTuple):
-    """The bytes that experience takes in one place, and the bytes that are free there."""
+    """The bytes that experience takes in one kind of memory, and the bytes free there."""
 
     place: str
     step_bytes: float
@@ -34,28 +34,28 @@ class _Need(NamedTuple):
     free_bytes: int
 
     def bytes(self, steps: int) -> float:
-        """The bytes of so many steps."""
+        """The bytes that this many steps take."""
         return steps * self.step_bytes + self.fixed_bytes
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The number of steps that are kept, and the bytes that they take."""
+    """The number of steps kept, and the bytes that they take."""
 
     steps: int
-    step_bytes: float  # for each step, the columns of the ring, or of the slots
-    fixed_bytes: float  # of a short ring beside the slots
-    book_bytes: float  # for each step, in RAM
-    copies: int  # in RAM, in a checkpoint that is being written
+    step_bytes: float  # per step: the columns of the ring, or of the slots
+    fixed_bytes: float  # of the short ring kept alongside the slots
+    book_bytes: float  # per step, in RAM
+    copies: int  # extra copies in RAM, for a checkpoint being written
     on_device: bool
-    beside_bytes: float  # what RAM holds of other things: processes, the network
+    beside_bytes: float  # other uses of RAM: processes, the network
 
     def check(self, asked: str, most: Callable[[int], str]) -> None:
         """Raises ValueError if the plan does not fit.
 
         Args:
-            asked: the settings that ask for this many steps, in words.
-            most: given how many steps fit, describes in words the largest possible setting.
+            asked: names the settings that ask for this many steps.
+            most: given how many steps fit, names the largest possible setting.
         """
         for need in self._needs():
             left = need.free_bytes * USABLE - need.fixed_bytes
@@ -63,7 +63,7 @@ class Plan:
             if self.steps > fits:
                 raise ValueError(
                     f"{asked} take {need.bytes(self.steps) / 1e9:.2f} GB > "
-                    f"{need.free_bytes / 1e9:.2f} GB that are free in {need.place}: {most(fits)}"
+                    f"{need.free_bytes / 1e9:.2f} GB free in {need.place}: {most(fits)}"
                 )
 
     def __str__(self) -> str:
@@ -76,7 +76,7 @@ class Plan:
     def _needs(self) -> list[_Need]:
         free_ram = max(int(free_bytes(HOST) - self.beside_bytes), 0)
         on_gpu = self.on_device and backend.has_gpu()
-        in_ram = self.copies + (not on_gpu)  # how often RAM holds the experience
+        in_ram = self.copies + (not on_gpu)  # copies of the experience in RAM
         step_bytes = in_ram * self.step_bytes + self.book_bytes
         ram = _Need("RAM", step_bytes, in_ram * self.fixed_bytes, free_ram)
         if not on_gpu:
@@ -87,9 +87,9 @@ class Plan:
 
 
 def plan(config: TrainConfig, spaces: Spaces, algorithm: Algorithm) -> Plan:
-    """How much memory experience will take, beside processes and network.
+    """The memory that experience will take, besides processes and network.
 
-    Raises ValueError if all of it does not fit, or if pictures would be kept in slots.
+    Raises ValueError if they do not all fit, or if pictures would be kept in slots.
     """
     check_eviction(config, spaces)
     from_replay, replay = config.learns_from_replay, config.replay
@@ -122,7 +122,7 @@ def plan(config: TrainConfig, spaces: Spaces, algorithm: Algorithm) -> Plan:
 
 
 def _ring(config: TrainConfig, spaces: Spaces) -> RingShape:
-    """The ring that the configured experience has."""
+    """The ring of the configured experience."""
     service, stack = config.service, spaces.stack
     if config.learns_from_replay:
         capacity = config.replay_window(stack) + config.replay_reserve
@@ -150,7 +150,7 @@ def _network(config: TrainConfig, shape: tuple[int, ...], is_picture: bool) -> f
     """The bytes of the network and of an update. Raises ValueError if they do not fit."""
     network = config.network
     if network.is_own:
-        return 0.0  # only its function knows
+        return 0.0  # known only to the user's function
     network = networks.resolved(network, shape, is_picture)
     weights = networks.count_weights(network, shape, is_picture)
     torsos = 1 + (network.separate_value or config.dqn.dueling)
@@ -170,13 +170,12 @@ def _check(wanted: float, what: str, instead: str) -> None:
     free = free_bytes(HOST)
     if wanted > USABLE * free:
         raise ValueError(
-            f"{what} take about {wanted / 1e9:.1f} GB > {free / 1e9:.1f} GB that are free in RAM: "
-            f"{instead}"
+            f"{what} take about {wanted / 1e9:.1f} GB > {free / 1e9:.1f} GB free in RAM: {instead}"
         )
 
 
 def _asked(config: TrainConfig, stack: int) -> tuple[str, Callable[[int], str]]:
-    """The settings that ask for memory, and a function: the largest setting for given steps."""
+    """Names the settings that ask for memory; gives a `most` for `Plan.check`."""
     service, lanes = config.service, config.max_lanes
     if config.learns_from_replay:
 

@@ -21,7 +21,7 @@ from ga3c.wire.queues import BatchQueue, Closed
 from ga3c.wire.requests import Reply, Request
 
 WAIT_S = 0.2
-HELD_S = 0.005  # longest wait for room, in which new requests are not looked at
+HELD_S = 0.005  # longest wait for room; new requests are not polled meanwhile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +38,10 @@ class Predictor:
     metrics: Metrics
     tally: Tally
     discount: float
-    """Of a step that does not terminate its episode."""
+    """Discount of a step that does not terminate its episode."""
     gate: Gate
     actions: ActionLog | None
-    """Of all actions; None records none."""
+    """Records all actions, unless None."""
     trace: Trace | None
     stop: threading.Event
 
@@ -66,10 +66,10 @@ class Predictor:
         self.requests.fill(held, [len(request.lanes) for request in held])
 
     def _with_room(self, requests: list[Request]) -> tuple[list[Request], list[Request]]:
-        """A batch of requests whose next step may be made, and the other requests.
+        """A batch of requests whose next step may be made, and the requests held back.
 
-        An environment that must wait for learning holds up no other, whose steps learning may need.
-        Waits for a moment if all must wait. Raises Closed.
+        An environment that must wait for learning does not block others, whose steps learning may
+        need. Waits briefly if all must wait. Raises Closed.
         """
         batch, held, count = list[Request](), list[Request](), 0
         for request in requests:
@@ -134,7 +134,7 @@ class Predictor:
         return actions, completed, cpu_s
 
     def _note_episodes(self, batch: list[Request], exploration: np.ndarray) -> None:
-        """Args: exploration: how much each lane of the batch explores, [n]."""
+        """Record finished episodes. Args: exploration: how much each lane explores, [n]."""
         first = 0  # place of the request's first lane in the batch
         for request in batch:
             outcomes = request.step.outcomes

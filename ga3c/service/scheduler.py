@@ -1,10 +1,10 @@
 """Adapts the numbers of agents, predictors and trainers to the measured training rate.
 
-This follows GA3C, section 4.4, and corrects faults of its public code: windows are equal and come
-after a settling time, a setting is compared with the last accepted one measured just before,
-samples are counted instead of updates, and a rejected setting is undone at once. As Multiverse RL
-proposed (Chen and Deng 2017), waiting times decide what to try first. The paper's random walk can
-be chosen instead.
+This follows GA3C, section 4.4, and fixes flaws in its public code: windows have equal length and
+follow a settling time, a setting is compared with the accepted one measured just before it, samples
+are counted instead of updates, and a rejected setting is undone at once. As Multiverse RL proposed
+(Chen and Deng 2017), waiting times decide what to try first. The paper's random walk can be chosen
+instead.
 """
 
 import contextlib
@@ -21,10 +21,10 @@ from ga3c.service.annealer import Annealer, Decision, Figures
 from ga3c.settings.scheduler import Counts, SchedulerConfig
 
 HOPELESS = 0.15  # a setting that loses this share of the rate is judged before its window ends
-DISTURBED = 0.1  # a window in which other programs take more of all cores is measured again
-UNPLAYED_S = 180.0  # longer than agents take to make their environments
+DISTURBED = 0.1  # a window in which others use more than this share of all cores is repeated
+UNPLAYED_S = 180.0  # longer than agents take to create their environments
 NOTHING = Figures(0.0, 0.0, 0.0, 0.0, (0.0, 0.0, 0.0))
-AT_MOST = 4  # windows measured again in a row; the other programs may never end
+AT_MOST = 4  # repeats of a window in a row; the other programs may never end
 
 
 class Tuned(Protocol):
@@ -40,7 +40,7 @@ class Tuned(Protocol):
         """Resident memory of the service's process and of each agent's, in MiB."""
 
     def foreign_cpu_s(self) -> float:
-        """CPU seconds of other programs over the number of cores. Take differences of it."""
+        """CPU seconds of other programs divided by the number of cores. Only differences count."""
 
     def resize(self, counts: Counts) -> None:
         """Change the counts."""
@@ -49,13 +49,12 @@ class Tuned(Protocol):
 class Scheduler:
     """Drives an annealer by the clock: `tick` is called often and never waits.
 
-    If the journal exists and has the same settings, it is continued, and `counts` begins with its
-    last ones.
+    A journal with the same settings is continued, and `counts` starts from its last ones.
 
     Phases: settle, measure the kept setting, change, settle, measure the tried one, judge. Settling
     and measuring wait until every agent has made its first step. A window in which other programs
-    or an evaluation used the cores is measured again. A setting is undone if not every agent has
-    played after UNPLAYED_S: no machine has room for another, say.
+    or an evaluation used the cores is measured again. A setting is undone if some agent has not
+    played after UNPLAYED_S, for example because no machine has room for it.
     """
 
     def __init__(
@@ -126,11 +125,11 @@ class Scheduler:
         return self._judge(self._tried, self._kept_made, made, now)
 
     def disturb(self) -> None:
-        """Record that something else, such as an evaluation, uses the cores now."""
+        """Record that something else, such as an evaluation, is using the cores."""
         self._spoiled = True
 
     def _is_disturbed(self, now: float) -> bool:
-        """Whether the window is spoiled, as by other programs, and should be measured again."""
+        """Whether the window is spoiled, for example by other programs, and must be repeated."""
         share = (self._service.foreign_cpu_s() - self._foreign_cpu_s) / (now - self._window_from_s)
         self._disturbed = self._disturbed + 1 if self._spoiled or share > DISTURBED else 0
         return 0 < self._disturbed <= AT_MOST
@@ -217,5 +216,5 @@ def _decide_anew(annealer: Annealer, entries: list[dict[str, Any]]) -> list[Deci
             raise ValueError(f"{tried} would be tried where {entry['tried']} was")
         decisions.append(annealer.judge(tried, kept, made, entry["seconds"]))
         if decisions[-1].accepted != entry["accepted"]:
-            raise ValueError(f"{tried} would be judged otherwise than it was")
+            raise ValueError(f"{tried} would be judged differently than it was")
     return decisions

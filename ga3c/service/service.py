@@ -87,7 +87,7 @@ class Service:
         return used
 
     def foreign_cpu_s(self) -> float:
-        """CPU seconds of other programs over the number of cores. Take differences of it."""
+        """CPU seconds of other programs divided by the number of cores. Only differences count."""
         return cpu_s_of_others(self._pids()) / CORES
 
     def _pids(self) -> list[int]:
@@ -109,18 +109,18 @@ class Service:
         config, begun, unanswered = self.config, self.agents.begun, self.frontend.unanswered
         if begun < len(self.agents):
             return (
-                f"{begun} of {len(self.agents)} agents have made a step; the others make their "
-                f"environments ({config.envs_per_agent} each) or are being replaced"
+                f"{begun} of {len(self.agents)} agents have made a step; the others are creating "
+                f"their environments ({config.envs_per_agent} each) or are being replaced"
             )
         if not unanswered:
             return (
-                "every observation has its action, and no agent sends its next step: an "
-                f"environment may hang; --agent-timeout-s {config.agent_timeout_s:g} is when such "
-                "an agent is replaced"
+                "every observation has been answered, but no agent sends its next step: an "
+                "environment may hang; its agent is replaced after --agent-timeout-s "
+                f"{config.agent_timeout_s:g}"
             )
         if config.synchronized and 0 < self.requests.size < config.prediction_min:
             return (
-                f"the predictor waits for all {config.prediction_min} observations and has "
+                f"the predictor waits for all {config.prediction_min} observations and has only "
                 f"{self.requests.size}: an agent's environments may hang"
             )
         waits = self.feed.waits()
@@ -135,7 +135,7 @@ class Service:
         refused = self.model.refused_in_a_row
         if refused >= self.max_refused_updates:
             raise RunFailed(
-                f"{refused} updates in a row were left out, as their loss or gradient was not "
+                f"{refused} updates in a row were left out, because their loss or gradient was not "
                 f"finite: nothing more would be learned; {REMEDIES}"
             )
         if failure := self._predictors.failure or self._trainers.failure:

@@ -38,14 +38,14 @@ class Kept:
     """Set in lockstep: all experience is saved, and a resumed run's agent replays these actions."""
     envs_per_agent: int
     keeps_replay: bool
-    """Whether a replay is saved too. All other experience begins anew."""
+    """Whether a replay is saved too. All other experience starts afresh."""
 
     def read(
         self, timeout_s: float, experience: bool = True
     ) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-        """Arrays and counters of one moment, at which no prediction or update is under way.
+        """A snapshot of arrays and counters, taken while no prediction or update is under way.
 
-        On-policy experience is included only in lockstep; otherwise lanes begin anew. A replay is
+        On-policy experience is included only in lockstep; otherwise lanes start afresh. A replay is
         included if --save-replay is set.
 
         Args:
@@ -96,7 +96,9 @@ class Kept:
         arrays, state, book = checkpoint.arrays, checkpoint.state, self.model.source.book
         assert isinstance(book, SegmentBook)
         if "actions" not in (*state, *arrays):
-            raise ValueError("lockstep: the run was not, so it cannot be repeated: leave it out")
+            raise ValueError(
+                "lockstep: the run did not use it, so it cannot be repeated: leave it out"
+            )
         # Checkpoints from before 2026-11-22 hold the queue instead of the book's waiting segments.
         waiting = {"lanes/waiting": arrays["queue"]} if "queue" in arrays else {}
         self.model.source.restore({**arrays, **waiting})
@@ -110,7 +112,7 @@ class Kept:
     def _restore_replay(self, checkpoint: Checkpoint) -> None:
         """Continue with the saved replay.
 
-        Counts that the book has too are taken from the book, so that the two cannot disagree.
+        Counts that the book also has are taken from the book, so that the two cannot disagree.
         """
         replay = self.model.source
         assert isinstance(replay, Replay) and isinstance(self.pacing, ReplayPacing)

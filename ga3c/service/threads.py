@@ -1,4 +1,4 @@
-"""Threads of one role, a gate that pauses them for a checkpoint, and the deadline of their end."""
+"""Threads of one role, a gate that pauses them for a checkpoint, and a deadline for ending them."""
 
 import contextlib
 import threading
@@ -6,18 +6,18 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 
-SLICE_S = 0.1  # a wait that can be interrupted is made of waits of this length
+SLICE_S = 0.1  # interruptible waits are made of slices of this length
 HURRIED_S = 0.5  # time that threads have to finish their work in a hurried stop
-REMEDIES = (  # where numbers are no longer finite
+REMEDIES = (  # when numbers are no longer finite
     "a smaller --learning-rate, a --clip-norm or a --reward-clip may help, from the last "
-    "checkpoint or anew"
+    "checkpoint or from scratch"
 )
 Body = Callable[[threading.Event], Callable[[], None]]
 """Makes the body of a thread. The body returns once the event is set."""
 
 
 class RunFailed(RuntimeError):
-    """The run cannot go on; the message says why, with a traceback where code has failed."""
+    """The run cannot continue; the message says why, with a traceback where code has failed."""
 
 
 class Deadline:
@@ -91,13 +91,13 @@ class Gate:
     """Predictors and trainers change experience and weights only inside `passing`.
 
     While the main thread is inside `held`, no thread is inside `passing`, so weights, counters,
-    books and rings belong to the same moment. Safe from every thread.
+    books and rings belong to the same moment. Thread-safe.
     """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()  # guards _inside and _holds
         self._inside = 0  # threads in `passing`
-        self._holds = 0  # calls of `held` that wait or hold
+        self._holds = 0  # calls of `held` that are waiting or holding
 
     @contextlib.contextmanager
     def passing(self) -> Iterator[None]:

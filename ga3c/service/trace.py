@@ -16,12 +16,12 @@ from agents.messages import Header
 from ga3c.experience.book import Segment
 from ga3c.wire.requests import Request
 
-MOST_EVENTS = 500_000  # only the newest are kept: about 100 MB of file, however long the run
+MOST_EVENTS = 500_000  # only the newest are kept: a file of about 100 MB, however long the run
 MOMENT_S = 1e-6
 
 
 class Trace:
-    """The newest events of all threads. Times are of `time.monotonic`."""
+    """The newest events of all threads. Times come from `time.monotonic`."""
 
     def __init__(self) -> None:
         self._events: deque[dict[str, Any]] = deque(maxlen=MOST_EVENTS)
@@ -54,7 +54,7 @@ class Trace:
     def predicted(
         self, requests: Sequence[Request], begun: Sequence[Sequence[Segment]], at_s: float
     ) -> None:
-        """Record that this thread answers `requests` at `at_s`; each has `begun` some segments."""
+        """Record that this thread answers `requests` at `at_s`; `begun`: segments begun by each."""
         row = threading.current_thread().name
         for request, segments in zip(requests, begun, strict=True):
             agent, first_lane = request.agent, int(request.lanes[0])

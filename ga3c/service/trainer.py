@@ -1,4 +1,4 @@
-"""A trainer thread: does the work that its feed gives, and records the results."""
+"""A trainer thread: does the work from its feed, and records the results."""
 
 import contextlib
 import threading

@@ -56,8 +56,8 @@ def build_service(
 
     Args:
         model: replaces the configured model.
-        tell: called with lines about what is built, before it is.
-        launcher: of this machine's agents, some of which may be prepared.
+        tell: called with a line about each part before it is built.
+        launcher: for this machine's agents, some of which may already be prepared.
 
     Raises ValueError if the settings do not fit the environment or the machine.
     """
@@ -71,7 +71,7 @@ def build_service(
             tell(f"replay of {config.replay_room:,} steps, {planned}")
     book, pacing = build_books(config, spaces.stack)
     if model is None:
-        compiles = ", which compiles as each size of batch first occurs: a slow first minute"
+        compiles = ", which compiles each new batch size: the first minute is slow"
         on_the_way = compiles if backend.FRAMEWORK == "jax" else ""
         tell(f"building the network with {backend.FRAMEWORK}{on_the_way}")
         memory = DEVICE if service.experience == "device" else HOST
@@ -81,7 +81,7 @@ def build_service(
     built = _service(config, spaces, model, book, pacing, common)
     if listens := built.frontend.listening:
         address = listens.endpoint
-        tell(f"other machines may play: ga3c agents --connect {address} with its real address")
+        tell(f"other machines may play: ga3c agents --connect {address} (with the real address)")
     return built
 
 
@@ -106,7 +106,7 @@ class _Common:
             service.training_batch_max,
             math.inf if service.lockstep else service.training_wait_s,
         )
-        self.scratch = ScratchDirectory()  # last: nothing that can fail is left
+        self.scratch = ScratchDirectory()  # last: nothing after it can fail
         self.actions: ActionLog | None = None
         if service.lockstep:
             self.actions = ActionLog(self.scratch.path / ACTIONS, spaces.actions)
@@ -188,7 +188,7 @@ def _feed(
 
 def _frontend(config: TrainConfig, spaces: Spaces, common: _Common) -> Frontend:
     service = config.service
-    # Without a file descriptor libzmq aborts by ipc, and strangers can take all that there are.
+    # With ipc, libzmq aborts if file descriptors run out, and strangers can use them all up.
     transport = "tcp" if config.hosts.others_may_play else service.transport
     try:
         return Frontend(

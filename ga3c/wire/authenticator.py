@@ -1,11 +1,11 @@
-"""Lets only this run's agents connect, and machines whose keys are allowed.
+"""Admits only this run's agents, and machines whose keys are allowed.
 
-Agents of this machine give a password (ZeroMQ's PLAIN mechanism), others prove a key (CURVE).
+Local agents authenticate by password (ZeroMQ's PLAIN mechanism), remote ones by key (CURVE).
 
 libzmq asks the authenticator over an inproc socket (ZeroMQ RFC 27, ZAP) during a peer's handshake,
 before it accepts any message from that peer. Without this check, a stranger on this machine could
-send parts of one message for ever, and libzmq would keep them all until the last one, regardless of
-RCVHWM.
+send the parts of a multipart message endlessly: libzmq buffers all parts until the last one
+arrives, regardless of RCVHWM.
 """
 
 import secrets
@@ -17,7 +17,7 @@ import zmq.utils.z85
 
 from agents.keys import Pair
 
-MOST_REFUSED = 1000  # addresses that are counted
+MOST_REFUSED = 1000  # addresses; after that, counting stops
 ZAP_ENDPOINT = "inproc://zeromq.zap.01"  # fixed by the protocol
 ZAP_VERSION = b"1.0"
 DOMAIN = "ga3c"
@@ -25,32 +25,32 @@ ACCEPTED, REFUSED = b"200", b"400"
 
 
 class Authenticator:
-    """Answers libzmq's requests to admit a peer. Owned by the frontend's thread."""
+    """Answers libzmq's authentication requests. Owned by the frontend's thread."""
 
     def __init__(
         self, context: zmq.Context, password: str, allowed: Mapping[str, str] | None = None
     ) -> None:
         """Create it before the server's socket, which refuses every peer without it.
 
-        Args: allowed: the names of the owners by public key.
+        Args: allowed: maps public keys to the names of their owners.
         """
         self._password = password.encode()
         self._allowed = {zmq.utils.z85.decode(key): name for key, name in (allowed or {}).items()}
         self.refused: Counter[str] = Counter()
-        """How often each address was refused, for those that came with a key."""
+        """Refusals by address, of peers that presented a key."""
         self.socket = context.socket(zmq.REP)
         self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.bind(ZAP_ENDPOINT)
 
     def allow(self, key: str, name: str) -> None:
-        """Admit whoever has this public key from now on. Called by any thread."""
+        """Admit the owner of this public key from now on. Called by any thread."""
         self._allowed[zmq.utils.z85.decode(key)] = name
 
     @staticmethod
     def guard(server: zmq.Socket, keys: Pair | None = None) -> None:
         """Make `server` admit only peers that an authenticator accepts. Call before its bind.
 
-        Args: keys: the server's own, for peers that prove theirs; None: for those with a password.
+        Args: keys: the server's own, for peers with keys; None: for peers with the password.
         """
         if keys is None:
             server.setsockopt(zmq.PLAIN_SERVER, 1)
@@ -58,7 +58,7 @@ class Authenticator:
             server.setsockopt(zmq.CURVE_SERVER, 1)
             server.setsockopt_string(zmq.CURVE_SECRETKEY, keys.secret)
         server.setsockopt_string(zmq.ZAP_DOMAIN, DOMAIN)
-        server.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)  # refuses all peers without an authenticator
+        server.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)  # without an authenticator, refuse all peers
 
     def answer(self) -> None:
         """Answer every pending request."""

@@ -1,4 +1,4 @@
-"""When an agent that has ended gets a successor, and when there is no point in one."""
+"""Decides when a dead agent is replaced, and when replacing it is pointless."""
 
 import math
 import time
@@ -10,9 +10,9 @@ from typing import NamedTuple
 MAX_EARLY_DEATHS = 3  # consecutive deaths in one place before the agent's first step
 MAX_FAILURES = 5  # consecutive failures in one place
 HEALTHY_S = 600.0  # the death of an agent that lived this long is not counted as a failure
-SPARED_S = 120.0  # deaths that are not the run's fault end it after this long without an update
-FIRST_DELAY_S = 0.5  # delay of the successor after a second failure; doubles with each further one
-ELSEWHERE_DELAY_S = 10.0  # of the successor of an agent whose failure was its machine's
+SPARED_S = 120.0  # spared deaths end the run after this long without an update
+FIRST_DELAY_S = 0.5  # before the successor after a second failure; doubles with each further one
+ELSEWHERE_DELAY_S = 10.0  # before the successor of an agent whose machine was at fault
 
 
 class Death(NamedTuple):
@@ -21,40 +21,40 @@ class Death(NamedTuple):
     played: bool  # whether it had made a step
     from_outside: bool  # killed by a signal that neither it nor the service sent
     silent_s: float  # how long its step had been overdue
-    of_machine: bool = False  # on another machine, or this one could not start it
+    of_machine: bool = False  # it was on another machine, or this one could not start it
 
 
 @dataclass
 class _Place:
-    """The record of one agent number, across the agents that succeed each other in it."""
+    """The record of one agent number, across the successive agents that hold it."""
 
     began_s: float = 0.0  # when the current agent began
     updates: float = 0.0  # the run's updates when the current agent began
     early_deaths: int = 0  # consecutive
     failures: int = 0  # consecutive
-    spared_since_s: float = math.inf  # first death that was spared, since an update or a long life
+    spared_since_s: float = math.inf  # first spared death since an update, long life or failure
 
 
 class Deaths:
     """Counts consecutive failures in each agent's place.
 
-    A death is a failure, unless the agent had lived for HEALTHY_S or was killed from outside. The
-    successor starts at once after a first failure, and waits twice as long after each further one.
+    A death is a failure unless the agent had lived for HEALTHY_S or was killed from outside. The
+    successor starts at once after a first failure; from the second on its delay doubles.
 
-    Two kinds of death are spared: they do not count towards the limits, but end the run if they go
-    on in one place for SPARED_S without an update. These are kills from outside, and once the run
-    has made an update the failures of agents on another machine, or for which this one had no
-    process. A game that was learned from can be played, so the fault is the machine's: the run goes
-    on, and the successor waits.
+    Two kinds of death are spared: they do not count towards the limits, but they end the run if
+    they continue in one place for SPARED_S without an update. One is a kill from outside. The
+    other, once the run has made an update, is the failure of an agent on another machine or of one
+    that this machine could not start: the run has learned from the game, so the game works and the
+    machine is at fault. The run continues, and the successor waits.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._first_updates = math.inf  # those of the run when its first agent began
+        self._first_updates = math.inf  # the run's updates when its first agent began
         self._places: defaultdict[int, _Place] = defaultdict(_Place)
 
     def began(self, index: int, updates: float) -> None:
-        """Record that an agent starts in place `index`, when the run has made `updates`."""
+        """Record that an agent starts in place `index`, after `updates` updates of the run."""
         place = self._places[index]
         place.began_s, place.updates = self._clock(), updates
         self._first_updates = min(self._first_updates, updates)

@@ -1,7 +1,7 @@
 """The frontend's sockets: one for this machine's agents, and one for other machines.
 
-Agents of this machine know the run's token. Other machines come by CURVE, with a key that is
-allowed; what they say arrives with the name of its key's owner.
+Local agents know the run's token. Other machines connect by CURVE with an allowed key, and their
+messages arrive with the name of the key's owner.
 """
 
 from typing import NamedTuple
@@ -15,20 +15,20 @@ from ga3c.settings.service import HostsConfig
 from ga3c.wire.authenticator import Authenticator
 from ga3c.wire.sockets import Waker, address_of, bound_router
 
-MOST_PARTS = 4  # of any message: the sender's identity, a header, outcomes, frames
+MOST_PARTS = 4  # of a valid message: the sender's identity, header, outcomes, frames
 Parts = list[bytes]
 
 
 class Listening(NamedTuple):
-    """How other machines may come."""
+    """How other machines may connect."""
 
     endpoint: str  # tcp://ADDRESS:PORT
     keys: Pair  # of the service
-    allowed: dict[str, str]  # names by public key
+    allowed: dict[str, str]  # owners' names by public key
 
 
 def listening(hosts: HostsConfig) -> Listening | None:
-    """How other machines may come, if they may. Raises ValueError if a key cannot be read."""
+    """How other machines may connect, if at all. Raises ValueError if a key cannot be read."""
     if not hosts.others_may_play:
         return None
     own = keys.own(hosts.key) if hosts.key else keys.new()
@@ -37,7 +37,7 @@ def listening(hosts: HostsConfig) -> Listening | None:
 
 
 class Doors:
-    """Receives from all agents and sends to each. Owned by the frontend's thread."""
+    """Sends to and receives from all agents. Owned by the frontend's thread."""
 
     def __init__(
         self, endpoint: str, token: str, hello: Hello, listening: Listening | None = None
@@ -65,7 +65,7 @@ class Doors:
                 self._poller.register(place, zmq.POLLIN)
         self.endpoint = address_of(self._near)
         self.listening: Listening | None = None
-        """How other machines may come, with the port that was taken; None if they may not."""
+        """How other machines may connect, with the actual port; None if they may not."""
         if listening and self._far:
             self.listening = listening._replace(endpoint=address_of(self._far))
 
@@ -74,7 +74,7 @@ class Doors:
         self._waker.wake()
 
     def wait(self, timeout_ms: int) -> list[zmq.Socket]:
-        """Wait until something happens. Returns the sockets that have messages."""
+        """Wait for an event or the timeout. Returns the sockets that have messages."""
         ready = dict(self._poller.poll(timeout_ms))
         if self._waker.fd in ready:
             self._waker.drain()
@@ -83,9 +83,9 @@ class Doors:
         return [door for door in (self._near, self._far) if door is not None and door in ready]
 
     def receive(self, door: zmq.Socket) -> tuple[str, Parts]:
-        """The next message, after the owner of its key: none on this machine.
+        """The owner of the sender's key (empty on this machine), and the next message.
 
-        Of a message that has more parts than any should, the first MOST_PARTS + 1 are kept.
+        If a message from another machine has too many parts, the first MOST_PARTS + 1 are kept.
 
         Raises zmq.Again if there is none.
         """
@@ -105,9 +105,9 @@ class Doors:
         door.send_multipart([identity, *parts], zmq.DONTWAIT)
 
     def close(self) -> None:
-        """Close the sockets; `wake` still may be called."""
+        """Close the sockets; `wake` may still be called."""
         self._context.destroy(linger=0)
 
     def close_waker(self) -> None:
-        """After the last `wake`."""
+        """Close the waker. Call it after the last `wake`."""
         self._waker.close()

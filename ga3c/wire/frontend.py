@@ -21,19 +21,19 @@ from ga3c.wire.reports import shown
 from ga3c.wire.requests import Message, Reply, Request
 
 POLL_MS, MESSAGES_A_TURN, REST_S = 100, 64, 0.002
-REFUSING_S = 0.001  # so long may refusing take in a turn before a rest
+REFUSING_S = 0.001  # most time that a turn spends on refused messages before a pause
 log = logging.getLogger(__name__)
 
 
 class Frontend:
     """The doors to all agents, served by one thread.
 
-    Only a peer that knows the token can connect: libzmq closes every other connection before it
-    accepts a message. An agent's messages are accepted only after `peers.expect` has given lanes to
-    its identity, and its steps must be in order, one at a time for each group. A step that is sent
-    again is not taken again. Any other message is dropped and counted by reason. A successor's
-    steps wait here until the last request for the same lanes is answered, so that two predictors
-    never have the same lane.
+    Only a peer with the token or an allowed key can connect: libzmq closes every other connection
+    before it accepts a message. An agent's messages are accepted only after `peers.expect` has
+    assigned lanes to its identity, and each group's steps must come in order, one at a time. A
+    resent step is not queued twice. Any other message is dropped and counted by reason. A
+    successor's steps are parked until the last request for the same lanes is answered, so that two
+    predictors never hold the same lane.
     """
 
     def __init__(
@@ -55,13 +55,13 @@ class Frontend:
         self._dtype = np.dtype(spaces.dtype)
         self._requests, self._metrics = requests, metrics
         self.peers = Peers(self._hello)
-        """The agents whose messages are accepted, and when each was last heard."""
+        """The agents whose messages are accepted, and when each was last heard from."""
         self._unanswered: dict[int, Request] = {}  # by first lane
-        self._parked: dict[int, Request] = {}  # by first lane: a successor's steps that wait
+        self._parked: dict[int, Request] = {}  # by first lane: requests of successors
         self._outbox: deque[Reply | Message] = deque()
-        self.failure = ""  # the traceback of what ended the thread
+        self.failure = ""  # traceback of the exception that ended the thread
         self.on_host: Callable[[str, str, list[bytes]], None] | None = None
-        """Called with the identity of a host, whose key it has, and its report."""
+        """Called with a host's identity, the owner of its key, and its report."""
         self._doors = Doors(endpoint, token, self._hello, listening)
         self.authenticator = self._doors.authenticator
         self.endpoint, self.listening = self._doors.endpoint, self._doors.listening
@@ -90,12 +90,12 @@ class Frontend:
 
     @property
     def alive(self) -> bool:
-        """Whether the thread runs."""
+        """Whether the thread is running."""
         return self._thread.is_alive()
 
     @property
     def unanswered(self) -> int:
-        """Observations that await actions, approximately, as the frontend's thread changes them."""
+        """Observations awaiting actions; approximate, as the frontend's thread changes them."""
         return sum(len(request.lanes) for request in list(self._unanswered.values()))
 
     def reply(self, replies: list[Reply]) -> None:
@@ -104,12 +104,12 @@ class Frontend:
         self._doors.wake()
 
     def retire(self, identity: str) -> None:
-        """Tell an agent to rest, now or at its hello. It is forgotten once it confirms."""
+        """Tell an agent to rest, now or when it says hello. It is forgotten once it confirms."""
         self.peers.retire(identity)
         self.send(identity, messages.encode_retire())
 
     def send(self, identity: str, parts: list[bytes]) -> None:
-        """Send a message to an agent or a host, if it is there. Called by any thread."""
+        """Send a message to an agent or a host, if it is connected. Called by any thread."""
         self._outbox.append(Message(identity, parts))
         self._doors.wake()
 
@@ -149,7 +149,7 @@ class Frontend:
                 self._refuse(parts[0], error)
                 refusing_s += time.monotonic() - began_s
             self._send_all()
-            if refusing_s > REFUSING_S:  # a rest slows the peer that floods: all have turns
+            if refusing_s > REFUSING_S:  # a pause throttles a flooding peer: others get turns
                 time.sleep(REST_S)
                 return
 
@@ -215,7 +215,7 @@ class Frontend:
             self._queue(request)
 
     def _repeat(self, identity: str, peer: Peer, group: int) -> None:
-        """After a reconnection the agent sends its last step again; it may miss the answer."""
+        """Handle a step resent after a reconnection: the agent may have missed the answer."""
         self._metrics.add(repeated_steps=1)
         self.peers.heard(identity)
         if group in peer.answers:

@@ -1,4 +1,4 @@
-"""Places agents on this machine and on others, which `agents.orders` lets play for the service."""
+"""Places agents on this machine and on hosts, other machines that run `agents.orders`."""
 
 import threading
 import time
@@ -15,33 +15,33 @@ from ga3c.wire.peers import Peers, Stops
 from ga3c.wire.reports import decode_report, shown
 from ga3c.wire.settled import Settled
 
-LEAST_PAUSE_S = 0.05  # between two reports of a host; each is whole, so one can be left out
-LOST_S = 15.0  # after which the agents of a host that says nothing are started elsewhere
-TELL_AGAIN_S = 5.0  # between two lines about why a host plays nothing
+LEAST_PAUSE_S = 0.05  # between two reports of a host; each is complete, so one can be dropped
+LOST_S = 15.0  # a host silent for longer is lost, and its agents are started elsewhere
+TELL_AGAIN_S = 5.0  # between two log lines about why a host plays nothing
 DISMISSED_S = 1.5
-MAX_WORDS = 4000  # of an agent that has ended
-LOST = -9  # as if a signal from outside had killed the agents, which is not their fault
+MAX_WORDS = 4000  # characters kept of the output of an agent that has ended
+LOST = -9  # exit code of a kill from outside, which does not count as the agent's failure
 
 
 @dataclass
 class _Host:
     """Another machine, as it last described itself."""
 
-    user: str  # whose key it has
+    user: str  # owner of its key
     name: str
-    room: int  # agents
+    room: int  # how many agents it can run
     heard_s: float
     playing: int = 0  # agents
     tasks: dict[str, dict[str, Any]] = field(default_factory=dict)  # ordered, by identity
     refuses: str = ""
-    told: str = ""  # of why it plays nothing
+    told: str = ""  # last logged reason why it plays nothing
     told_s: float = -2 * TELL_AGAIN_S
 
 
 class Hosts:
-    """A launcher of agents here and on other machines. Safe from the main and frontend's threads.
+    """Launches agents here and on other machines. Used by the main and frontend threads.
 
-    An agent for which there is no room anywhere waits until there is.
+    If there is no room for an agent anywhere, it waits until there is.
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class Hosts:
     ) -> None:
         """Args:
         local: starts the agents that play on this machine, at most `room_here`.
-        game: what is played; a host says whether it can.
-        order: sends a host, by its identity, all that it is to do.
-        peers: told whose key an agent must have; and those that wait for a place owe no step.
+        game: named to each host, which reports whether it can play it.
+        order: sends the host with this identity its complete orders.
+        peers: told whose key an agent must have; agents that wait for a place never time out.
         refused: how often each address was refused for its key.
-        cluster: what starts hosts, if they do not come by themselves.
-        pack: whether other machines send frames compressed.
+        cluster: starts the hosts, unless they connect on their own.
+        pack: whether other machines compress the frames that they send.
         """
         self._local, self._room_here = local, room_here
         self._asked = {"game": game, "versions": versions()}
@@ -81,7 +81,7 @@ class Hosts:
         self._where, self._stops = Settled(clock), Stops(clock)
 
     def report(self, identity: str, user: str, parts: list[bytes]) -> None:
-        """Take a host's report, and tell it what to do. Called by the frontend's thread.
+        """Record a host's report, and send it its orders. Called by the frontend's thread.
 
         Raises MessageError if the report is malformed or comes too soon after the last one.
         """
@@ -116,8 +116,8 @@ class Hosts:
         self._order(identity, {**self._asked, "tasks": self._hosts[identity].tasks})
 
     def _take_back(self, host: _Host) -> None:
-        """All agents of a host have ended, as far as the service is concerned."""
-        words = f"{host.name} plays no more"
+        """Treat all agents of a host as ended."""
+        words = f"{host.name} no longer plays"
         self._exits += [Exit(identity, LOST, words) for identity in host.tasks]
         host.tasks.clear()
 
@@ -126,13 +126,13 @@ class Hosts:
         return self._local.pid(identity)
 
     def start(self, task: Task) -> None:
-        """Start an agent where the most room is, or as soon as there is some."""
+        """Start an agent where there is most room, or as soon as there is some."""
         with self._lock:
             self._waiting[task.identity] = task
             self._place()
 
     def _place(self) -> None:
-        """Start agents that wait, as far as there is room."""
+        """Start waiting agents while there is room."""
         for identity in list(self._waiting):
             if self._peers.is_retired(identity):
                 del self._waiting[identity]
@@ -183,7 +183,7 @@ class Hosts:
         self._end(identity, self._local.kill)
 
     def _end(self, identity: str, here: Callable[[str], None]) -> None:
-        """End an agent of this machine by `here`; one of a host ends as it is ordered no more."""
+        """End a local agent with `here`; a host ends an agent that is no longer in its orders."""
         with self._lock:
             if identity in self._here:
                 here(identity)
@@ -198,9 +198,9 @@ class Hosts:
         """The agents that have ended since the last call."""
         with self._lock:
             now_s = self._clock()
-            stopped_s = self._stops.last_s()  # in which nobody could be heard
+            stopped_s = self._stops.last_s()  # while this process could hear nobody
             for identity, host in list(self._hosts.items()):
-                host.heard_s = min(host.heard_s + stopped_s, now_s)  # it may be heard since
+                host.heard_s = min(host.heard_s + stopped_s, now_s)  # it may have been heard since
                 if now_s - host.heard_s > LOST_S:
                     self._news.append(f"host {host.name} is lost: silent for {LOST_S:g} s")
                     self._take_back(self._hosts.pop(identity))
@@ -212,7 +212,7 @@ class Hosts:
             return ended
 
     def news(self) -> list[str]:
-        """Lines about hosts that have come or gone since the last call."""
+        """New lines on hosts, refused addresses, what agents print, and where agents are."""
         nodes = self._cluster.news() if self._cluster else []
         with self._lock:
             news, self._news = [*nodes, *self._news], []
@@ -222,14 +222,14 @@ class Hosts:
             return [*news, *self._local.news(), *self._places()]
 
     def _places(self) -> list[str]:
-        """A line that says where agents are, if that has changed and come to rest."""
+        """A line that says where agents are, once that has changed and settled."""
         places = [(f"on {host.name}", len(host.tasks)) for host in self._hosts.values()]
-        places = [("here", len(self._here)), *places, ("that wait", len(self._waiting))]
+        places = [("here", len(self._here)), *places, ("waiting", len(self._waiting))]
         words = ", ".join(f"{count} {where}" for where, count in places if count)
         return self._where.news(f"{PLACES}{words}") if words else []
 
     def dismiss(self) -> None:
-        """Order all agents of other machines to end, and wait for it a moment."""
+        """Order all agents on other machines to end, and wait up to DISMISSED_S for that."""
         with self._lock:
             for identity, host in self._hosts.items():
                 host.playing = max(host.playing, len(host.tasks))
@@ -244,7 +244,7 @@ class Hosts:
             return any(host.playing for host in self._hosts.values())
 
     def stop(self, timeout_s: float) -> None:
-        """End all agents of this machine, and hosts that were started for this run."""
+        """End all agents on this machine, and the hosts that were started for this run."""
         if self._cluster:
             self._cluster.stop()
         self._local.stop(timeout_s)

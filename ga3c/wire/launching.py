@@ -1,4 +1,4 @@
-"""Which launcher starts a run's agents: on this machine, on others, on a Ray cluster."""
+"""Builds the launcher of a run's agents: on this machine, on others, or on a Ray cluster."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from ga3c.wire.hosts import Hosts
 def build_launcher(
     config: HostsConfig, game: str, frontend: Frontend, local: LocalLauncher
 ) -> Launcher:
-    """A launcher of agents of `game`: `local`, or one that places them on other machines too."""
+    """A launcher for agents of `game`: `local`, or one that places them on other machines too."""
     if frontend.listening is None:
         return local
 

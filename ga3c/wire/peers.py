@@ -1,4 +1,4 @@
-"""The agents whose messages are accepted, their lanes, and when each was last heard."""
+"""The agents whose messages are accepted, their lanes, and when each was last heard from."""
 
 import threading
 import time
@@ -10,18 +10,18 @@ import numpy as np
 from agents.link import name_of
 from agents.messages import Header, Hello, MessageError
 
-STOPPED_S = 3.0  # without a look at who is silent, which is due several times a second
-WAITED_S = 0.0005  # an agent that waited so long for an answer took it as soon as it came
+STOPPED_S = 3.0  # a longer gap between checks for silent agents (several a second) is a stop
+WAITED_S = 0.0005  # an agent that waited longer for an answer took it as soon as it came
 
 
 class Stops:
-    """How long this process stood still, as by Ctrl-Z. Owned by the thread that asks."""
+    """How long this process was stopped, as by Ctrl-Z. Owned by the calling thread."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._asked_s = clock, clock()
 
     def last_s(self) -> float:
-        """Seconds since the last call, if they are so many that it stood still; otherwise 0."""
+        """Seconds since the last call, if that is long enough to be a stop; otherwise 0."""
         before_s, self._asked_s = self._asked_s, self._clock()
         passed_s = self._asked_s - before_s
         return passed_s if passed_s > STOPPED_S else 0.0
@@ -32,25 +32,25 @@ class Peer:
     """An agent whose messages are accepted."""
 
     lanes: np.ndarray  # [groups, n] int32
-    sequences: list[int] = field(default_factory=list)  # next expected number of each group
+    sequences: list[int] = field(default_factory=list)  # next number expected of each group
     answers: dict[int, list[bytes]] = field(default_factory=dict)  # to each group's last step
-    answered_s: dict[int, float] = field(default_factory=dict)  # when each group had its last one
-    user: str = ""  # the owner of its key; none on this machine
-    played: int = 0  # recorded steps that each group replays by itself before its first message
-    patience_s: float = 0.0  # how much longer than other messages a group's first one may take
+    answered_s: dict[int, float] = field(default_factory=dict)  # when each was sent
+    user: str = ""  # the owner of its key; empty on this machine
+    played: int = 0  # recorded steps that each group replays before its first message
+    patience_s: float = 0.0  # extra time allowed for a group's first message
 
     @property
     def slack_s(self) -> float:
-        """How much longer than another agent it may be silent now."""
+        """Extra time that it may be silent, until every group has sent its first message."""
         return self.patience_s if min(self.sequences) == self.played else 0.0
 
     def named(self, identity: str) -> str:
-        """Its readable name, and where it is if that is another machine."""
+        """Its readable name, and the owner of its key if it is on another machine."""
         return f"{name_of(identity)} on {self.user}" if self.user else name_of(identity)
 
     def travelled(self, header: Header, parts: list[bytes], came_s: float) -> dict[str, float]:
-        """Counts of a step from another machine: its bytes, and the time of its trip there and back
-        if it took its answer as soon as that came.
+        """Counts for a step from another machine: its bytes, and the round-trip time if the agent
+        was already waiting when its answer arrived.
         """
         counts = {"far_messages": 1.0, "far_bytes": float(sum(map(len, parts)))}
         if header.waited_s > WAITED_S and header.group in self.answered_s:
@@ -59,7 +59,7 @@ class Peer:
         return counts
 
     def is_next(self, header: Header) -> bool:
-        """Whether this is its group's next step; False if it is the last one, sent again.
+        """Whether this is its group's next step; False if it is the last one, resent.
 
         Raises MessageError if it is neither.
         """
@@ -72,15 +72,15 @@ class Peer:
 
 
 class Peers:
-    """The agents of a run, by identity. Safe from every thread.
+    """The agents of a run, by identity. Thread-safe.
 
-    The main thread says which agents to expect, to retire and to forget. The frontend's thread
-    records what it receives. Only the frontend's thread uses the sequences and
-    answers of a peer, and their times.
+    The main thread says which agents to expect, retire and forget. The frontend's thread records
+    what it receives, and forgets agents that confirm that they rest. It alone changes a peer's
+    sequences, answers and answer times.
     """
 
     def __init__(self, hello: Hello) -> None:
-        """`hello`: what every agent of this run must say first."""
+        """`hello`: what every agent of this run must send first."""
         self._hello = hello
         self._lock = threading.Lock()
         """Guards all attributes below."""
@@ -97,8 +97,8 @@ class Peers:
         """Accept messages of an agent with this identity for `lanes` int32 [groups, n].
 
         Args:
-            played: recorded steps that each group replays by itself before its first message.
-            patience_s: how long the replayed steps of a group may take, and making it.
+            played: recorded steps that each group replays before its first message.
+            patience_s: extra time for a group's first message: to make and replay it.
         """
         sequences = [played] * len(lanes)
         with self._lock:
@@ -106,7 +106,7 @@ class Peers:
             self._heard_s[identity] = time.monotonic()
 
     def forget(self, identity: str) -> str:
-        """Forget an agent that has ended. Returns its failure message, or an empty text."""
+        """Forget an agent that has ended. Returns its failure message, or an empty string."""
         with self._lock:
             self._expected.pop(identity, None)
             self._retired.discard(identity)
@@ -116,7 +116,7 @@ class Peers:
             return self._failures.pop(identity, "")
 
     def expect_of(self, identity: str, user: str) -> None:
-        """Of an agent that is expected: it comes with a key of `user`, or is refused."""
+        """Require an expected agent to come with a key of `user`."""
         with self._lock:
             if peer := self._expected.get(identity):
                 peer.user = user
@@ -124,7 +124,7 @@ class Peers:
     def welcome(self, identity: str, hello: Hello, user: str = "") -> None:
         """Admit an agent that has said hello, for the first time or after a reconnection.
 
-        Args: user: the owner of its key; none on this machine.
+        Args: user: the owner of its key; empty on this machine.
 
         Raises MessageError if it is not acceptable.
         """
@@ -143,7 +143,7 @@ class Peers:
             return self._welcomed.get(identity)
 
     def knows(self, identity: str) -> bool:
-        """Whether the agent is expected. A retired agent is until it confirms that it rests."""
+        """Whether the agent is expected; a retired one is until it confirms that it rests."""
         with self._lock:
             return identity in self._expected
 
@@ -153,7 +153,7 @@ class Peers:
         return peer is not None and max(peer.sequences) > peer.played + 1
 
     def is_here(self, identity: str) -> bool:
-        """Whether it is an agent that is expected, on this machine."""
+        """Whether this is an expected agent on this machine."""
         with self._lock:
             peer = self._expected.get(identity)
             return peer is not None and not peer.user
@@ -169,22 +169,22 @@ class Peers:
             return identity in self._retired
 
     def heard(self, identity: str) -> None:
-        """Record that a message has come from the agent or was sent to it."""
+        """Record that a message came from the agent or was sent to it."""
         with self._lock:
             if identity in self._heard_s:
                 self._heard_s[identity] = time.monotonic()
 
     def excuse(self, seconds: float) -> None:
-        """Nobody was heard for so long because this process was stopped: it counts for nobody."""
+        """Count no agent as silent for the `seconds` that this process was stopped."""
         with self._lock:
             self._heard_s = {name: at_s + seconds for name, at_s in self._heard_s.items()}
 
     def silent(self, longer_than_s: float, waiting: set[str]) -> list[str]:
         """Agents whose hello, step or confirmation of rest has been due for `longer_than_s`.
 
-        Before each group's first step, an agent has its `patience_s` in addition.
+        Until every group has sent its first step, an agent has its `patience_s` on top.
 
-        Args: waiting: agents from which no step is due, because theirs await an answer.
+        Args: waiting: agents that owe no step, because one of theirs awaits its answer.
         """
         limit_s = time.monotonic() - longer_than_s
         with self._lock:
@@ -196,7 +196,7 @@ class Peers:
             ]
 
     def failed(self, identity: str, words: str) -> None:
-        """Store the agent's message about why it ends."""
+        """Store the agent's message that says why it ends."""
         with self._lock:
             self._failures[identity] = words
 

@@ -1,4 +1,4 @@
-"""A bounded queue that hands out batches: one queue holds requests, another holds segments."""
+"""A bounded queue that hands out batches, used for requests and for segments."""
 
 import threading
 import time
@@ -23,7 +23,7 @@ class _Entry(NamedTuple, Generic[T]):
 
 
 class BatchQueue(Generic[T]):
-    """Items with sizes, handed out in order in batches of total size min_batch .. max_batch.
+    """A FIFO queue of items with sizes, taken in batches of total size min_batch .. max_batch.
 
     A batch smaller than `min_batch` is handed out `max_wait_s` after its first item came. An item
     larger than `max_batch` is a batch of its own. Safe for many producers and consumers.
@@ -56,7 +56,7 @@ class BatchQueue(Generic[T]):
         return self._closed
 
     def put(self, items: Sequence[T], sizes: Sequence[int], timeout_s: float) -> int:
-        """Append as many of `items` as find space within `timeout_s`; return how many did.
+        """Append as many of `items` as fit within `timeout_s`; return how many.
 
         Raises Closed.
         """
@@ -100,7 +100,7 @@ class BatchQueue(Generic[T]):
             raise Closed
 
     def close(self) -> None:
-        """Raise Closed in all waiting threads. The waiting items are no longer handed out."""
+        """Raise Closed in all waiting threads. Items still queued are not handed out."""
         with self._lock:
             self._closed = True
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""What another machine says of itself (`agents.orders`), checked."""
+"""Decodes and checks what a host reports about itself (`agents.orders`)."""
 
 from typing import Annotated
 
@@ -8,18 +8,18 @@ from msgspec import Meta
 from agents.headers import MAX_NAME, MAX_REASON, MOST_AGENTS
 from agents.messages import MessageError
 
-MOST_BYTES = 1 << 18  # of a report: a larger one would take other agents' time
-SHOWN = r"^[^\x00-\x1f\x7f-\x9f]*\Z"  # no control signs: it goes to a terminal
+MOST_BYTES = 1 << 18  # of a report: decoding a larger one would delay other agents
+SHOWN = r"^[^\x00-\x1f\x7f-\x9f]*\Z"  # no control characters: it is shown on a terminal
 
 
 class Report(msgspec.Struct):
-    """What a host has and does."""
+    """What a host offers and what it is doing."""
 
     name: Annotated[str, Meta(max_length=MAX_NAME, pattern=SHOWN)]
-    agents: Annotated[int, Meta(ge=1, le=MOST_AGENTS)]  # for which it has room
+    agents: Annotated[int, Meta(ge=1, le=MOST_AGENTS)]  # how many it has room for
     playing: Annotated[int, Meta(ge=0, le=MOST_AGENTS)]
     refuses: Annotated[str, Meta(max_length=MAX_REASON, pattern=SHOWN)]  # why it plays nothing
-    exits: dict[str, tuple[int, str]]  # codes and last words of agents that have ended
+    exits: dict[str, tuple[int, str]]  # code and last output of agents that have ended
 
 
 def decode_report(parts: list[bytes]) -> Report:
@@ -33,5 +33,5 @@ def decode_report(parts: list[bytes]) -> Report:
 
 
 def shown(words: str) -> str:
-    """The words without signs that would control a terminal."""
+    """The words without characters that could control a terminal."""
     return "".join(sign for sign in words if sign.isprintable() or sign == "\n")

@@ -9,7 +9,7 @@ from agents.messages import Step
 
 
 class Request(NamedTuple):
-    """The step of a group of environments that awaits actions."""
+    """A step of a group of environments, awaiting actions."""
 
     identity: str
     group: int
@@ -32,7 +32,7 @@ class Reply(NamedTuple):
 
 
 class Message(NamedTuple):
-    """What any thread wants the frontend to send."""
+    """A message that some thread asks the frontend to send."""
 
     identity: str
     parts: list[bytes]

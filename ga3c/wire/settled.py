@@ -1,4 +1,4 @@
-"""Says what changes often only when it has come to rest."""
+"""Reports a line that changes often, but only once it has settled."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ SETTLED_S = 2.0
 
 
 class Settled:
-    """Owned by whoever holds the lock of what it tells of."""
+    """Guarded by the lock of the state that it reports."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -14,7 +14,7 @@ class Settled:
         self._since_s = 0.0
 
     def news(self, words: str) -> list[str]:
-        """`words` if they have been the same for SETTLED_S and were not the last ones told."""
+        """`words`, if unchanged for SETTLED_S and different from the last ones reported."""
         if words != self._now:
             self._now, self._since_s = words, self._clock()
         if words == self._told or self._clock() - self._since_s < SETTLED_S:

@@ -1,4 +1,4 @@
-"""The frontend's socket, and a pipe with which other threads wake the frontend's thread."""
+"""Makes the frontend's sockets, and a pipe by which other threads wake its thread."""
 
 import contextlib
 import math
@@ -15,11 +15,11 @@ from ga3c.wire.authenticator import Authenticator
 
 MAX_SOCKET_PATH = 107
 LEAST_PART_LIMIT_BYTES = 1 << 20  # libzmq disconnects the sender of a larger part
-SPARE_MESSAGES = 64  # libzmq's queue for a peer holds this many more than one for each group
+SPARE_MESSAGES = 64  # in libzmq's queue for a peer, in addition to one for each group
 
 
 def endpoint_in(directory: Path, transport: str) -> str:
-    """Where a frontend binds: a socket in `directory`, or a port of this machine.
+    """Where a frontend binds: a Unix socket in `directory`, or a loopback TCP port.
 
     Raises ValueError if the socket's path would be too long.
     """
@@ -37,9 +37,9 @@ def endpoint_in(directory: Path, transport: str) -> str:
 def bound_router(
     context: zmq.Context, endpoint: str, hello: Hello, keys: Pair | None = None
 ) -> zmq.Socket:
-    """A ROUTER socket that takes messages of at most the size of a group's step.
+    """A bound ROUTER socket. Its limit on message parts fits a group's step.
 
-    Args: keys: the service's own, if peers prove theirs.
+    Args: keys: the service's own, if peers have keys; None: they have the password.
     """
     frame_bytes = math.prod(hello.shape) * np.dtype(hello.dtype).itemsize
     step_bytes = hello.envs_per_group * max(frame_bytes, OUTCOME.itemsize)
@@ -47,26 +47,26 @@ def bound_router(
     Authenticator.guard(socket, keys)
     for option, value in (
         (zmq.ROUTER_MANDATORY, 1),
-        # From elsewhere an agent may come again while its old connection seems to stand: behind a
-        # router that forgot it, say. No stranger can take its place: none knows its identity.
+        # A remote agent may reconnect while its old connection still seems alive, for example
+        # behind a router that dropped it. No stranger can take its place: none knows its identity.
         (zmq.ROUTER_HANDOVER, int(keys is not None)),
         (zmq.LINGER, 0),
         (zmq.MAXMSGSIZE, max(step_bytes, LEAST_PART_LIMIT_BYTES)),
         (zmq.RCVHWM, hello.groups + SPARE_MESSAGES),
-        (zmq.SNDHWM, hello.groups + SPARE_MESSAGES),  # more is dropped: the peer does not read
+        (zmq.SNDHWM, hello.groups + SPARE_MESSAGES),  # the rest is dropped: the peer is not reading
     ):
         socket.setsockopt(option, value)
     watch_connections(socket, endpoint, SERVICE_OPTIONS)
     try:
         socket.bind(endpoint)
     except zmq.ZMQError:
-        socket.close()  # or its context would wait for it for ever
+        socket.close()  # or ending its context would block for ever
         raise
     return socket
 
 
 def address_of(socket: zmq.Socket) -> str:
-    """Where a bound socket is to be found."""
+    """The endpoint of a bound socket, with the actual port."""
     return socket.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
 
 

@@ -167,8 +167,8 @@ def test_a_missing_package_is_one_line_with_the_command_that_installs_it(tmp_pat
     ("given", "words"),
     [
         (["--algorithm", "dqn", "--game", "Pendulum-v1"], "chooses the best of a finite number"),
-        (["--algorithm", "dpg"], "needs actions that are numbers"),
-        (["--preset", "apex-dpg", "--game", "CartPole-v1"], "needs actions that are numbers"),
+        (["--algorithm", "dpg"], "needs continuous actions"),
+        (["--preset", "apex-dpg", "--game", "CartPole-v1"], "needs continuous actions"),
     ],
 )
 def test_an_algorithm_that_does_not_take_the_actions_is_one_line(

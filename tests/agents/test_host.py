@@ -354,7 +354,7 @@ def test_where_agents_are_is_said_once_that_has_come_to_rest() -> None:
     assert rig.hosts.news() == []
     rig.now_s += SETTLED_S
     said = rig.hosts.news()
-    assert said == ["agents: 1 on atlas, 1 that wait"]
+    assert said == ["agents: 1 on atlas, 1 waiting"]
     rig.now_s += SETTLED_S
     assert rig.hosts.news() == []
 

@@ -101,11 +101,11 @@ def test_the_most_that_fits_is_said_and_fits(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(footprint, "free_bytes", lambda memory: FREE_BYTES)
     service = ServiceConfig(agents=2, max_agents=2, pending_segments=10**5)
     config = TrainConfig(service=service)
-    with pytest.raises(ValueError, match="that are free in RAM: at most") as refusal:
+    with pytest.raises(ValueError, match="GB free in RAM: at most") as refusal:
         planned(config)
     most = int(str(refusal.value).split("at most ")[1].split(" ")[0].replace(",", ""))
     planned(replace(config, service=replace(service, pending_segments=int(0.9 * most))))
-    with pytest.raises(ValueError, match="are free"):
+    with pytest.raises(ValueError, match="GB free"):
         planned(replace(config, service=replace(service, pending_segments=int(1.1 * most))))
 
 

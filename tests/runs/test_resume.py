@@ -408,7 +408,7 @@ def test_a_run_is_not_resumed_as_another(tmp_path: Path) -> None:
     for arguments, words in (
         (["--resume", str(tmp_path / "other")], "other: no directory with a config.json"),
         (["--resume", str(run), "--game", "CartPole-v1"], "start a new run"),
-        (["--resume", str(run), *IN_TURN], "lockstep: the run was not"),
+        (["--resume", str(run), *IN_TURN], "lockstep: the run did not use it"),
         (["--resume", str(run), "--preset", "paper"], "preset paper"),
         (["--resume", str(run), "--algorithm", "ppo"], "a resumed run keeps its algorithm a3c"),
         (["--resume", str(run), "--name", "b"], "name b: a resumed run keeps its name"),
