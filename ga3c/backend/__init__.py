@@ -1,6 +1,6 @@
 """What `keras.ops` cannot do, in one module for each tensor framework.
 
-KERAS_BACKEND chooses the framework, for Keras too. It must be set before the first import.
+KERAS_BACKEND selects the framework, as it does for Keras. Set it before the first import.
 """
 
 import os

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 Tensor = Any
-Column = tuple[tuple[int, ...], str]  # shape and dtype of the entry of one step
+Column = tuple[tuple[int, ...], str]  # shape and dtype of one step's entry
 Signature = list[tuple[tuple[int | None, ...], str]]  # shapes and dtypes; None means any size
 
 
 @contextlib.contextmanager
 def without(*names: str) -> Iterator[None]:
-    """Imports of these packages fail, as if not installed, unless they are imported already."""
+    """Makes imports of these packages fail as if not installed, unless already imported."""
     absent: Any = None
     hidden = [name for name in names if name not in sys.modules]
     sys.modules.update(dict.fromkeys(hidden, absent))
@@ -26,9 +26,9 @@ def without(*names: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_collections() -> Iterator[None]:
-    """What is created here is no garbage: none is looked for, now or by later collections.
+    """Exempts objects created here from garbage collection, now and later.
 
-    They are a sixth of the time that importing TensorFlow takes.
+    Collections take a sixth of the time of importing TensorFlow.
     """
     was_enabled = gc.isenabled()
     gc.disable()

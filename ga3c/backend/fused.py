@@ -1,4 +1,4 @@
-"""Keras' optimizers with TensorFlow's fused operations, which pass over the weights once."""
+"""Keras' optimizers with TensorFlow's fused operations, which make one pass over the weights."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -26,7 +26,7 @@ RMSprop = keras.optimizers.RMSprop
 
 
 def configure(intra_op_threads: int, seed: int) -> None:
-    """Set the threads of one operation and the seed of initial weights. Call it first."""
+    """Set the threads per operation and the seed for the initial weights. Call this first."""
     several = str(intra_op_threads > 1).lower()
     os.environ.setdefault("XLA_FLAGS", f"--xla_cpu_multi_thread_eigen={several}")
     with without("tensorflow"):  # Keras would import TensorFlow only to seed it
@@ -46,7 +46,7 @@ def free_bytes() -> int | None:
 
 
 class _Trace(keras.StatelessScope):
-    """Values of variables while a function is traced; records which it reads and which it sets."""
+    """Values of variables while a function is traced; records which ones it reads and sets."""
 
     def __init__(self, values: Mapping[int, Tensor], outer: keras.StatelessScope | None) -> None:
         super().__init__()
@@ -167,7 +167,7 @@ def when(condition: Tensor, function: Callable[[], Any]) -> None:
 
 
 def compiled(function: Callable[..., Any], signature: Signature) -> Callable[..., Any]:
-    """`function`, compiled for each size of inputs when that size first occurs."""
+    """`function`, compiled for each size of its inputs when that size first occurs."""
     programs: list[_Program] = []
 
     def call(*inputs: Any) -> Any:
@@ -204,7 +204,7 @@ class _Program:
         self._pure = jax.jit(pure, donate_argnums=0)
 
     def run(self, inputs: Sequence[Any]) -> Any:
-        """Dispatch the function, and put the state that it will compute in place."""
+        """Dispatch the function, and install the state that it will compute."""
         old = [variable.value for variable in self._set]
         result, new = self._pure(old, [variable.value for variable in self._only_read], *inputs)
         for variable, value in zip(self._set, new, strict=True):

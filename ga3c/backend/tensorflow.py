@@ -23,7 +23,7 @@ the size of a row in this type. With int32 and rows of 84x84 bytes that overflow
 Also, arithmetic on int32 tensors would run on the host.
 """
 
-BLOCK_ROWS = 2048  # of a column, that are copied to or from RAM at once
+BLOCK_ROWS = 2048  # rows of a column that are copied to or from RAM at once
 NOISE = ("WARNING: All log messages before absl", "oneDNN custom", "cpu_feature_guard", "To enable")
 
 
@@ -46,13 +46,13 @@ def _without_noise() -> Iterator[None]:
 
 
 # TensorFlow and Keras would import these packages for parts that we do not use. JAX would take a
-# second, the others a sixth of all that is left.
+# second, the others a sixth of the remaining import time.
 with _without_noise(), without("jax", "matplotlib", "scipy"), without_collections():
     import tensorflow as tf
 
 
 def configure(intra_op_threads: int, seed: int) -> None:
-    """Set the threads of one operation and the seed of initial weights. Call it first."""
+    """Set the threads per operation and the seed for the initial weights. Call this first."""
     tf.keras.utils.set_random_seed(seed)
     with contextlib.suppress(RuntimeError):  # TensorFlow has started, and its threads are fixed
         tf.config.threading.set_intra_op_parallelism_threads(intra_op_threads)
@@ -83,7 +83,7 @@ class DeviceTable:
         self._dtypes = {name: dtype for name, (_, dtype) in columns.items()}
 
     def write(self, rows: Tensor, values: Mapping[str, Tensor]) -> None:
-        """Write `values[name]` [n, ...] to `rows` [n], which are of any integer type."""
+        """Write `values[name]` [n, ...] to `rows` [n], of any integer dtype."""
         rows = tf.cast(rows, ROW_DTYPE)
         for name, value in values.items():
             variable = self._variables[name]
@@ -117,7 +117,7 @@ class DeviceTable:
             self.write(np.r_[rows], {name: values[name][rows]})
 
     def _blocks(self) -> Iterator[tuple[str, slice]]:
-        """Each column's rows, in parts: TensorFlow would copy a column to read or set it whole."""
+        """Each column's rows in blocks: to read or set a whole column, TensorFlow would copy it."""
         for name, variable in self._variables.items():
             for first in range(0, variable.shape[0], BLOCK_ROWS):
                 yield name, slice(first, min(first + BLOCK_ROWS, variable.shape[0]))
@@ -135,9 +135,9 @@ def _stored(dtype: str) -> str:
 def channels_last(frames: Sequence[Tensor]) -> Tensor:
     """Frames [..., pixels], oldest first, as one tensor [..., pixels, len(frames)].
 
-    On a CPU, XLA compiles one loop that packs four frames of bytes, which takes 30 ms for each
-    number of frames. The loop takes half of the time of TensorFlow's operations one by one. On a
-    GPU, `tf.stack` of bytes would copy the frames to the host, where its only kernel is.
+    On a CPU, XLA compiles one loop that packs four frames of bytes; compiling takes 30 ms for each
+    number of frames. The loop takes half the time of TensorFlow's separate operations. On a GPU,
+    `tf.stack` of bytes would copy the frames to the host, where its only kernel is.
     """
     if has_gpu():
         return concatenated(frames)
@@ -166,9 +166,9 @@ def free_bytes() -> int | None:
     """Free memory of the GPU; None if the device is the CPU."""
     if not has_gpu():
         return None
-    first = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0]  # the one that is used
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0]  # the one in use
     total_mib = said_of_gpus("memory.total", "noheader,nounits", first)
-    if total_mib is None or not total_mib.split()[0].isdecimal():  # RAM, where both are one
+    if total_mib is None or not total_mib.split()[0].isdecimal():  # the GPU shares RAM
         return None
     used: int = tf.config.experimental.get_memory_info("GPU:0")["current"]
     return int(total_mib.split()[0]) * 2**20 - used
@@ -190,7 +190,7 @@ def value_and_gradients(
     """The scalar and the auxiliary value of `function`, and the gradients of the scalar."""
     with tf.GradientTape() as tape:
         value, auxiliary = function()
-    zero = tf.UnconnectedGradients.ZERO  # as in JAX, of what the value does not depend on
+    zero = tf.UnconnectedGradients.ZERO  # as in JAX, where the value does not depend on a variable
     gradients = tape.gradient(value, [v.value for v in variables], unconnected_gradients=zero)
     return value, auxiliary, gradients
 
@@ -214,9 +214,9 @@ def when(condition: Tensor, function: Callable[[], Any]) -> None:
 
 
 class _Operation:
-    """A traced function that is called as an operation, within the calling thread: 0.05 ms a call.
+    """A traced function that is called as an operation, in the calling thread: 0.05 ms per call.
 
-    A call of the traced function itself takes 0.3 ms, in Python and in handing work to threads.
+    Calling the traced function itself takes 0.3 ms, for Python and for handing work to threads.
     """
 
     def __init__(self, traced: Any, signature: Signature) -> None:

@@ -1,7 +1,7 @@
-"""The batches that learning trains on, segments or transitions, and the source of such batches.
+"""The batches that updates are made from, segments or transitions, and their source.
 
-A transition goes from one step to the step n later, or to the last step before a reset if the
-reset comes first.
+A transition goes from one step to the step n later, or to the last step before a reset if that
+comes first.
 """
 
 import threading
@@ -15,14 +15,14 @@ from ga3c.experience.book import Book
 from ga3c.experience.ring import Experience, RingShape
 
 ACTING_VALUES: dict[str, Column] = {"q": ((), "float32"), "value": ((), "float32")}
-"""The columns that acting keeps for a transition's first priority: of its action, of the best."""
+"""Columns that acting adds for first priorities: value of the action taken, and of the best."""
 
 
 class Transitions(NamedTuple):
     """A batch of B transitions of at most n steps each."""
 
     rows: Tensor  # [B] int, where the source keeps them: rows of the ring, or slots
-    weights: Tensor  # [B] float32, weights of the losses; 0 where there was nothing to draw
+    weights: Tensor  # [B] float32, weights of the losses; 0 where nothing could be drawn
     observations: Tensor  # [B, ...] stacked
     actions: Tensor  # [B, *shape], the actions taken at these observations
     rewards: Tensor  # [B, n] float32, clipped, of the n steps that follow
@@ -39,24 +39,24 @@ class Segments(NamedTuple):
     log_probs: Tensor  # [B, T] float32, log-probability of that action when it was taken
     rewards: Tensor  # [B, T] float32, r_{t+1} clipped
     discounts: Tensor  # [B, T] float32, d_{t+1}
-    firsts: Tensor  # [B, T] float32, 1 where x_{t+1} is a reset's frame
+    firsts: Tensor  # [B, T] float32, 1 where x_{t+1} is a reset frame
 
 
 class Steps(NamedTuple):
-    """A batch of n single steps of segments, in any order, with what was prepared for them."""
+    """A batch of n single steps from segments, in any order, with their `prepared` columns."""
 
     observations: Tensor  # [n, ...] stacked, x_t
     actions: Tensor  # [n, *shape], the action taken at x_t
     log_probs: Tensor  # [n] float32, log-probability of that action when it was taken
     prior_log_probs: Tensor  # [n] float32, the same when the batch was prepared
     advantages: Tensor  # [n] float32, of that action
-    targets: Tensor  # [n] float32, of the value of x_t
+    targets: Tensor  # [n] float32, for the value of x_t
     rewards: Tensor  # [n] float32, r_{t+1} clipped
-    firsts: Tensor  # [n] float32, 1 where x_{t+1} is a reset's frame
+    firsts: Tensor  # [n] float32, 1 where x_{t+1} is a reset frame
 
 
 def transition_columns(ring: RingShape, action: Column, n_step: int) -> dict[str, Column]:
-    """Shapes and dtypes of one transition's fields of `Transitions`, but for row and weight."""
+    """Shapes and dtypes of one transition's fields of `Transitions`, except row and weight."""
     observation: Column = (ring.observation_shape, ring.dtype)
     steps: Column = ((n_step,), "float32")
     return {
@@ -70,7 +70,7 @@ def transition_columns(ring: RingShape, action: Column, n_step: int) -> dict[str
 
 
 def n_step(rewards: Tensor, discounts: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
-    """The return of m steps, and the discount of the value after them.
+    """The m-step return, and the discount of the value after it.
 
         R = sum_{k=1..m} (prod_{j<k} d_j) r_k,    D = prod_{k=1..m} d_k      (Sutton 1988)
 
@@ -96,10 +96,10 @@ class TransitionReader:
         self._memory, self._ops = experience.memory, experience.memory.ops
         self._after = np.arange(1, n_step + 1, dtype=experience.memory.row_dtype)
         self.columns = transition_columns(self._ring, experience.columns["action"], n_step)
-        """Shape and dtype of each field that `read` gives."""
+        """Shape and dtype of each field that `read` returns."""
 
     def _following(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The n steps after each of `rows` [B], as far as no reset comes first.
+        """The n steps after each of `rows` [B], and which come before the first reset.
 
         Returns: their rows [B, n], whether each precedes the first reset [B, n] float32, and the
         row of the last one that does [B].
@@ -128,10 +128,10 @@ class TransitionReader:
         }
 
     def errors(self, rows: Tensor) -> Tensor:
-        """The errors of steps [k] by the values that acting had (Horgan et al. 2018, section 3).
+        """TD errors [k] of steps, from values kept while acting (Horgan et al. 2018, section 3).
 
-        R + D max_a Q(x_m, a) - Q(x_0, a_0), with R and D of `n_step`. Each Q is of the weights
-        that acted.
+        R + D max_a Q(x_m, a) - Q(x_0, a_0), with R and D from `n_step`. Each Q is under the
+        weights that acted.
         """
         gather = self._experience.gather
         after, valid, last = self._following(rows)
@@ -141,7 +141,7 @@ class TransitionReader:
 
 
 class Source(Protocol):
-    """Gives the model its batches, and gives the service the experience that it saves."""
+    """Provides the model's batches, and the experience that the service saves."""
 
     experience: Experience
     """The ring."""
@@ -150,13 +150,13 @@ class Source(Protocol):
     batch: Any
     """The type of a batch: a NamedTuple."""
     item_steps: int
-    """Steps that each item of a batch is of: those of a segment, or 1."""
+    """Steps in each item of a batch: the length of a segment, or 1."""
     inputs: Signature
     """Shapes and dtypes of the host arrays that `draw` takes for each batch."""
 
     @property
     def book(self) -> Book:
-        """The book about the ring: which slot holds which step."""
+        """The ring's book: which slot holds which step."""
 
     def signature(self, count: int | None = None) -> Signature:
         """Shapes and dtypes of a batch of `count` items; None: any number."""
@@ -176,7 +176,7 @@ class Source(Protocol):
         """
 
     def learned(self, batch: Any, errors: Any) -> None:
-        """An update has used this batch, whose items have these errors."""
+        """Record that an update has used this batch, and the errors of its items."""
 
     def read(self) -> dict[str, np.ndarray]:
         """All experience, by name. Call outside of compiled functions."""

@@ -1,4 +1,4 @@
-"""The host's book about the ring: where a step is written, and whether it may be written yet."""
+"""The host's book of the ring: where each step is written, and whether it may be written yet."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Segment(NamedTuple):
-    """Successive steps of a lane. Their records stay in the ring until the segment is trained."""
+    """Consecutive steps of a lane. Their records stay in the ring until they are trained on."""
 
     lane: int
     start: int  # the lane's step count at its first observation
@@ -18,7 +18,7 @@ class Segment(NamedTuple):
 class Book(ABC):
     """Which slot of its ring each lane fills next.
 
-    Safe for several predictors, because each lane is with one predictor at a time.
+    Safe for several predictors, because only one of them handles a lane at a time.
     """
 
     def __init__(self, lanes: int, capacity: int, stack: int) -> None:
@@ -29,12 +29,12 @@ class Book(ABC):
         self._ages = np.zeros(lanes, np.int32)
 
     def begin(self, lanes: np.ndarray) -> None:
-        """A new agent plays `lanes` from now on. Its observations hold no earlier frame."""
+        """Record that a new agent plays `lanes`. Its observations contain no earlier frames."""
         self._ages[lanes] = -1
 
     @abstractmethod
     def admit(self, lanes: np.ndarray, timeout_s: float) -> bool:
-        """Wait until the next step of all `lanes` [n] may be written; False if it still may not."""
+        """Wait until the next step of all `lanes` [n] may be written. False on timeout."""
 
     def advance(
         self, lanes: np.ndarray, firsts: np.ndarray, version: int
@@ -43,8 +43,8 @@ class Book(ABC):
 
         Args:
             lanes: [n] int.
-            firsts: [n] bool, whether the step is a reset's frame.
-            version: number of updates behind the acting weights. Books that report policy lag
+            firsts: [n] bool, whether the step is a reset frame.
+            version: number of updates that made the acting weights. Books that report policy lag
                 store it.
         """
         self._steps[lanes] += 1

@@ -1,4 +1,4 @@
-"""Batches of segments in the order of completion, or of their single steps in any order."""
+"""Batches of segments in order of completion, or of their single steps in any order."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from ga3c.experience.ring import Experience
 from ga3c.experience.segments import SegmentBook
 
 Prepare = Callable[[np.ndarray, np.ndarray], None]
-"""Measures segments, or sets their targets: lanes int32 [B], slots int32 [B, T + 1]."""
+"""Measures segments or sets their targets, given lanes int32 [B] and slots int32 [B, T + 1]."""
 
 
 class InOrder:
@@ -75,9 +75,9 @@ class InOrder:
 
 
 class Shuffled(InOrder):
-    """A `batches.Source` of single steps of segments, whose targets have been prepared.
+    """A `batches.Source` of single steps from segments whose targets have been prepared.
 
-    Its inputs are those of segments of one step each: lanes [n] and slots [n, 2].
+    Its inputs are those of one-step segments: lanes [n] and slots [n, 2].
     """
 
     batch: Any = Steps
@@ -94,7 +94,7 @@ class Shuffled(InOrder):
         return [observations, ((count, *shape), dtype), *[((count,), "float32")] * 6]
 
     def preparing(self, function: Callable[[Segments], Mapping[str, Any] | None]) -> Prepare:
-        """Keeps what `function` gives for segments, if anything: columns, by name, [B, T]."""
+        """Makes a `Prepare` that keeps any columns [B, T], by name, that `function` returns."""
         experience, whole = self.experience, InOrder(self.experience, self.book)
         memory, rows = experience.memory, experience.ring.rows
 
@@ -136,6 +136,6 @@ class Shuffled(InOrder):
 
 
 def single_steps(lanes: np.ndarray, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The steps of segments [B] as segments of one step each: lanes [B T] and slots [B T, 2]."""
+    """The steps of segments [B] as one-step segments: lanes [B T] and slots [B T, 2]."""
     pairs = np.stack([slots[:, :-1], slots[:, 1:]], axis=-1)
     return np.repeat(lanes, slots.shape[1] - 1), pairs.reshape(-1, 2)

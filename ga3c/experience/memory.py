@@ -51,7 +51,7 @@ class Memory:
     ops: Any
     """keras.ops or numpy. Use only functions that both have under the same name."""
     table: Callable[[Mapping[str, Column], int], Any]
-    """Makes columns with a number of rows, with `write`, `gather`, `read` and `restore`."""
+    """Makes a table of columns and rows, which has `write`, `gather`, `read` and `restore`."""
     cast: Callable[[Tensor, str], Tensor]
     channels_last: Callable[[Sequence[Tensor]], Tensor]
     """Frames [..., pixels], oldest first, as one [..., pixels, len(frames)]."""

@@ -1,7 +1,7 @@
-"""Whether acting waits for learning, when segments are trained in the order of completion.
+"""Whether acting waits for learning when segments are trained on in order of completion.
 
 Predictors ask the pacing before they act. `Free` and `InTurn` are for learning in order;
-`replay_pacing` holds the pacings of a replay.
+`replay_pacing` has the pacings for a replay.
 """
 
 import threading
@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 
 class Pacing(ABC):
-    """Counts the run's steps and decides when more may be made. Safe from every thread."""
+    """Counts the run's steps and decides when more may be made. Thread-safe."""
 
     acts_on_target = False
     """Whether actions are chosen with the target network's weights."""
 
     def __init__(self, limit_steps: float = float("inf")) -> None:
-        """`limit_steps`: once this many steps have been admitted, no prediction is."""
+        """`limit_steps`: once this many steps have been admitted, no more are."""
         self._limit_steps = limit_steps
         self._changed = threading.Condition()
         """Guards all counts."""
@@ -79,31 +79,31 @@ class Free(Pacing):
 
     @property
     def is_settled(self) -> bool:
-        """Always True: segments that await training when the run ends are dropped."""
+        """Always True: segments still waiting for training when the run ends are dropped."""
         return True
 
 
 class InTurn(Pacing):
     """Acting and learning take turns (lockstep), so that the same seed gives the same weights.
 
-    A prediction waits until every complete batch has been trained. No prediction begins after the
-    run's last step.
+    A prediction waits until every complete batch has been trained on. No prediction begins after
+    the run's last step.
     """
 
     def __init__(
         self, limit_steps: float, batch: int, settle: Callable[[int, float], bool]
     ) -> None:
         """Args:
-        batch: segments of an update.
+        batch: segments per update.
         settle: waits until at most a given number of segments await training, with a timeout
-            in seconds; returns whether that was reached.
+            in seconds; returns False on timeout.
         """
         super().__init__(limit_steps)
         self._untrained = batch - 1  # segments of an incomplete batch
         self._settle = settle
 
     def admit(self, steps: int, timeout_s: float) -> bool:
-        """Wait until every complete batch is trained. False if the timeout passes first."""
+        """Wait until every complete batch has been trained on. False on timeout."""
         return self._settle(self._untrained, timeout_s) and super().admit(steps, timeout_s)
 
     @property

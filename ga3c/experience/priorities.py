@@ -1,8 +1,8 @@
 """Priorities of a replay's rows, and draws in proportion to them, with a sum tree.
 
-Every node is the sum of its `FANOUT` children. A draw descends from the top, a change ascends from
-the row. Both take whole batches, run on the device or in RAM, and take time logarithmic in the
-number of rows.
+Every node is the sum of its `FANOUT` children. A draw descends from the root, and a new priority
+propagates up from its row. Both work on whole batches, on the device or in RAM, in time logarithmic
+in the number of rows.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ FANOUT = 16  # chosen by measurement; benchmarks/results/replay compares others
 
 
 class Priorities:
-    """A priority of at least 0 for each of `rows` rows; all are 0 at first."""
+    """A priority of at least 0 for each of `rows` rows, initially 0."""
 
     def __init__(self, memory: Memory, rows: int, fanout: int = FANOUT) -> None:
         self._ops, self._cast, self._fanout = memory.ops, memory.cast, fanout
@@ -45,12 +45,12 @@ class Priorities:
         self.set(rows, self._cast(self._ops.zeros_like(rows), "float32"))
 
     def draw(self, points: Tensor) -> Tensor:
-        """The rows [n] that `points` [n] in [0, 1) fall on, when row i covers p_i / sum_k p_k."""
+        """The rows [n] that `points` [n] in [0, 1) fall on, if row i covers p_i / sum_k p_k."""
         ops, top = self._ops, self._levels[-1]
         sums = top.gather("sum", self._children)
         left = points * ops.sum(sums)
         node = self._cast(ops.zeros_like(points), self._row_dtype)
-        # Cumulative sums are rounded, so a child is at most the last one whose sum is above 0.
+        # Cumulative sums are rounded, so the child is capped at the last one with a sum above 0.
         for level in reversed(self._levels):
             below = self._below(level, node)
             sums = ops.cumsum(below, axis=1)
@@ -64,7 +64,7 @@ class Priorities:
         return node
 
     def _below(self, level: Any, nodes: Tensor) -> Tensor:
-        """The children's sums [n, fanout] of the nodes [n] of the level above."""
+        """The sums [n, fanout] of the children, at `level`, of the `nodes` [n] one level up."""
         return level.gather("sum", nodes[:, None] * self._fanout + self._children)
 
     def read(self) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Replays: sources of transitions that are drawn at random. `RingReplay` keeps the newest steps."""
+"""Replays: sources of transitions drawn at random. `RingReplay` keeps the newest steps."""
 
 import threading
 from abc import ABC, abstractmethod
@@ -39,7 +39,7 @@ class Replay(ABC):
     ) -> None:
         """Args:
         rows: how many transitions it has room for.
-        exponents: of the errors, for each tree of priorities besides that of prioritised draws.
+        exponents: power of the errors in each priority tree other than that of prioritised draws.
         """
         self.experience = experience
         self.book = book
@@ -76,7 +76,7 @@ class Replay(ABC):
         """The transitions at `rows` [B]: fields of `Transitions` by name; rewards unclipped."""
 
     def _first_sizes(self, rows: Tensor) -> Tensor:
-        """Sizes [k] of the errors from which the steps at the ring's `rows` [k] set out."""
+        """Initial error sizes [k] of the steps at the ring's `rows` [k]."""
         if self._config.has_first_priorities:
             return self._sampler.sizes(self._reader.errors(rows))
         return self._sampler.largest(rows)
@@ -90,8 +90,8 @@ class Replay(ABC):
     def flush(self) -> Block:
         """Make all steps played so far visible to draws. Returns what changed.
 
-        The order matters: the book decides which steps enter and leave, then draws are told, and
-        only then may predictors overwrite the steps that left.
+        The order matters: the book decides which steps enter and leave, then draws switch to them,
+        and only then may predictors overwrite the steps that left.
         """
         block = self.book.flush()
         with self.lock:
@@ -138,7 +138,7 @@ class Replay(ABC):
 
 
 class RingReplay(Replay):
-    """First in, first out: a long ring, and draws of transitions from its visible steps."""
+    """First in, first out: a long ring, from whose visible steps transitions are drawn."""
 
     def __init__(
         self, experience: Experience, book: ReplayBook, config: ReplayConfig, *, seed: int
@@ -165,7 +165,7 @@ class RingReplay(Replay):
         """Change which steps can be drawn.
 
         Args:
-            slots, counts: int32 [lanes], each lane's oldest drawable slot, and its drawable steps.
+            slots, counts: int32 [lanes], each lane's oldest drawable slot and drawable step count.
             entering, leaving: int32 [k], rows that become drawable, and rows that cease to be.
         """
         self._visible.set(slots, counts)

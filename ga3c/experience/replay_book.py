@@ -28,9 +28,9 @@ class ReplayBook(Book):
     New steps become visible at the next `flush`; then the newest `window` steps of a lane are
     visible. The lane's ring has `reserve` more slots, so that no drawable step is overwritten.
     A step can be drawn when the n steps after it and all frames of its stack are visible.
-    The steps of a lane that no agent plays age at the pace of the busiest lane, and leave, unless
-    `idle_leave` is off.
-    Safe for one flush at a time and several predictors, if each lane is with one at a time.
+    Steps of a lane that no agent plays age at the pace of the busiest lane and so leave the window,
+    unless `idle_leave` is off.
+    Safe for one flush at a time and several predictors, if only one handles a lane at a time.
 
     Raises:
         ValueError: if no step could ever be drawn.
@@ -48,7 +48,7 @@ class ReplayBook(Book):
         on_full: Callable[[], None] = lambda: None,
     ) -> None:
         """Args:
-        idle_leave: whether the steps of a lane that no agent plays leave as other lanes go on.
+        idle_leave: whether steps of a lane that no agent plays leave as other lanes are played.
         on_full: called when a lane has no room until the next flush.
         """
         if window < n_step + stack:
@@ -70,7 +70,7 @@ class ReplayBook(Book):
         self._room = threading.Condition()
 
     def admit(self, lanes: np.ndarray, timeout_s: float) -> bool:
-        """Wait until the next step of all `lanes` [n] has room. False at the timeout."""
+        """Wait until the next step of all `lanes` [n] has room. False on timeout."""
         with self._room:
             if self._has_room(lanes):
                 return True
@@ -88,7 +88,7 @@ class ReplayBook(Book):
         return []
 
     def flush(self) -> Block:
-        """The block that should become visible. Call `flushed` once draws use it."""
+        """The block to be made visible. Call `flushed` once draws use it."""
         with self._room:
             heads = self._written.copy()
         self._played[heads > self._flushed] = heads.max(initial=0)
@@ -102,7 +102,7 @@ class ReplayBook(Book):
         )
 
     def visible(self) -> Block:
-        """The block of what can be drawn now, in which no row enters or leaves."""
+        """The block of steps that can be drawn now; no rows enter or leave."""
         nothing = np.zeros(0, np.int32)
         return self._block(self._flushed.copy(), self._firsts.copy(), nothing, nothing)
 
@@ -132,10 +132,10 @@ class ReplayBook(Book):
 
     def _oldest(self, heads: np.ndarray) -> np.ndarray:
         """The oldest step of each lane that can be drawn when `heads` [lanes] are visible."""
-        # The counts of lanes that are being played differ by less than the reserve.
+        # The step counts of lanes that are being played differ by less than the reserve.
         idle = np.maximum(heads.max(initial=0) - self._played - self._reserve, 0)
         out = heads + idle * self._idle_leave - self.window  # steps that have left the window
-        # New steps of a lane that is played again are kept, however long it was not played.
+        # When a lane is played again, its new steps are kept, however long it was idle.
         oldest = np.where(out > 0, np.minimum(out + self._stack - 1, heads), 0)
         return np.maximum(oldest, self._firsts)
 

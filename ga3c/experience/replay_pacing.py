@@ -49,11 +49,11 @@ class ReplayPacing(Pacing):
     def waits(self) -> str:
         """The progress of acting and learning, and what each waits for, in words."""
         with self._changed:
-            made = f"{self.steps:,} steps are made, {self._flushed:,} can be drawn"
-            return f"{made}, {self._learned:,} updates are done; {self._limits()}"
+            made = f"{self.steps:,} steps made, {self._flushed:,} of them flushed to the replay"
+            return f"{made}, {self._learned:,} updates done; {self._limits()}"
 
     def hurry(self) -> None:
-        """Ask for a flush soon, because a lane has no room for another step before it."""
+        """Ask for a flush soon, because a lane has no room for another step until then."""
         with self._changed:
             self._hurried = True
             self._changed.notify_all()
@@ -76,7 +76,7 @@ class ReplayPacing(Pacing):
             self._changed.notify_all()
 
     def flushed(self, steps: int) -> None:
-        """Record that `steps` steps in all are visible now."""
+        """Record that `steps` steps in total have been made visible."""
         with self._changed:
             self._flushed = steps
             self._periods += self._meeting
@@ -116,15 +116,15 @@ class ReplayPacing(Pacing):
 class FreeReplay(ReplayPacing):
     """Acting and learning do not wait for each other (Ape-X, Horgan et al. 2018).
 
-    Learning begins after the first `min_steps` steps. Acting waits only where a lane has no room
-    until the next flush. When the run's steps are made, learning ends.
+    Learning begins after the first `min_steps` steps. Acting waits only when a lane has no room
+    until the next flush. Learning ends once all of the run's steps are made.
     """
 
     def __init__(
         self, *, update_size: int, min_steps: int, target_period: int, limit_steps: float
     ) -> None:
         """Args:
-        update_size: number of new steps that is due for a flush.
+        update_size: number of new steps that triggers a flush.
         target_period: updates between two copies of the weights to the target network.
         """
         super().__init__(min_steps, limit_steps)
@@ -137,7 +137,7 @@ class FreeReplay(ReplayPacing):
 
     def _limits(self) -> str:
         return (
-            f"learning begins after {self._min_steps:,} steps, and acting waits only where an "
+            f"learning begins after {self._min_steps:,} steps, and acting waits only when an "
             "environment has no room for another step: give a smaller --update-size"
         )
 
@@ -150,14 +150,14 @@ class FreeReplay(ReplayPacing):
         return Turn.LEARN if self._flushed and self._may_learn() else None
 
     def _may_learn(self) -> bool:
-        """Whether another update may begin, as soon as there is something to draw."""
+        """Whether another update may begin, given that there is something to draw."""
         return not self._ended and self._acted >= self._min_steps
 
 
 class Ratio(FreeReplay):
     """One update for every `steps_per_update` steps; acting is at most `slack_steps` ahead.
 
-    Learning is never ahead. `TrainConfig` refuses a slack with which both would wait forever.
+    Learning is never ahead. `TrainConfig` refuses a slack that would make both wait forever.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class Ratio(FreeReplay):
         self._slack_steps = slack_steps
 
     def _steps_of(self, updates: int) -> float:
-        """The steps that so many updates are due at."""
+        """The step count at which this many updates are due."""
         return self._min_steps + updates * self._steps_per_update
 
     def _may_act(self, steps: int) -> bool:
@@ -226,7 +226,7 @@ class TargetPeriod(ReplayPacing):
         ends = self._min_steps + self._periods * self._period_steps
         return (
             f"the period ends at {ends:,} steps and {self._periods * self._updates:,} updates: "
-            "give another --period-steps"
+            "give a different --period-steps"
         )
 
     def _next(self) -> Turn | None:

@@ -1,4 +1,4 @@
-"""The one store of observations: a ring of steps for every environment lane.
+"""The only store of observations: a ring of steps for every environment lane.
 
 A step's record is its newest frame, the outcome that came with it, and the columns that acting
 adds. It is written once, when the prediction is made. Stacks of frames are gathered from the ring,
@@ -79,8 +79,8 @@ class RingShape:
         if self.lanes * self.capacity >= MOST_ROWS:
             raise ValueError(
                 f"a ring of {self.lanes:,} environments x {self.capacity:,} steps has "
-                f"{self.lanes * self.capacity:,} rows >= {MOST_ROWS:,}: they are numbered with 32 "
-                "bits; keep fewer steps"
+                f"{self.lanes * self.capacity:,} rows >= {MOST_ROWS:,}: row numbers have 32 bits; "
+                "keep fewer steps"
             )
 
     @property
@@ -116,7 +116,7 @@ class RingShape:
         )
 
     def stack_rows(self, lanes: Any, slots: Any, ages: Any, minimum: Callable) -> list[Any]:
-        """Rows of an observation's frames, oldest first. A reset's frame repeats to fill it."""
+        """Rows of an observation's frames, oldest first. The reset frame repeats to fill it."""
         return [
             self.rows(lanes, (slots - minimum(ages, back)) % self.capacity)
             for back in reversed(range(self.stack))
@@ -133,7 +133,7 @@ class Experience:
         memory: Memory,
         reward_clip: float = 0.0,
     ) -> None:
-        """Args: reward_clip: what learning's rewards are clipped to, either way; 0: to nothing."""
+        """Args: reward_clip: learning clips rewards to [-reward_clip, reward_clip]; 0: never."""
         self.ring = ring
         self.memory = memory
         self._reward_clip = reward_clip

@@ -17,14 +17,14 @@ from ga3c.settings.replay import ReplayConfig
 
 TRIES = 4  # candidates per batch slot; those that precede a reset or are repeated are dropped
 SMALLEST_ERROR = 1e-6  # keeps every priority above 0 (Schaul et al. 2016, section 3.3)
-LEAST, MOST = 1e-20, 1e20  # bounds of a priority, between which float32 sums are above 0 and finite
-DRAWS = "priorities"  # the tree that draws are in proportion to
+LEAST, MOST = 1e-20, 1e20  # bounds of a priority, so that float32 sums are above 0 and finite
+DRAWS = "priorities"  # the tree that prioritised draws use
 
 
 class Sampler:
     """Draws rows, and keeps powers of their errors as priorities, each power in its own sum tree.
 
-    Rows are drawn in proportion to the priorities in the tree `DRAWS`, or evenly if there is none.
+    Rows are drawn in proportion to the priorities in the tree `DRAWS`; uniformly if there is none.
     Not thread-safe: only one thread at a time may draw, learn or change what can be drawn.
     """
 
@@ -39,10 +39,10 @@ class Sampler:
         seed: int,
     ) -> None:
         """Args:
-        rows: how many there are.
-        exponents: the power that each tree keeps, by the tree's name.
-        evenly: given a count and a seed int32 [2], uniform rows [count], and a mask of those that
-            may be drawn.
+        rows: number of rows.
+        exponents: the power of the errors in each tree, by the tree's name.
+        evenly: takes a count and a seed int32 [2]; returns uniform rows [count], and a mask of
+            those that may be drawn.
         """
         self._memory, self._ops, self._dtype = memory, memory.ops, memory.row_dtype
         self._config, self._seed, self._evenly = config, seed, evenly
@@ -59,14 +59,14 @@ class Sampler:
         return linear(config.importance_exponent, config.importance_exponent_end, progress)
 
     def largest(self, rows: Tensor) -> Tensor:
-        """The largest error so far, or 1 before any, for each of `rows` [k]."""
+        """The largest error so far, or 1 before the first, repeated for `rows` [k]."""
         largest = self._state.gather("largest", self._first)
         largest = self._ops.where(largest > SMALLEST_ERROR, largest, 1.0)
         return largest + self._memory.cast(self._ops.zeros_like(rows), "float32")
 
     def sizes(self, errors: Tensor) -> Tensor:
-        """Sizes of errors, above 0. The smallest, if nothing can be learned from an error because
-        its square is not finite: otherwise its transition would be drawn again and again.
+        """Sizes of errors, above 0. An error whose square is not finite gets the smallest: nothing
+        can be learned from it, and otherwise its transition would be drawn again and again.
         """
         ops = self._ops
         return ops.where(ops.isfinite(errors * errors), ops.abs(errors), 0.0) + SMALLEST_ERROR
@@ -81,7 +81,7 @@ class Sampler:
             tree.set(rows, powers * mask)
 
     def remove(self, rows: Tensor) -> None:
-        """Set the priorities of `rows` [k] to 0 in every tree: they are not drawn any more."""
+        """Set the priorities of `rows` [k] to 0 in every tree, so that they are no longer drawn."""
         for tree in self.trees.values():
             tree.clear(rows)
 
@@ -144,7 +144,7 @@ class Sampler:
 
 
 class VisibleSteps:
-    """The steps of every lane that can be drawn, as in `replay_book.Block`."""
+    """The drawable steps of every lane, as in `replay_book.Block`."""
 
     def __init__(self, ring: RingShape, memory: Memory) -> None:
         self._ring, self._memory = ring, memory
@@ -159,7 +159,7 @@ class VisibleSteps:
         self._lanes.write(self._every_lane, {"slot": slots, "count": counts})
 
     def draw(self, count: int, seed: Tensor) -> Tensor:
-        """Uniform rows [count] of the ring's visible ones. At least one must be visible."""
+        """Rows [count], uniform over the visible rows of the ring. At least one must be visible."""
         ops, cast, dtype = self._memory.ops, self._memory.cast, self._memory.row_dtype
         capacity = self._ring.capacity
         counts = self._lanes.gather("count", self._every_lane)

@@ -1,4 +1,4 @@
-"""The book of segments: each is handed out once, in the order of completion."""
+"""The book of segments: each is handed out once, in order of completion."""
 
 import threading
 from collections.abc import Mapping
@@ -37,12 +37,12 @@ class SegmentBook(Book):
         return pending * t_max + stack
 
     def begin(self, lanes: np.ndarray) -> None:
-        """A new agent plays `lanes` from now on. Their unfinished segments are discarded.
+        """Record that a new agent plays `lanes`, and discard their unfinished segments.
 
-        Otherwise steps from before the last agent's end would be trained, however old they are.
-        Lanes that begin together start their first segments staggered, after up to t_max - 1 steps
-        that are not trained. If all lanes completed their segments at once, trainers would idle
-        between these moments, and predictors would wait for room in the queue.
+        Otherwise the last agent's steps would still be trained on, however old they are. Lanes that
+        begin together start their first segments staggered, after up to t_max - 1 steps that are
+        not trained on. If all lanes completed their segments at once, trainers would idle between
+        these moments, and predictors would wait for room in the queue.
         """
         super().begin(lanes)
         starts = (self._steps[lanes] // self.t_max + 1) * self.t_max
@@ -50,7 +50,7 @@ class SegmentBook(Book):
         self._starts[lanes] = starts
 
     def admit(self, lanes: np.ndarray, timeout_s: float) -> bool:
-        """Wait until the next step of all `lanes` [n] may be written. False at the timeout."""
+        """Wait until the next step of all `lanes` [n] may be written. False on timeout."""
         segments = np.maximum(self._steps[lanes], 0) // self.t_max
         places = segments % self._free.shape[1]
         with self._trained:
@@ -82,7 +82,7 @@ class SegmentBook(Book):
         return segments
 
     def release(self, segments: list[Segment]) -> None:
-        """Record that the segments are trained, so that their records may be overwritten."""
+        """Record that the segments were trained on, so that their records may be overwritten."""
         with self._trained:
             for segment in segments:
                 self._free[self._place(segment)] = True
@@ -90,13 +90,13 @@ class SegmentBook(Book):
             self._trained.notify_all()
 
     def settle(self, most: int, timeout_s: float) -> bool:
-        """Wait until at most `most` segments await training. False at the timeout."""
+        """Wait until at most `most` segments await training. False on timeout."""
         with self._trained:
             return self._trained.wait_for(lambda: len(self._waiting) <= most, timeout_s)
 
     @property
     def waiting(self) -> list[Segment]:
-        """The segments that are complete and not yet trained, in the order of completion."""
+        """The segments that are complete but not yet trained on, in order of completion."""
         with self._trained:
             return list(self._waiting)
 

@@ -1,4 +1,4 @@
-"""A replay of whole transitions in numbered slots. Their errors decide which ones leave it."""
+"""A replay of whole transitions in numbered slots. Their errors decide which are evicted."""
 
 from collections.abc import Mapping
 
@@ -11,21 +11,20 @@ from ga3c.experience.replay_book import Block, ReplayBook
 from ga3c.experience.ring import Experience
 from ga3c.settings.replay import ReplayConfig
 
-EVICTIONS = "evictions"  # the tree that victims are drawn from in proportion
-MOST_INSERTED = 4096  # transitions inserted at once, which bounds the memory that it takes
+EVICTIONS = "evictions"  # the tree of the priorities by which victims are drawn
+MOST_INSERTED = 4096  # transitions inserted at once, to bound the memory that this takes
 
 
 class SlotReplay(Replay):
-    """Evicts by priority: a slot's chance to be emptied is in proportion to a power of its error.
+    """Evicts by priority: a slot's chance of eviction is proportional to a power of its error.
 
-    The exponent is at most 0, so what has the least to teach tends to leave first. Ape-X DPG does
-    so with the exponent -0.4 (Horgan et al. 2018). It lets its replay grow, and every 100 updates
-    evicts what is too much. Here, once all slots are full, one transition comes in and one goes
-    out.
+    The exponent is at most 0, so transitions with the least to teach tend to leave first. Ape-X DPG
+    does this with the exponent -0.4 (Horgan et al. 2018). It lets its replay grow, and evicts the
+    excess every 100 updates. Here, once all slots are full, each new transition replaces one.
 
-    Steps are played into a short ring. A flush copies the transitions that have become complete to
-    slots, each with its first priority; a step right before a reset begins none. A slot does not
-    depend on the ring: how long ago its lane was played, and by which agent, does not matter.
+    Acting writes steps to a short ring. A flush copies newly completed transitions to slots, each
+    with its first priority; no transition begins at the step right before a reset. Slots do not
+    depend on the ring: it does not matter how long ago, or by which agent, their lane was played.
     """
 
     def __init__(
@@ -77,11 +76,11 @@ class SlotReplay(Replay):
     def _victims(self, count: int) -> np.ndarray:
         """The slots [count] int32 to empty, all different, drawn in proportion to their priorities.
 
-        Point i of k is drawn from the i-th k-th of the sum (stratified), so that two seldom fall on
-        the same slot. A slot on which several fall is a victim once. As many new points as are then
-        missing are drawn from the other slots alone, until there are enough victims. That each such
-        round finds one depends on float32 sums. If one does not, the first of the other slots are
-        taken, so that it ends.
+        Draws are stratified: point i of k is drawn from the i-th of k equal parts of the sum, so
+        two seldom fall on the same slot. A slot on which several fall is a victim once, and the
+        missing victims are drawn from the other slots, until there are enough. As float32 sums are
+        rounded, a round may find none. Then the first of the other slots are taken, so that the
+        loop ends.
         """
         draws = np.random.default_rng([self._seed, self._inserted])
         victims = np.zeros(0, np.int32)

@@ -1,8 +1,8 @@
-"""Advantage actor-critic from queued segments: A3C's losses, with and without lag correction.
+"""Advantage actor-critic on queued segments: A3C's losses, with or without lag correction.
 
 A segment holds the observations x_0 .. x_T of one lane, the actions a_0 .. a_{T-1} taken there, and
 the rewards r_1 .. r_T and discounts d_1 .. d_T that followed (`d = 0 if terminated else gamma`).
-`first_t` marks the frame of a reset. No action led to that frame, so the step before it is void.
+`first_t` marks a reset frame. No action led to that frame, so the step before it is void.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ def lambda_returns(
     ratios: Tensor,
     trace_decay: float,
 ) -> tuple[Tensor, Tensor]:
-    """Targets of the values and advantages of the actions.
+    """Value targets and advantages.
 
     With rho_t = min(1, ratio_t), c_t = lambda rho_t and
     delta_t = rho_t (r_{t+1} + d_{t+1} v_{t+1} - v_t),
@@ -38,7 +38,7 @@ def lambda_returns(
         A_t = r_{t+1} + d_{t+1} (v_{t+1} + lambda (G_{t+1} - v_{t+1})) - v_t
 
     This is V-trace (Espeholt et al. 2018, equation 1). With ratios of 1 it is the lambda-return,
-    and at lambda = 1 the n-step return of A3C. A_t is not multiplied by its ratio. A void step has
+    and at lambda = 1 the n-step return of A3C. A_t is not weighted by rho_t. A void step has
     G_t = v_t, so the steps before it bootstrap from the value of its observation.
 
     Args:
@@ -49,7 +49,7 @@ def lambda_returns(
         trace_decay: lambda.
 
     Returns:
-        G [B, T] and A [B, T] float32. No gradient should flow through either, so pass constants.
+        G [B, T] and A [B, T] float32. Pass constants, because no gradient should flow through them.
     """
     v_tm1, v_t = values[:, :-1], values[:, 1:]
     deltas = ops.unstack(rewards + discounts * v_t - v_tm1, axis=1)
@@ -78,7 +78,7 @@ def policy_gradient_loss(log_probs: Tensor, advantages: Tensor) -> Tensor:
 
 
 class ActorCritic:
-    """What algorithms with a policy and a value have in common: all but their losses."""
+    """What all actor-critic algorithms share: everything but their losses."""
 
     has_target: ClassVar[bool] = False
 
@@ -109,10 +109,9 @@ class ActorCritic:
     def act(
         self, network: keras.Model, observations: Tensor, noise: Tensor, exploration: Tensor
     ) -> dict[str, Tensor]:
-        """Actions drawn from the policy, and their log-probabilities.
+        """Actions sampled from the policy, and their log-probabilities.
 
-        Args: observations [n, ...]; noise [n, self.noise] uniform in (0, 1); exploration is not
-            used.
+        Args: observations [n, ...]; noise [n, self.noise] uniform in (0, 1); exploration, unused.
         """
         parameters, _ = network(observations)
         actions = self.distribution.draw(parameters, noise)
@@ -140,10 +139,10 @@ class ActorCritic:
     def returns(
         self, values: Tensor, segments: Segments, moved: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """`lambda_returns` with the configured correction, and the weights of its advantages.
+        """`lambda_returns` with the configured correction, and the advantages' importance weights.
 
-        Args: values [B, T + 1]; moved [B, T], how far the logarithms of the actions' probabilities
-            are from those that acted.
+        Args: values [B, T + 1]; moved [B, T], the actions' log-probabilities minus those under the
+            policy that acted.
         """
         is_corrected = self.config.correction == "vtrace"
         ratios = ops.exp(moved) if is_corrected else ops.ones_like(moved)
@@ -168,11 +167,11 @@ class ActorCritic:
         entropy_weight: Tensor,
         unit: Tensor,
     ) -> tuple[Tensor, tuple[dict[str, Tensor], Tensor]]:
-        """The summed loss, the means of its parts, and the errors of the values.
+        """The summed loss, the means of its terms, and the value errors.
 
-        Args: policy, its summed loss; entropy_weight; unit, of the values; all others of one
-            shape: `moved` is how far the logarithms of the actions' probabilities are from those
-            that acted, `valid` is 0 at void steps and 1 elsewhere.
+        Args: policy, the summed policy loss; entropy_weight; unit, of the values. All others have
+            one shape: `moved` is the actions' log-probabilities minus those under the policy that
+            acted, `valid` is 0 at void steps and 1 elsewhere.
         """
         count = ops.maximum(ops.sum(valid), 1.0)
         errors = valid * (targets - values)
@@ -188,25 +187,25 @@ class ActorCritic:
         return loss, (figures, errors)
 
     def rates(self, progress: float) -> dict[str, float]:
-        """The weight of the entropy at this progress of the schedules, 0 to 1."""
+        """The entropy weight at this position in the schedules, 0 to 1."""
         config = self.config
         return {
             "entropy_weight": linear(config.entropy_weight, config.entropy_weight_end, progress)
         }
 
     def exploration(self, lanes: np.ndarray, steps: float) -> np.ndarray:
-        """Zeros [n]: the policy is stochastic and explores without a further rate."""
+        """Zeros [n]: the policy is stochastic and needs no exploration rate."""
         return np.zeros(len(lanes), np.float32)
 
     def comparable(self, advantages: Tensor, valid: Tensor, unit: Tensor) -> Tensor:
-        """Advantages [...] normalised, or else divided by the unit of the rewards."""
+        """Advantages [...], normalised if configured, else divided by the unit of the rewards."""
         if self.config.normalize_advantages:
             return normalized(advantages, valid)
         return advantages / unit
 
 
 class A3C(ActorCritic):
-    """Advantage actor-critic as the model calls it (`algorithm.Algorithm`)."""
+    """Advantage actor-critic, as an `algorithm.Algorithm` for the model."""
 
     def loss(
         self,
@@ -215,7 +214,7 @@ class A3C(ActorCritic):
         segments: Segments,
         rates: Mapping[str, Tensor],
     ) -> tuple[Tensor, tuple[dict[str, Tensor], Tensor]]:
-        """The summed loss of a batch, the means of its parts, and the errors of the values [B, T].
+        """The summed loss of a batch, the means of its terms, and the value errors [B, T].
 
         The loss, over all steps that are not void (GA3C, section 5.4), is
         value_weight sum (G - V)^2 - sum [log(pi_a + eps) stop_gradient(A) + beta H(pi)].

@@ -31,7 +31,7 @@ class Algorithm(Protocol):
     def act(
         self, network: keras.Model, observations: Tensor, noise: Tensor, exploration: Tensor
     ) -> dict[str, Tensor]:
-        """The values of `columns` for n steps, the actions among them.
+        """The values of `columns` for n steps, including the actions.
 
         Args: noise [n, self.noise] uniform in (0, 1); exploration [n], from `exploration`.
         """
@@ -39,7 +39,7 @@ class Algorithm(Protocol):
     def policy_and_value(self, network: keras.Model, observations: Tensor) -> tuple[Tensor, Tensor]:
         """The policy without exploration, and values [n].
 
-        The policy is probabilities [n, actions], or continuous actions [n, size] in [-1, 1].
+        The policy: probabilities [n, actions], or continuous actions [n, size] in [-1, 1].
         """
 
     def loss(
@@ -49,7 +49,7 @@ class Algorithm(Protocol):
         batch: Any,
         rates: Mapping[str, Tensor],
     ) -> tuple[Tensor, tuple[dict[str, Tensor], Tensor]]:
-        """The loss of a batch, its figures by name, and the errors of the batch's members."""
+        """The loss of a batch, its figures by name, and the errors of the batch's items."""
 
     def rates(self, progress: float) -> dict[str, float]:
         """The scheduled values that `loss` needs, by name.
@@ -60,20 +60,20 @@ class Algorithm(Protocol):
     def exploration(self, lanes: np.ndarray, steps: float) -> np.ndarray:
         """How much each of `lanes` [n] explores after `steps` steps of the whole run: float32 [n].
 
-        For a finite set of actions: epsilon, the share of them drawn uniformly at random. For
-        continuous ones: the deviation of the noise on them.
+        For a finite set of actions: epsilon, the probability of a uniformly random one. For
+        continuous actions: the standard deviation of the noise added to them.
         """
 
 
 @runtime_checkable
 class Preparing(Algorithm, Protocol):
-    """An algorithm that learns from single steps, in several passes, with targets set before."""
+    """An algorithm that sets targets first, and then makes several passes over single steps."""
 
     prepared: ClassVar[dict[str, Column]]
     """The columns that `prepare` adds to a step's record."""
 
     def prepare(self, network: keras.Model, segments: Segments) -> dict[str, Tensor]:
-        """The values [B, T] of `prepared` for segments, under the weights before all passes."""
+        """The values [B, T] of `prepared` for segments, under the weights before the passes."""
 
 
 def kept_columns(algorithm: Algorithm) -> dict[str, Column]:

@@ -1,7 +1,7 @@
-"""The distributions of actions that a policy's head describes: one of a finite set, or normal.
+"""The action distributions that a policy head can describe: categorical or normal.
 
-Each has the same methods, so that an actor-critic algorithm is written once for both. The head's
-outputs are called parameters: [n, k], logits or means and logarithms of deviations.
+Both have the same methods, so actor-critic algorithms work with either. The head's outputs are
+called parameters: [n, k], either logits, or means and log standard deviations.
 """
 
 import math
@@ -15,18 +15,18 @@ from ga3c.learning.layers import LogDeviations
 from ga3c.learning.networks import dense
 from ga3c.settings.learning import NetworkConfig
 
-SMALLEST = 1e-6  # of the uniform draws that become normal ones; they reach 4.8 deviations
+SMALLEST = 1e-6  # 2 u - 1 stays this far from -1 and 1, so normal draws stay within +-4.9
 
 
 def normal(uniform: Tensor) -> Tensor:
-    """Standard normal numbers from uniform ones in (0, 1), of the same shape, by the inverse."""
+    """Standard normal samples from uniform ones in (0, 1), of the same shape, by inverse CDF."""
     return math.sqrt(2.0) * ops.erfinv(ops.clip(2.0 * uniform - 1.0, SMALLEST - 1, 1 - SMALLEST))
 
 
 def bounded(actions: np.ndarray) -> np.ndarray:
-    """Numbers within [-1, 1], the bounds of the wire; actions of a finite set as they are.
+    """Continuous actions clipped to [-1, 1], the bounds of the wire; discrete ones unchanged.
 
-    The ring keeps an action as it was drawn, because its probability is of that one.
+    The ring keeps each action as sampled, because its log-probability is that of the sample.
 
     Raises FloatingPointError if a number is not finite.
     """
@@ -38,7 +38,7 @@ def bounded(actions: np.ndarray) -> np.ndarray:
 
 
 class Categorical:
-    """One of a finite number of actions. The parameters are logits [n, count]."""
+    """A choice among a finite number of actions. The parameters are logits [n, count]."""
 
     def __init__(self, count: int) -> None:
         self.action: Column = ((), "int32")
@@ -53,7 +53,7 @@ class Categorical:
         return ops.argmax(logits - ops.log(-ops.log(noise)), axis=-1)
 
     def log_probs(self, logits: Tensor, actions: Tensor, epsilon: float = 0.0) -> Tensor:
-        """log(pi(a) + epsilon) of actions int32 [n], [n] (the epsilon: GA3C, section 5.4)."""
+        """log(pi(a) + epsilon) [n] of actions int32 [n] (for the epsilon: GA3C, section 5.4)."""
         return ops.take_along_axis(self._logs(logits, epsilon), actions[:, None], axis=1)[:, 0]
 
     def entropies(self, logits: Tensor, epsilon: float = 0.0) -> Tensor:
@@ -61,7 +61,7 @@ class Categorical:
         return -ops.sum(ops.softmax(logits) * self._logs(logits, epsilon), axis=-1)
 
     def _logs(self, logits: Tensor, epsilon: float) -> Tensor:
-        """log(pi + epsilon), finite also where a probability is rounded to 0."""
+        """log(pi + epsilon), finite even where a probability rounds to 0."""
         return ops.log(ops.softmax(logits) + epsilon) if epsilon else ops.log_softmax(logits)
 
     def policy(self, logits: Tensor) -> Tensor:
@@ -72,9 +72,8 @@ class Categorical:
 class Normal:
     """Independent normal numbers. The parameters are their means and log deviations, [n, 2 size].
 
-    The deviations do not depend on the observation, as is usual in this field (Schulman et al.
-    2015, TRPO, appendix). Actions are not bounded here: the environment takes the nearest one
-    within its bounds.
+    The deviations do not depend on the observation, as is common (Schulman et al. 2015, TRPO,
+    appendix). Actions are unbounded here; what the environment gets is clipped to its bounds.
     """
 
     def __init__(self, size: int) -> None:
@@ -92,7 +91,7 @@ class Normal:
         return means + ops.exp(logs) * normal(noise)
 
     def log_probs(self, parameters: Tensor, actions: Tensor, epsilon: float = 0.0) -> Tensor:
-        """The logarithms of the densities at actions [n, size], [n]. epsilon is not used."""
+        """The log densities [n] of actions [n, size]. epsilon is unused."""
         means, logs = ops.split(parameters, 2, axis=-1)
         distances = ops.square((actions - means) * ops.exp(-logs))
         return -ops.sum(0.5 * distances + logs + 0.5 * math.log(2 * math.pi), axis=-1)
@@ -103,10 +102,10 @@ class Normal:
         return ops.sum(logs + 0.5 * math.log(2 * math.pi * math.e), axis=-1)
 
     def policy(self, parameters: Tensor) -> Tensor:
-        """The means within [-1, 1], [n, size]: what is played without noise."""
+        """The means clipped to [-1, 1], [n, size]: the actions played without noise."""
         return ops.clip(ops.split(parameters, 2, axis=-1)[0], -1.0, 1.0)
 
 
 def distribution(actions: Actions) -> Categorical | Normal:
-    """The distribution of a policy over these actions."""
+    """A policy's distribution over these actions."""
     return Normal(actions.size) if actions.is_continuous else Categorical(actions.count)

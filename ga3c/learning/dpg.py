@@ -1,7 +1,7 @@
 """Deterministic policy gradients from a replay (Silver et al. 2014; DDPG, Lillicrap et al. 2016).
 
-The actor chooses an action of several numbers in [-1, 1], and the critic gives its value. A
-transition is that of `dqn`, with such an action.
+The actor chooses an action, a vector in [-1, 1], and the critic estimates its value. Transitions
+are as in `dqn`, but with such actions.
 """
 
 from collections.abc import Mapping
@@ -21,16 +21,16 @@ from ga3c.learning.layers import value_unit
 from ga3c.learning.networks import dense, resolved, scaled_value, torso, vectors
 from ga3c.settings.learning import DPGConfig, NetworkConfig
 
-LAST_GAIN = 0.01  # of the last layers' first weights: actions and values begin near 0
+LAST_GAIN = 0.01  # of the last layers' initial weights: actions and values start near 0
 
 
 class DPG:
-    """Actor and critic as the model calls them (`algorithm.Algorithm`)."""
+    """Actor and critic, as an `algorithm.Algorithm` for the model."""
 
     has_target: ClassVar[bool] = True
 
     def __init__(self, config: DPGConfig, actions: Actions, *, keeps_values: bool = False) -> None:
-        """Args: keeps_values: whether acting keeps the values for a transition's first priority."""
+        """Args: keeps_values: whether acting records the values that first priorities need."""
         self.config = config
         self.columns: dict[str, Column] = {"action": (actions.shape, "float32")}
         if keeps_values:
@@ -43,15 +43,15 @@ class DPG:
     ) -> keras.Model:
         """A network from observations [n, *shape] to actions [n, size] and their values [n].
 
-        Its layers `actor` and `critic` are models of their own. The critic takes observations and
-        actions, which join at its first dense layer. Each has two dense layers; the first one is
-        followed by layer normalisation, if configured, and tanh, the second one by ELU. Horgan et
-        al. 2018 give the sizes and tanh; the rest is as in Acme's D4PG, by authors of the paper.
+        Its layers `actor` and `critic` are themselves models. The critic takes observations and
+        actions, concatenated before its first dense layer. Each has two dense layers, the first
+        followed by layer normalisation (if configured) and tanh, the second by ELU. Sizes and tanh
+        are from Horgan et al. 2018; the rest is as in Acme's D4PG, by authors of that paper.
         """
         observation, action = keras.Input(shape, dtype=dtype), keras.Input((self._size,))
         x = self._features(config, observation, is_picture, "actor_")
         x = self._layers(config, x, self.config.actor_units, "actor")
-        last = replace(config, initializer="orthogonal")  # whatever that of the other layers is
+        last = replace(config, initializer="orthogonal")  # whichever the other layers use
         x = dense(last, x, self._size, LAST_GAIN, activation="tanh", name="actor_action")
         actor = keras.Model(observation, keras.ops.cast(x, "float32"), name="actor")
         x = self._features(config, observation, is_picture, "critic_")
@@ -67,7 +67,7 @@ class DPG:
     def _features(
         self, config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: str
     ) -> Tensor:
-        """What the dense layers begin with: vectors as they are, or a torso's features."""
+        """The input to the dense layers: vectors without a torso, or a torso's features."""
         if config.network == "auto" and not is_picture:
             return vectors(config, observation, prefix)
         config = resolved(config, tuple(observation.shape[1:]), is_picture)
@@ -85,12 +85,12 @@ class DPG:
     def act(
         self, network: keras.Model, observations: Tensor, noise: Tensor, exploration: Tensor
     ) -> dict[str, Tensor]:
-        """The actor's actions with normal noise, within [-1, 1].
+        """The actor's actions plus normal noise, clipped to [-1, 1].
 
-        `q` is the value of that action and `value` that of the one without noise: what first
-        priorities need.
+        `q` is the value of that action and `value` that of the one without noise; first priorities
+        need both.
 
-        Args: exploration [n], the noise's deviation.
+        Args: exploration [n], the standard deviation of the noise.
         """
         best, value = network(observations)
         action = ops.clip(best + exploration[:, None] * normal(noise), -1.0, 1.0)
@@ -111,13 +111,13 @@ class DPG:
         batch: Transitions,
         rates: Mapping[str, Tensor],
     ) -> tuple[Tensor, tuple[dict[str, Tensor], Tensor]]:
-        """The critic's and the actor's loss, means over the batch.
+        """The sum of the critic's and the actor's losses, both means over the batch.
 
         The critic's is w (Q(x_0, a_0) - y)^2 / 2 with y = R + D Q'(x_m, mu'(x_m)), where ' marks
         the target network. The actor's is -g mu(x_0) with g = dQ(x_0, a) / da at a = mu(x_0),
-        clipped element-wise (Horgan et al. 2018, appendix). Its gradient is that of -Q(x_0,
-        mu(x_0)) by the actor's weights, but for the clip. No gradient flows into the critic. If Q
-        follows the rewards, both losses are in its unit.
+        clipped element-wise (Horgan et al. 2018, appendix). Apart from the clip, its gradient with
+        respect to the actor's weights is that of -Q(x_0, mu(x_0)). It does not reach the critic. If
+        Q follows the rewards, both losses are in the unit of Q.
         """
         assert target is not None
         returns, discounts = n_step(batch.rewards, batch.discounts, batch.valid)
@@ -134,7 +134,7 @@ class DPG:
         slopes = slopes / unit
         if clip := self.config.action_gradient_clip:
             slopes = ops.clip(slopes, -clip, clip)
-        played = ops.cast(batch.weights > 0, "float32")  # 0: there was nothing to draw
+        played = ops.cast(batch.weights > 0, "float32")  # 0: nothing could be drawn
         actor_loss = -ops.mean(played * ops.sum(ops.stop_gradient(slopes) * best, axis=-1))
         errors = ops.stop_gradient(errors)
         figures = {
@@ -149,5 +149,5 @@ class DPG:
         return {}
 
     def exploration(self, lanes: np.ndarray, steps: float) -> np.ndarray:
-        """The deviation of the noise [n], the same for all lanes."""
+        """The standard deviation of the noise [n], the same for all lanes."""
         return np.full(len(lanes), self.config.noise, np.float32)

@@ -1,8 +1,8 @@
-"""Q-learning from a replay: n-step, double, dueling (Mnih et al. 2015 and after).
+"""Q-learning from a replay: n-step, double, dueling (Mnih et al. 2015 and later work).
 
 A transition begins at x_0, where the action a_0 was taken, and has the rewards r_1 .. r_n and
-discounts d_1 .. d_n that followed (`d = 0 if terminated else gamma`). If an episode was cut short
-after m < n steps, the transition ends there, at x_m.
+discounts d_1 .. d_n that followed (`d = 0 if terminated else gamma`). If the episode ended after
+m < n steps, the transition ends there, at x_m.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ def huber(errors: Tensor, delta: float) -> Tensor:
 
 
 def q_of(values: Tensor, actions: Tensor) -> Tensor:
-    """The entries of values [n, actions] at the actions, int32 [n]. Returns [n]."""
+    """The entries [n] of values [n, actions] at actions int32 [n]."""
     return ops.take_along_axis(values, actions[:, None], axis=1)[:, 0]
 
 
@@ -41,7 +41,7 @@ def gradient_scaled(x: Tensor, scale: float) -> Tensor:
 
 
 class DQN:
-    """Q-learning as the model calls it (`algorithm.Algorithm`)."""
+    """Q-learning, as an `algorithm.Algorithm` for the model."""
 
     has_target: ClassVar[bool] = True
 
@@ -55,9 +55,9 @@ class DQN:
         keeps_values: bool = False,
     ) -> None:
         """Args:
-        random_steps: steps of the whole run before epsilon begins to fall.
-        ladder: constant epsilons [lanes], instead of one that falls.
-        keeps_values: whether acting keeps the values it had, for a transition's first priority.
+        random_steps: steps of the whole run before epsilon starts to decay.
+        ladder: constant epsilons [lanes], instead of one that decays.
+        keeps_values: whether acting records the values that first priorities need.
         """
         self.config = config
         self.columns: dict[str, Column] = {"action": ((), "int32")}
@@ -96,9 +96,9 @@ class DQN:
     def act(
         self, network: keras.Model, observations: Tensor, noise: Tensor, exploration: Tensor
     ) -> dict[str, Tensor]:
-        """The action of the largest value, or with probability epsilon a uniformly random one.
+        """The action with the largest value, or with probability epsilon a uniformly random one.
 
-        `q` is Q of that action and `value` the largest Q: what first priorities need.
+        `q` is Q of the chosen action and `value` the largest Q; first priorities need both.
         """
         values = network(observations)
         best = ops.argmax(values, axis=-1)
@@ -108,11 +108,11 @@ class DQN:
         return {"action": action, **{name: kept[name] for name in kept if name in self.columns}}
 
     def action_values(self, network: keras.Model, observations: Tensor) -> Tensor:
-        """Q of each action [n, actions], which videos show."""
+        """Q of each action [n, actions], to be shown in videos."""
         return network(observations)
 
     def policy_and_value(self, network: keras.Model, observations: Tensor) -> tuple[Tensor, Tensor]:
-        """Probability 1 for the action of the largest value (shared if several tie), and its value.
+        """Probability 1 for the action with the largest value (split among ties), and its value.
 
         It compares values, because argmax compiles to an operation that ONNX export cannot handle.
         """
@@ -122,10 +122,10 @@ class DQN:
         return is_best / ops.sum(is_best, axis=-1, keepdims=True), best[:, 0]
 
     def targets(self, network: keras.Model, target: keras.Model, batch: Transitions) -> Tensor:
-        """y = R + D Q_target(x_m, a*) [B]. No gradient should flow through it: the caller stops it.
+        """y = R + D Q_target(x_m, a*) [B]. The caller must stop the gradient through it.
 
-        a* is the best action by the target's weights (Mnih et al. 2015), or by the newest weights
-        in double Q-learning (van Hasselt et al. 2016).
+        a* is the best action under the target's weights (Mnih et al. 2015), or, in double
+        Q-learning, under the newest weights (van Hasselt et al. 2016).
         """
         returns, discounts = n_step(batch.rewards, batch.discounts, batch.valid)
         values = target(batch.next_observations)
@@ -139,7 +139,7 @@ class DQN:
         batch: Transitions,
         rates: Mapping[str, Tensor],
     ) -> tuple[Tensor, tuple[dict[str, Tensor], Tensor]]:
-        """sum_i w_i huber(Q(x_i, a_i) - y_i), or the mean over the batch by `loss_reduction`."""
+        """sum_i w_i huber(Q(x_i, a_i) - y_i), or the mean if `loss_reduction` says so."""
         assert target is not None
         targets = ops.stop_gradient(self.targets(network, target, batch))
         values = q_of(network(batch.observations), batch.actions)
@@ -155,7 +155,7 @@ class DQN:
         return {}
 
     def exploration(self, lanes: np.ndarray, steps: float) -> np.ndarray:
-        """Epsilon [n]: the ladder's, or equal for all lanes and linear after the random steps."""
+        """Epsilon [n]: the ladder's, or the same for all lanes, linear after the random steps."""
         if self._ladder is not None:
             return self._ladder[lanes]
         config = self.config

@@ -1,4 +1,4 @@
-"""A ladder of exploration: a share for each lane, and which lanes are the greediest."""
+"""The exploration ladder: an epsilon for each lane, and which lanes are the greediest."""
 
 import numpy as np
 
@@ -10,12 +10,12 @@ def ladder(
 
         epsilon_i = base^(1 + exponent i / (N - 1)),    i = 0 .. N - 1
 
-    The place i of a lane depends on its environment first and on its agent second: each agent then
-    has lanes over the whole ladder, and one that is lost leaves no gap. A single lane has `base`.
+    A lane's place i depends on its environment first and its agent second, so each agent's lanes
+    span the whole ladder, and a lost agent leaves no gap. A single lane has `base`.
 
     Args:
-        agents, envs_per_agent: the most that there may be; N is their product.
-        rungs: number of different epsilons, the ladder of so many lanes; None: N.
+        agents, envs_per_agent: the maximum numbers; N is their product.
+        rungs: number of distinct epsilons, those of a ladder for that many lanes; None: N.
 
     Returns: float32 [N], by lane.
     """
@@ -28,9 +28,9 @@ def ladder(
 
 
 def greediest_third(epsilons: np.ndarray) -> float:
-    """The largest epsilon within the third of the lanes that explore least, rounded up.
+    """The largest epsilon among the third (rounded up) of the lanes that explore least.
 
-    The score of a run with a ladder is that of this third: the other lanes explore so much that
-    their scores say little about what is learned. Args: epsilons, float32 [lanes].
+    A run with a ladder is scored on this third: the other lanes explore so much that their scores
+    say little about what has been learned. Args: epsilons, float32 [lanes].
     """
     return float(np.sort(epsilons)[-(-len(epsilons) // 3) - 1])

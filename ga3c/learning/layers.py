@@ -1,9 +1,9 @@
-"""Layers that Keras lacks: deviations that do not depend on their input, and measured weights.
+"""Layers that Keras lacks: input-independent deviations, and layers with measured weights.
 
-And first weights that are the same under each tensor framework.
+Also initializers that give the same weights under each tensor framework.
 
-A measured weight is not learned by gradients. It is a mean over what was trained so far, and is
-kept with the others in checkpoints and exports.
+A measured weight is not learned by gradient descent. It is a running mean over the data trained on
+so far, and is kept with the other weights in checkpoints and exports.
 """
 
 import math
@@ -17,17 +17,17 @@ from keras import ops
 
 from ga3c.backend import Tensor
 
-FARTHEST = 10.0  # deviations of a normalised observation
+FARTHEST = 10.0  # normalised observations are clipped to this many deviations
 SMALLEST_VARIANCE = 1e-8
-LARGEST = 1e9  # number that is measured
-TAKEN_OVER = 10_000.0  # entries that statistics of another run count as at most
+LARGEST = 1e9  # numbers are clipped to this size before they are measured
+TAKEN_OVER = 10_000.0  # cap on the count of entries behind another run's statistics
 
 
 class LogDeviations(keras.layers.Layer):
-    """Appends a weight of each action, its log deviation, to the means [n, size]: [n, 2 size]."""
+    """Appends one learned log deviation per mean to the means [n, size]: [n, 2 size]."""
 
     def build(self, shape: tuple[int | None, ...]) -> None:
-        """Make the weight; the deviations begin at 1, half of the range of actions."""
+        """Make the weight; the deviations start at 1, half the range of the actions."""
         self._logs = self.add_weight(shape=(shape[-1],), initializer="zeros", name="log_deviations")
 
     def call(self, means: Tensor) -> Tensor:
@@ -36,16 +36,16 @@ class LogDeviations(keras.layers.Layer):
 
 
 def biased(layer: keras.layers.Layer, products: Tensor, bias: Tensor) -> Tensor:
-    """The activations of a layer whose products are of any precision: the rest is in float32.
+    """The activations of a layer, computed in float32 from its products of any precision.
 
-    TensorFlow sums the gradient of a bias in the bias's own precision. Of 256 pictures in bfloat16
-    such a sum was off by 70% for a convolution, and by 8% for a dense layer.
+    TensorFlow sums the gradient of a bias in the bias's own precision. Over 256 pictures in
+    bfloat16, that sum was off by 70% for a convolution and by 8% for a dense layer.
     """
     return layer.activation(ops.cast(products, "float32") + ops.cast(bias, "float32"))
 
 
 class Conv2D(keras.layers.Conv2D):
-    """Keras' convolution, whose bias is added in float32."""
+    """Keras' convolution, with its bias added in float32."""
 
     def call(self, inputs: Tensor) -> Tensor:
         """The activations of inputs [n, h, w, channels]."""
@@ -56,7 +56,7 @@ class Conv2D(keras.layers.Conv2D):
 
 
 class Dense(keras.layers.Dense):
-    """Keras' dense layer, whose bias is added in float32."""
+    """Keras' dense layer, with its bias added in float32."""
 
     def call(self, inputs: Tensor) -> Tensor:
         """The activations of inputs [n, k]."""
@@ -66,15 +66,15 @@ class Dense(keras.layers.Dense):
 
 
 class CentredConv2D(keras.layers.Conv2D):
-    """A convolution, without padding, of pictures of bytes x that are scaled to (x - mean x) / 255.
+    """A convolution, without padding, of byte pictures x, centred and scaled: (x - mean x) / 255.
 
-    W * (x - mean x) / 255 = (W / 255) * x - mean x sum(W / 255): pictures are read once less, which
-    is 7% of training a small network. In bfloat16 that would be the difference of two large rounded
-    numbers, so there the whole part of the mean is subtracted first: bytes and it are exact.
+    W * (x - mean x) / 255 = (W / 255) * x - mean x sum(W / 255) saves one pass over the pictures,
+    which is 7% of training a small network. In bfloat16 this would be the difference of two large
+    rounded numbers, so there the rounded mean is subtracted first: it and the bytes are exact.
     """
 
     def call(self, pictures: Tensor) -> Tensor:
-        """The activations of pictures [n, h, w, channels] uint8, float32."""
+        """The activations, float32, of pictures [n, h, w, channels] uint8."""
         x, kernel = ops.cast(pictures, "float32"), ops.cast(self.kernel / 255, self.compute_dtype)
         means = ops.mean(x, axis=(1, 2, 3), keepdims=True)
         if self.compute_dtype != "float32":
@@ -86,10 +86,10 @@ class CentredConv2D(keras.layers.Conv2D):
 
 
 class Measured(keras.layers.Layer):
-    """A layer whose weights are means of what was trained so far."""
+    """A layer whose weights are running means over the data trained on so far."""
 
     def _add(self, name: str, shape: tuple[int | None, ...], first: str) -> Any:
-        """A measured weight. Args: first: its first values, zeros or ones."""
+        """A measured weight. Args: first: its initial values, zeros or ones."""
         given = {"trainable": False, "dtype": "float32"}
         return self.add_weight(shape=shape, initializer=first, name=name, **given)
 
@@ -98,15 +98,15 @@ class Measured(keras.layers.Layer):
         self._count = self._add("count", (), "zeros")
 
     def measure(self, batch: Any) -> None:
-        """Take a batch into the means."""
+        """Update the means with a batch."""
         raise NotImplementedError
 
     def adapt(self) -> None:
-        """Let another run's batches soon outweigh what was measured so far."""
+        """Cap the count, so that a new run's batches soon outweigh what was measured so far."""
         self._count.assign(ops.minimum(self._count, TAKEN_OVER))
 
     def _share(self, entries: Tensor) -> Tensor:
-        """Count `entries` [n, ...], and return their share of all that were counted so far."""
+        """Count `entries` [n, ...], and return their share of all entries counted so far."""
         count = ops.cast(ops.shape(entries)[0], "float32")
         share = count / (self._count + count)
         self._count.assign(self._count + count)
@@ -114,10 +114,10 @@ class Measured(keras.layers.Layer):
 
 
 class Normalized(Measured):
-    """Observations [n, k] minus their mean, over their deviation, within 10 deviations.
+    """Observations [n, k] minus their mean, divided by their deviation, clipped to 10 deviations.
 
-    Both are of all observations that were trained so far (Welford 1962, by batches: Chan et al.
-    1983), each as often as it was trained.
+    Both are over all observations trained on so far, counted each time they are trained on
+    (Welford 1962; for batches: Chan et al. 1983).
     """
 
     def build(self, shape: tuple[int | None, ...]) -> None:
@@ -132,7 +132,7 @@ class Normalized(Measured):
         return ops.clip((x - self._mean) / deviation, -FARTHEST, FARTHEST)
 
     def measure(self, batch: Any) -> None:
-        """Take the observations of a batch into the means."""
+        """Update the mean and the variance with a batch's observations."""
         x = ops.reshape(_bounded(batch.observations), (-1, self._mean.shape[0]))
         share, before = self._share(x), self._mean.value
         moved = ops.mean(x, axis=0) - before
@@ -142,10 +142,10 @@ class Normalized(Measured):
 
 
 class ValueScale(Measured):
-    """Values [n] times the root mean square of all rewards that were trained so far.
+    """Values [n] times the root mean square of all rewards trained on so far.
 
-    It is 1 until there was another reward than 0. Learning then does not depend on the unit of the
-    rewards, as losses are of errors in this unit (`value_unit`).
+    The factor is 1 until the first nonzero reward. It makes learning independent of the unit of the
+    rewards, because losses are computed from errors in this unit (`value_unit`).
     """
 
     def build(self, shape: tuple[int | None, ...]) -> None:
@@ -155,7 +155,7 @@ class ValueScale(Measured):
 
     @property
     def scale(self) -> Tensor:
-        """The size, a scalar."""
+        """The factor, a scalar."""
         square = ops.convert_to_tensor(self._square)
         return ops.sqrt(ops.where(square > 0, square, 1.0))
 
@@ -164,19 +164,19 @@ class ValueScale(Measured):
         return x * self.scale
 
     def measure(self, batch: Any) -> None:
-        """Take the rewards of a batch into the mean."""
+        """Update the mean with a batch's rewards."""
         squares = ops.square(ops.reshape(_bounded(batch.rewards), (-1,)))
         share = self._share(squares)
         self._square.assign((1 - share) * self._square + share * ops.mean(squares))
 
 
 def _bounded(x: Tensor) -> Tensor:
-    """`x` in float32, with bounds within which no square is infinite, as it would be for ever."""
+    """`x` in float32, clipped so that no square is infinite: a mean would stay infinite forever."""
     return ops.clip(ops.cast(x, "float32"), -LARGEST, LARGEST)
 
 
 def measured_by(network: keras.Model) -> list[Measured]:
-    """All measured layers of a network, those of models within it included."""
+    """All measured layers of a network, including those of models nested in it."""
     found: dict[int, Measured] = {}
     for layer in network.layers:
         if isinstance(layer, keras.Model):
@@ -187,24 +187,24 @@ def measured_by(network: keras.Model) -> list[Measured]:
 
 
 def measure(layers: Sequence[Measured], batch: Any) -> None:
-    """Take a batch into the weights of all these layers."""
+    """Update the weights of all these layers with a batch."""
     for layer in layers:
         layer.measure(batch)
 
 
 def value_unit(network: keras.Model) -> Tensor:
-    """What the network's values are multiplied by because of the rewards; 1 if by nothing.
+    """The factor by which a `ValueScale` multiplies the network's values; 1 if it has none.
 
-    Losses are of errors over it: squared errors would else grow with the square of the unit.
+    Losses divide errors by it: otherwise squared errors would grow with the square of the unit.
     """
     return next((m.scale for m in measured_by(network) if isinstance(m, ValueScale)), 1.0)
 
 
 class _Drawn(keras.initializers.Initializer):
-    """First weights drawn by numpy, with a seed that Python's random numbers give, as Keras does.
+    """Initial weights drawn by numpy, seeded from Python's random numbers, as Keras does.
 
-    The same seed gives the same weights under each tensor framework. JAX would compile Keras's own
-    draws for each shape, which takes a second a layer.
+    The same seed gives the same weights under each tensor framework. JAX would compile Keras' own
+    draws for each shape, which takes a second per layer.
     """
 
     def __init__(self, scale: float) -> None:
@@ -215,7 +215,7 @@ class _Drawn(keras.initializers.Initializer):
         return {"scale": self._scale}
 
     def __call__(self, shape: tuple[int, ...], dtype: str | None = None) -> Any:
-        """The first value of a weight of this shape."""
+        """The initial value of a weight of this shape."""
         drawn = self._draw(np.random.default_rng(random.getrandbits(64)), shape)
         return ops.convert_to_tensor((self._scale * drawn).astype("float32"), dtype)
 
@@ -224,21 +224,21 @@ class _Drawn(keras.initializers.Initializer):
 
 
 class Orthogonal(_Drawn):
-    """Orthogonal columns, or rows where these are fewer, times `scale` (Saxe et al. 2014).
+    """Orthogonal columns, or rows if there are fewer of them, times `scale` (Saxe et al. 2014).
 
-    The last axis of a weight has the columns, all others together have the rows.
+    The last axis of a weight indexes the columns, all others together index the rows.
     """
 
     def _draw(self, numbers: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
         rows, columns = math.prod(shape[:-1]), shape[-1]
         normal = numbers.standard_normal((max(rows, columns), min(rows, columns)))
         q, r = np.linalg.qr(normal)
-        q *= np.sign(np.diagonal(r))  # each orthogonal matrix is equally likely (Mezzadri 2007)
+        q *= np.sign(np.diagonal(r))  # all orthogonal matrices are equally likely (Mezzadri 2007)
         return (q if rows >= columns else q.T).reshape(shape)
 
 
 class Uniform(_Drawn):
-    """Equally likely between -`scale` and `scale`."""
+    """Uniform between -`scale` and `scale`."""
 
     def _draw(self, numbers: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
         return numbers.uniform(-1.0, 1.0, shape)

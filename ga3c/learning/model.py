@@ -1,7 +1,7 @@
 """The one model, which acts for all predictors and learns for all trainers.
 
 All functions are traced once on the main thread. Afterwards any thread may call them. Updates run
-one at a time. Predictions run at the same time as updates and see the weights of that moment.
+one at a time. Predictions run concurrently with updates and see the weights of that moment.
 """
 
 import threading
@@ -39,7 +39,7 @@ class Model:
     Raises ValueError if the network does not fit the observations.
     """
 
-    preparations: Sequence[Prepare] = ()  # of a batch's segments, before it is learned from
+    preparations: Sequence[Prepare] = ()  # run on a batch's segments before its updates
 
     def __init__(
         self,
@@ -54,15 +54,15 @@ class Model:
     ) -> None:
         """Args:
         is_picture: whether the observations are pictures; otherwise they are vectors.
-        acts_on_target: whether actions are chosen with the target's weights.
+        acts_on_target: whether actions are chosen with the target network's weights.
         """
         self._algorithm = algorithm
         self.exploration = algorithm.exploration
-        """How much each lane explores after so many steps of the run; see `Algorithm`."""
+        """How much each lane explores after a number of steps of the run; see `Algorithm`."""
         self._optimizer_config = optimizer.scheduled(None)
         self._seed, self._acts, self._updates = seed, 0, 0
         self.refused_in_a_row = 0
-        """Updates skipped since the last finite one, because they were not finite."""
+        """Updates skipped in a row because they were not finite."""
         self._counting = threading.Lock()  # guards _acts
         self.source, self.experience = source, source.experience
         ring = self.experience.ring
@@ -81,7 +81,7 @@ class Model:
             first = [source.preparing(partial(measure, self._measured))] if self._measured else []
             targets = source.preparing(partial(algorithm.prepare, self.network))
             self.preparations = [*first, targets]
-            self._measured = []  # all targets and updates of a batch are in the same unit
+            self._measured = []  # so that a batch's targets and updates are all in one unit
         self._trace()
 
     @property
@@ -103,7 +103,7 @@ class Model:
             index, outcomes, frames, exploration = (
                 filled_rows(rows, size) for rows in (index, arrivals.outcomes, frames, exploration)
             )
-            index[count:, 0] = ring.lanes  # a lane past the ring's end: such rows are not written
+            index[count:, 0] = ring.lanes  # past the ring's end, so the padding is not written
             actions = np.asarray(self._act(index, outcomes, frames, exploration, seed))
             return bounded(actions[:count])
         rows = ring.rows(arrivals.lanes, arrivals.slots)
@@ -120,7 +120,7 @@ class Model:
         return {name: np.asarray(value) for name, value in decision.items()}
 
     def learn(self, *inputs: np.ndarray, progress: float) -> Learned:
-        """Make one update from the batch that the source draws by `inputs`.
+        """Make one update from the batch that the source draws for `inputs`.
 
         Args: progress: position in the schedules, 0 at the start and 1 at the end.
         """
@@ -223,9 +223,9 @@ class Model:
     def _update(
         self, rates: backend.Tensor, *parts: backend.Tensor
     ) -> tuple[backend.Tensor, backend.Tensor]:
-        """Update by a batch's parts, unless the loss or the gradient's norm is not finite.
+        """Update the weights from a batch's parts, unless the loss or gradient norm is not finite.
 
-        Returns the figures called `_figures`, in one array, and the errors of the batch's members.
+        Returns the figures named in `_figures`, in one array, and the errors of the batch's items.
         """
         batch, named = self.source.batch(*parts), self._rates.named(rates)
         measure(self._measured, batch)

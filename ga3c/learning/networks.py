@@ -1,13 +1,13 @@
-"""The torsos between an observation and an algorithm's heads.
+"""The torsos between observations and an algorithm's heads.
 
-`ga3c.settings.choices` has the layers of each, and where they were published. `NetworkConfig.units`
-gives the dense layers other sizes, and those for vectors another number.
+`ga3c.settings.choices` lists the layers of each and where they were published.
+`NetworkConfig.units` overrides the sizes of the dense layers, and for vectors also their number.
 
-The last dense layer of a torso begins a stream: a dueling network has two streams. It is normalised
-before its activation (`layer_norm`).
+The last dense layer of a torso starts a stream, of which a dueling network has two. With
+`layer_norm`, it is normalised before its activation.
 
 A torso that the user wrote, `module:name`, ends with the features that it returns. In a dueling
-network both streams share these features, and each begins with a dense layer of 256 units.
+network both streams share these features, and each starts with a dense layer of 256 units.
 """
 
 import math
@@ -37,10 +37,10 @@ OWN_STREAM_UNITS = 256  # units of each dueling stream after a torso that the us
 
 
 def initializers(config: NetworkConfig, gain: float, fan_in: int) -> dict[str, Any]:
-    """Keyword arguments for Keras: initializers of a layer with `fan_in` inputs.
+    """Keyword arguments for Keras: the initializers of a layer with `fan_in` inputs.
 
-    `gain` applies to orthogonal weights. fan-in draws weights and biases uniformly from
-    [-1 / sqrt(fan_in), 1 / sqrt(fan_in)].
+    `gain` applies to orthogonal weights only. The initializer fan-in draws weights and biases
+    uniformly from [-1 / sqrt(fan_in), 1 / sqrt(fan_in)].
     """
     if config.initializer == "orthogonal":
         return {"kernel_initializer": Orthogonal(gain)}
@@ -58,7 +58,7 @@ def torso(config: NetworkConfig, observation: Tensor, is_picture: bool, prefix: 
     """Features [n, k] of observations [n, h, w, channels] uint8 or [n, k] float32 or uint8.
 
     Args:
-        prefix: start of the layers' names, so that two torsos of one model differ in them.
+        prefix: of the layers' names, so that two torsos in one model have different names.
 
     Raises:
         ValueError: if the network does not fit the observation.
@@ -118,7 +118,7 @@ def _units(config: NetworkConfig) -> tuple[int, ...]:
 
 
 def scaled_value(config: NetworkConfig, value: Tensor) -> Tensor:
-    """A head's output [n] as the value, in the unit of the rewards."""
+    """A head's output [n], scaled to a value in the unit of the rewards."""
     if config.value_scale != 1.0:
         value = value * config.value_scale
     if config.follow_rewards:
@@ -127,7 +127,7 @@ def scaled_value(config: NetworkConfig, value: Tensor) -> Tensor:
 
 
 def _pictures(config: NetworkConfig, observation: Tensor) -> Tensor:
-    """Observations [n, h, w, channels] as the first layer takes them: float32, or as they are."""
+    """Observations [n, h, w, channels] as the first layer takes them: float32, or unchanged."""
     if _centres_itself(config, observation):
         return observation
     x = _scaled(config, observation, is_picture=True)
@@ -139,7 +139,7 @@ def vectors(config: NetworkConfig, observation: Tensor, prefix: str = "") -> Ten
     if not config.normalize_observations:
         return _scaled(config, observation, is_picture=False)
     x = keras.ops.cast(observation, "float32") if _is_bytes(observation) else observation
-    return Normalized(dtype="float32", name=f"{prefix}normalized")(x)  # in the unit it measures
+    return Normalized(dtype="float32", name=f"{prefix}normalized")(x)  # unscaled, as it measures
 
 
 def _scaled(config: NetworkConfig, x: Tensor, is_picture: bool) -> Tensor:
@@ -168,7 +168,7 @@ def _dtype(config: NetworkConfig) -> str:
 
 
 def count_weights(config: NetworkConfig, shape: tuple[int, ...], is_picture: bool) -> int:
-    """The number of a torso's weights, nearly all of the network's, without making it.
+    """The number of weights in a torso, nearly all of the network's, without building it.
 
     Args: config: as `resolved` returns it; shape: of an observation, [h, w, channels] or [k].
 

@@ -46,7 +46,7 @@ def global_norm(gradients: Sequence[Tensor]) -> Tensor:
 
 
 def clipped(gradients: list[Tensor], norm: Tensor, limit: float) -> list[Tensor]:
-    """All gradients times one factor, so that their global norm is at most `limit`, if not 0."""
+    """All gradients times one factor, so that their global norm is at most `limit`; 0: no limit."""
     if not limit:
         return gradients
     scale = limit / keras.ops.maximum(norm, limit)
@@ -56,7 +56,7 @@ def clipped(gradients: list[Tensor], norm: Tensor, limit: float) -> list[Tensor]
 class Rates:
     """The rates of an update: `learning_rate`, those of the algorithm and those of the source.
 
-    Raises ValueError if two rates have the same name, because one value would serve for both.
+    Raises ValueError if two rates have the same name, because they would share one value.
     """
 
     def __init__(self, optimizer: OptimizerConfig, algorithm: Algorithm, source: Source) -> None:
@@ -66,14 +66,14 @@ class Rates:
         self._names = [STEP_SIZE, *algorithm.rates(0.0), *source.rates(0.0)]
         if len(set(self._names)) < len(self._names):
             raise ValueError(
-                f"rates {', '.join(self._names)}: two have the same name, and would have one value"
+                f"rates {', '.join(self._names)}: two have the same name, and would share one value"
             )
 
     def __len__(self) -> int:
         return len(self._names)
 
     def at(self, progress: float) -> dict[str, np.float32]:
-        """All rates at this progress of the schedules: 0 at the start, 1 at the end."""
+        """All rates at this position in the schedules: 0 at the start, 1 at the end."""
         rates = {
             STEP_SIZE: self._optimizer.rate_at(progress),
             **self._algorithm.rates(progress),
@@ -82,7 +82,7 @@ class Rates:
         return {name: np.float32(rate) for name, rate in rates.items()}
 
     def vector(self, rates: Mapping[str, np.float32]) -> np.ndarray:
-        """The rates as compiled functions take them: float32 [number of rates]."""
+        """The rates in the form that compiled functions take: float32 [number of rates]."""
         return np.array([rates[name] for name in self._names], np.float32)
 
     def named(self, vector: Tensor) -> dict[str, Any]:

@@ -17,22 +17,22 @@ from ga3c.settings.learning import LearningConfig
 
 ASKED = (*Algorithm.__annotations__, *(n for n in vars(Algorithm) if not n.startswith("_")))
 """The members of `Algorithm`, all of which the user's class must have."""
-SHARES = ("rate", "dropout", "recurrent_dropout", "stddev")  # of layers of Keras
+SHARES = ("rate", "dropout", "recurrent_dropout", "stddev")  # attributes of Keras layers
 
 
 def own_torso(network: str, x: Tensor, precision: str, name: str) -> Tensor:
     """Features [n, k] that the user's function `network` computes from x [n, ...] float32.
 
-    The function is called once for each torso of each network and makes new layers each time. They
-    are wrapped in a model of their own, so that two torsos may use the same layer name.
+    The function is called once for each torso of each network, and must make new layers each time.
+    They are wrapped in a model of their own, so that two torsos may use the same layer name.
 
     Args:
-        precision: Keras' name of the precision of layers that set none themselves.
+        precision: Keras' name for the precision of layers that set none themselves.
         name: the torso's name within its network.
 
     Raises:
-        ValueError: if there is no such function, it fails, or it does not return such features, or
-            it returns layers that it has returned before.
+        ValueError: if there is no such function, or if it fails, does not return such features, or
+            returns layers that it has returned before.
     """
     function = _function(network)
     observation = keras.Input(x.shape[1:], dtype=x.dtype, name=f"{name}_observation")
@@ -49,7 +49,7 @@ def own_torso(network: str, x: Tensor, precision: str, name: str) -> Tensor:
     if len(features.shape) != 2 or features.shape[1] is None:
         raise ValueError(
             f"network {network} returned features of shape {tuple(features.shape)}: must be "
-            "[n, k] with a known k, or no layer could follow"
+            "[n, k] with a known k, which the next layer needs"
         )
     model = keras.Model(observation, features, name=name)
     if any(hasattr(weight, "_ga3c_torso") for weight in model.weights):
@@ -68,17 +68,17 @@ def own_torso(network: str, x: Tensor, precision: str, name: str) -> Tensor:
 
 
 def _idle(model: keras.Model) -> str | None:
-    """What Keras' own `fit` would use of a network and nothing here does, or None."""
+    """What Keras' `fit` would apply in a network but our training does not, or None."""
     layers = list(model._flatten_layers())
     for layer in layers:
         is_keras = type(layer).__module__.startswith("keras.")
         shares = [getattr(layer, name, 0) for name in SHARES if is_keras]
         if any(shares):
-            return f"dropout or noise of {max(shares):g} has no effect, as in acting"
+            return f"dropout or noise of {max(shares):g} has no effect, even in training"
         if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable:
-            return "batch normalisation keeps its first means and deviations, as in acting"
+            return "batch normalisation keeps its initial means and deviations, even in training"
     if model.losses or any(layer.activity_regularizer for layer in layers):
-        return "regularizers have no effect: only the algorithm's loss is learned"
+        return "regularizers have no effect: only the algorithm's loss is minimised"
     return None
 
 
@@ -88,7 +88,7 @@ def _say_once(line: str) -> None:
 
 
 def own_part(setting: str, given: str) -> Any:
-    """The object that `given`, a module:name, names. Args: setting: its setting, for errors.
+    """The object that `given`, a module:name, refers to. Args: setting: its setting, for errors.
 
     Raises ValueError if there is no such module, it cannot be imported, or it has no such name.
     """
@@ -108,18 +108,18 @@ def own_part(setting: str, given: str) -> Any:
 def own_algorithm(given: str, actions: Actions, learning: LearningConfig) -> Algorithm:
     """An instance of the user's class `given`, a module:name (docs/extending.md).
 
-    Raises ValueError if there is no such class, it cannot be made, or it lacks a member of `ASKED`.
+    Raises ValueError if the class is missing, cannot be constructed, or lacks a member of `ASKED`.
     """
     part = own_part("algorithm", given)
     try:
         algorithm: Algorithm = part(actions, learning)
     except Exception as error:  # the user's code may raise anything
-        raise ValueError(f"algorithm {given} cannot be made: {fault(error)}") from error
+        raise ValueError(f"algorithm {given} cannot be constructed: {fault(error)}") from error
     lacking = [name for name in ASKED if not hasattr(algorithm, name)]
     if lacking:
         raise ValueError(
             f"algorithm {given} lacks {', '.join(lacking)}: ga3c.learning.algorithm.Algorithm says "
-            "what an algorithm has"
+            "what an algorithm must have"
         )
     return algorithm
 
@@ -129,8 +129,8 @@ def _function(network: str) -> Callable[[Tensor], Tensor]:
     if not callable(function):
         name = network.partition(":")[2]
         raise ValueError(
-            f"network {network}: {name} is no function but {type(function).__name__}: it must take "
-            "observations and return features"
+            f"network {network}: {name} is of type {type(function).__name__}, not a function: it "
+            "must take observations and return features"
         )
     return function
 

@@ -1,11 +1,11 @@
 """Proximal policy optimization from queued segments (Schulman et al. 2017).
 
-Before the passes over a batch, the targets and advantages of all its steps are set, as the weights
-of that moment see them, and the passes then learn from single steps in random order.
+Before the passes over a batch, the targets and advantages of all its steps are computed with the
+weights of that moment. The passes then learn from single steps in random order.
 
-The ratio of the clipped loss is pi / prior, with the prior of that same moment, and not of the
-moment at which the step was played: otherwise policy lag would use up what the clip allows before
-the first update (decoupled PPO, Hilton et al. 2022).
+The ratio in the clipped loss is pi / prior, where the prior is the policy of that same moment, not
+the one that played the step: otherwise policy lag would use up the clip range before the first
+update (decoupled PPO, Hilton et al. 2022).
 """
 
 from collections.abc import Mapping
@@ -25,8 +25,8 @@ from ga3c.settings.learning import A3CConfig, PPOConfig
 def clipped_surrogate_loss(moved: Tensor, advantages: Tensor, clip: float) -> Tensor:
     """-sum min(r A, clip(r, 1 - clip, 1 + clip) A) with r = exp(moved) (equation 7).
 
-    Args: moved, log pi(a) - log prior(a), and advantages, both of one shape; no gradient flows into
-        the advantages.
+    Args: moved, log pi(a) - log prior(a), and advantages of the same shape, into which no gradient
+        flows.
     """
     ratios, advantages = ops.exp(moved), ops.stop_gradient(advantages)
     bounded = ops.clip(ratios, 1.0 - clip, 1.0 + clip)
@@ -34,7 +34,7 @@ def clipped_surrogate_loss(moved: Tensor, advantages: Tensor, clip: float) -> Te
 
 
 class PPO(ActorCritic):
-    """PPO as the model calls it (`algorithm.Preparing`). Losses are means over a batch."""
+    """PPO, as an `algorithm.Preparing` for the model. Losses are means over a batch."""
 
     prepared: ClassVar[dict[str, Column]] = {
         "prior_log_prob": ((), "float32"),
@@ -49,7 +49,7 @@ class PPO(ActorCritic):
     def prepare(self, network: keras.Model, segments: Segments) -> dict[str, Tensor]:
         """The columns `prepared` of segments, [B, T].
 
-        With the correction of lag by V-trace, advantages are multiplied by min(1, prior / mu),
+        With V-trace correction of policy lag, advantages are multiplied by min(1, prior / mu),
         where mu is the policy that acted.
         """
         parameters, values = self.unrolled(network, segments)
@@ -67,7 +67,7 @@ class PPO(ActorCritic):
     ) -> tuple[Tensor, tuple[dict[str, Tensor], Tensor]]:
         """A3C's loss with the clipped surrogate, divided by the number of steps that count.
 
-        `clip_fraction` is the share of steps whose ratio has left the clip.
+        `clip_fraction` is the share of steps whose ratio is outside the clip range.
         """
         parameters, values = network(steps.observations)
         logs = self.distribution.log_probs(parameters, steps.actions)

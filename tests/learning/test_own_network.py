@@ -88,7 +88,7 @@ WRONG = {
     "nowhere:torso": ["module nowhere cannot be imported", "No module named"],
     "tests.own_nets:torzo": ["own_nets.py has no torzo: did you mean torso?"],
     "tests.own_nets.py:torso": ["(a module is named without .py)"],
-    "tests.own_nets:UNITS": ["UNITS is no function but int"],
+    "tests.own_nets:UNITS": ["UNITS is of type int, not a function"],
     "tests.own_nets:raising": ["RuntimeError: the network has a hole", "own_nets.py, line"],
     "tests.own_nets:of_rank_3": ["shape (None, 1, 7)", "must be [n, k]"],
     "tests.own_nets:a_number": ["returned int", "Keras tensor"],
@@ -114,11 +114,11 @@ def test_layers_that_networks_would_share_are_refused() -> None:
 @pytest.mark.parametrize(
     ("network", "words"),
     [
-        ("with_dropout", "dropout or noise of 0.5 has no effect, as in acting"),
-        ("with_recurrent_dropout", "dropout or noise of 0.25 has no effect, as in acting"),
-        ("with_regularizer", "regularizers have no effect: only the algorithm's loss is learned"),
+        ("with_dropout", "dropout or noise of 0.5 has no effect, even in training"),
+        ("with_recurrent_dropout", "dropout or noise of 0.25 has no effect, even in training"),
+        ("with_regularizer", "regularizers have no effect: only the algorithm's loss is minimised"),
         ("with_activity_regularizer", "regularizers have no effect: only the algorithm's loss is"),
-        ("with_batch_normalisation", "batch normalisation keeps its first means and deviations"),
+        ("with_batch_normalisation", "batch normalisation keeps its initial means and deviations"),
         ("with_attention", ""),
     ],
 )
