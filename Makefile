@@ -4,8 +4,8 @@ SHELL := /bin/sh
 .DELETE_ON_ERROR:
 .PHONY: help install train play tensorboard test scores benchmark peers gpu-check check docs clean
 
-# Without a GAME, the command says which: Pong for a new run, or that of ARGS (--config, --preset, a
-# run that is resumed or shown).
+# Without GAME, the command chooses: Pong for a new run, or the game implied by ARGS (--config,
+# --preset, a run to resume or to show).
 GAME ?=
 ARGS ?=
 BIN := .venv/bin
@@ -16,22 +16,22 @@ ifndef DEVICE
 DEVICE := $(shell nvidia-smi -L >/dev/null 2>&1 && echo gpu || echo cpu)
 endif
 ifeq ($(filter cpu gpu,$(DEVICE)),)
-$(error DEVICE is "$(DEVICE)", must be cpu or gpu: there is no TensorFlow flavour to install)
+$(error DEVICE is "$(DEVICE)", must be cpu or gpu: there is no other TensorFlow build to install)
 endif
 REQUIREMENTS := requirements/$(DEVICE).txt
 OTHER_TENSORFLOW := $(if $(filter gpu,$(DEVICE)),tensorflow-cpu,tensorflow)
 
-# The name of the stamp depends on everything that decides what .venv contains, and on the path of
-# the checkout, which .venv/bin/ga3c contains (of other packages no script is called, but python -m).
-# If one of these changes, the name changes and the install runs again. A new modification time alone
-# does not start it.
+# The stamp's name depends on everything that decides what .venv contains, and on the checkout's
+# path, which .venv/bin/ga3c contains (other packages are called by python -m, not by their scripts).
+# If any of these changes, the name changes and the install runs again. A newer modification time
+# alone does not trigger it.
 PINS := setup.cfg requirements/lock.txt $(REQUIREMENTS)
 PINS_SUM := $(firstword $(shell { pwd; cat $(PINS); } | cksum))
 STAMP := .venv/.installed-$(DEVICE)-$(PINS_SUM)
 
-# A command that Ctrl-C ends without an error line of make's own. The signal goes to make, which ends
-# by it, to this shell, which then calls the command no failure, and to the command. Other signals
-# that only make gets are handed on as SIGTERM.
+# Runs a command that Ctrl-C ends without an error line from make. The signal reaches make, which it
+# ends; this shell, which then reports no failure; and the command. Other signals, which only make
+# gets, are passed on as SIGTERM.
 define stoppable
 @trap 'stopped=yes' INT; trap 'kill $$run' HUP QUIT TERM; \
 $(1) & run=$$!; \
@@ -43,7 +43,7 @@ help:  ## list the targets
 	@echo "usage: make TARGET [DEVICE=cpu|gpu]   (DEVICE here: $(DEVICE))"
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s%s\n", $$1, $$2}' Makefile
 
-install: $(STAMP)  ## create .venv with the pinned versions; again only if these change
+install: $(STAMP)  ## create .venv with the pinned versions; rerun only if they change
 	@echo ".venv is ready ($(DEVICE))"
 
 train: $(STAMP)  ## learn a game: make train GAME=Pong ARGS="..." (see .venv/bin/ga3c train --help)
@@ -82,7 +82,7 @@ benchmark: $(STAMP)  ## measure this machine in less than 10 minutes, and update
 
 PEERS := .venv-peers
 PEERS_STAMP := $(PEERS)/.installed-$(firstword $(shell cksum requirements/peers.txt))
-peers: $(PEERS_STAMP)  ## install what `ga3c benchmark peers` compares us with, into .venv-peers
+peers: $(PEERS_STAMP)  ## install the systems that `ga3c benchmark peers` measures into .venv-peers
 $(PEERS_STAMP):
 	@$(or $(shell command -v python3.11),python3) -m venv --clear $(PEERS)
 	@$(PEERS)/bin/pip install -qq --disable-pip-version-check -r requirements/peers.txt
@@ -108,7 +108,7 @@ check: $(STAMP)  ## check lint, format and types
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy ga3c agents benchmarks
 
-# The pages are linked as they stand in the repository, so each link works on the site as on GitHub.
+# The pages are symlinked as they lie in the repository, so each link works as it does on GitHub.
 # (mkdocs must not be --quiet: --strict would not see the warnings.)
 DOCS := .venv-docs
 DOCS_STAMP := $(DOCS)/.installed-$(firstword $(shell cksum requirements/docs.txt))
@@ -138,7 +138,7 @@ $(STAMP):
 	    if [ $$candidate = none ]; then \
 	        echo "no python3.11, and no python3 of 3.11 or later, on PATH: cannot make .venv" >&2; exit 2; \
 	    fi; \
-	    echo "installing pinned versions for $(DEVICE) into .venv (first use, $(if $(filter gpu,$(DEVICE)),about five,one to three) minutes without a word)"; \
+	    echo "installing pinned versions for $(DEVICE) into .venv (first use, $(if $(filter gpu,$(DEVICE)),about five,one to three) minutes without output)"; \
 	    $$candidate -m venv --clear .venv; \
 	else \
 	    echo "installing pinned versions for $(DEVICE) into .venv (they have changed)"; \

@@ -1,7 +1,7 @@
-"""The actions of an environment: one of a finite number, or several numbers in [-1, 1].
+"""The actions of an environment: one of a finite set, or several numbers in [-1, 1].
 
-Numbers within other bounds are mapped to and from [-1, 1] where the environment is stepped, so that
-the service knows nothing of an environment's own bounds.
+The numbers are scaled to the environment's own bounds where it is stepped, so the service never
+sees those bounds.
 """
 
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Actions:
-    """The shape of an action, and which actions there are."""
+    """The shape of an action, and which actions are valid."""
 
-    count: int  # of a finite set, numbered from 0; 0: an action is `size` numbers
+    count: int  # size of a finite set, numbered from 0; 0: an action is `size` numbers
     size: int = 1
 
     @property
@@ -23,7 +23,7 @@ class Actions:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one action: () for a finite set, otherwise (size,)."""
+        """The shape of one action: () for a finite set, otherwise (size,)."""
         return (self.size,) if self.is_continuous else ()
 
     @property
@@ -33,23 +33,23 @@ class Actions:
 
     @property
     def kept_dtype(self) -> np.dtype:
-        """The dtype in the file of actions that a lockstep run keeps."""
+        """The dtype in the action file that a lockstep run keeps."""
         return np.dtype("<f4" if self.is_continuous else "<u2")
 
     def are_valid(self, actions: np.ndarray) -> bool:
-        """Whether all `actions` [n, *shape] exist. Their dtype must be right."""
+        """Whether all `actions` [n, *shape] are in range. Their dtype must be right."""
         if self.is_continuous:
-            return bool((np.abs(actions) <= 1).all())  # not so for NaN
-        return bool((actions.view(np.uint32) < self.count).all())  # a negative one is huge
+            return bool((np.abs(actions) <= 1).all())  # False for NaN
+        return bool((actions.view(np.uint32) < self.count).all())  # negative wraps to huge
 
     def random(self, random: np.random.Generator, n: int) -> np.ndarray:
-        """Uniformly drawn actions [n, *shape]."""
+        """Actions [n, *shape], drawn uniformly."""
         if self.is_continuous:
             return random.uniform(-1, 1, (n, self.size)).astype(np.float32)
         return random.integers(self.count, size=n, dtype=np.int32)
 
     def __str__(self) -> str:
-        """The rule for an action, for errors."""
+        """The valid range of an action, for error messages."""
         if self.is_continuous:
             return f"{self.size} numbers in [-1, 1]"
         return f"0..{self.count - 1}"

@@ -1,4 +1,4 @@
-"""Checks of what environments return: arrays of the declared shapes, and finite numbers."""
+"""Checks that environments return arrays of the declared shapes, and finite numbers."""
 
 import inspect
 from collections.abc import Callable
@@ -16,21 +16,21 @@ def check_shape(game: str, name: str, values: np.ndarray, expected: tuple[int, .
     """Raises InvalidStep unless `values` have the shape `expected`, one entry per environment."""
     if np.shape(values) != expected:
         raise InvalidStep(
-            f"{game}: {name} of shape {np.shape(values)}: must be {expected}, one an environment"
+            f"{game}: {name} of shape {np.shape(values)}: must be {expected}, one per environment"
         )
 
 
 def check_kind(game: str, name: str, values: np.ndarray, dtype: str) -> None:
-    """Raises InvalidStep if a conversion of `values` to `dtype` would lose more than precision."""
+    """Raises InvalidStep if converting `values` to `dtype` would lose more than precision."""
     if not np.can_cast(values.dtype, dtype, "same_kind"):
         raise InvalidStep(
-            f"{game}: {name} of {values.dtype}: must be {dtype}, as its space says, or values "
+            f"{game}: {name} of {values.dtype}: must be {dtype}, as its space declares, or values "
             "would change"
         )
 
 
 def check_finite(game: str, name: str, values: np.ndarray, first_number: int) -> None:
-    """Raises InvalidStep, with the first value that is not finite, unless all are finite.
+    """Raises InvalidStep, naming the first non-finite value, unless all are finite.
 
     Args: first_number: the number of the environment whose values come first.
     """
@@ -45,9 +45,9 @@ def check_finite(game: str, name: str, values: np.ndarray, first_number: int) ->
 
 
 def check_interface(game: str, environment: gymnasium.Env) -> None:
-    """Begin a game and take one step. A vector of such environments would hide what is wrong.
+    """Start a game and take one step. A vector of environments would hide what is wrong.
 
-    Raises InvalidStep if `reset` or `step` do not have Gymnasium's form, and what they raise.
+    Raises InvalidStep if `reset` or `step` does not follow Gymnasium's API, and what they raise.
     """
     try:
         begun: Any = environment.reset(seed=0, options=None)
@@ -55,7 +55,7 @@ def check_interface(game: str, environment: gymnasium.Env) -> None:
         if _takes_seed_and_options(environment.unwrapped.reset):
             raise
         rule = "must be reset(self, *, seed=None, options=None)"
-        raise InvalidStep(f"{game}: reset takes no seed or no options: {rule}") from error
+        raise InvalidStep(f"{game}: reset does not take both seed and options: {rule}") from error
     if not (isinstance(begun, tuple) and len(begun) == 2):
         raise InvalidStep(f"{game}: reset returned {_form(begun)}: must be (observation, info)")
     _check_observation(game, environment, begun[0])
@@ -63,7 +63,7 @@ def check_interface(game: str, environment: gymnasium.Env) -> None:
     action = environment.action_space.sample()
     try:
         stepped = environment.step(action)
-    except (TypeError, ValueError):  # a wrapper may be unable to use what the environment returned
+    except (TypeError, ValueError):  # a wrapper may fail on what the environment returned
         _check_step(game, environment.unwrapped.step(action))
         raise
     _check_step(game, stepped)
@@ -94,6 +94,6 @@ def _form(answer: Any) -> str:
 def _check_observation(game: str, environment: gymnasium.Env, observation: Any) -> None:
     space, values = environment.observation_space, np.asarray(observation)
     if values.shape != space.shape:
-        rule = f"must be {space.shape}, its space's"
+        rule = f"must be {space.shape}, as its space declares"
         raise InvalidStep(f"{game}: observation of shape {values.shape}: {rule}")
     check_kind(game, "observation", values, str(space.dtype))

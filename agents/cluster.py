@@ -1,4 +1,4 @@
-"""Hosts on the nodes of a Ray cluster, kept there by `agents.nodes`, a process of its own."""
+"""Hosts on the nodes of a Ray cluster, kept running by `agents.nodes`, a separate process."""
 
 import contextlib
 import importlib.util
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from agents.launchers import search_path
 from agents.nodes import Orders, Word
 
-RETRY_S = 10.0  # after the process has ended, as it does when it loses the cluster
+RETRY_S = 10.0  # before restarting the process, which ends when it loses the cluster
 END_S = 5.0
 REACHED_S = 5.0
 
@@ -36,18 +36,18 @@ def check_ray(address: str) -> None:
 
 
 class Cluster:
-    """The process that keeps the hosts. It ends with its standard input, so with this process."""
+    """The process that keeps the hosts. It exits when its stdin closes, so also when we exit."""
 
     def __init__(self, orders: Orders, allow: Callable[[str, str], None]) -> None:
-        """Args: allow: called with each node's public key, and its name."""
+        """Args: allow: called with each node's public key and name."""
         self._orders = orders
         self._allow = allow
         self._process: subprocess.Popen[bytes] | None = None
-        self._output = b""  # the beginning of a line
-        self._due_s = 0.0  # when the process is started
+        self._output = b""  # an incomplete line
+        self._due_s = 0.0  # when to start the process
 
     def news(self) -> list[str]:
-        """Lines about nodes that have come or gone since the last call."""
+        """Lines about nodes that have joined or left since the last call."""
         if self._process is None:
             if time.monotonic() >= self._due_s:
                 return self._start()
@@ -62,13 +62,13 @@ class Cluster:
                 self._tell(word.key)
         news = [word.news for word in words if word.news]
         if has_ended:
-            news.append(f"Ray at {self._orders.address} is tried again in {RETRY_S:g} s")
+            news.append(f"retrying Ray at {self._orders.address} in {RETRY_S:g} s")
             self._due_s = time.monotonic() + RETRY_S
             self.stop()
         return news
 
     def _start(self) -> list[str]:
-        """Returns lines about why it could not."""
+        """Start the process. Returns lines that say why, if it could not be started."""
         self._output = b""
         try:
             self._process = subprocess.Popen(
@@ -79,9 +79,9 @@ class Cluster:
                 start_new_session=True,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(search_path())},
             )
-        except OSError as error:  # the machine is short of processes or memory
+        except OSError as error:  # out of processes or memory
             self._due_s = time.monotonic() + RETRY_S
-            return [f"Ray at {self._orders.address}: {error}; tried again in {RETRY_S:g} s"]
+            return [f"Ray at {self._orders.address}: {error}; retrying in {RETRY_S:g} s"]
         assert self._process.stdout is not None
         os.set_blocking(self._process.stdout.fileno(), False)
         self._tell(json.dumps(self._orders._asdict()))
@@ -89,21 +89,21 @@ class Cluster:
 
     def _tell(self, line: str) -> None:
         assert self._process is not None and self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has ended
+        with contextlib.suppress(BrokenPipeError):  # the process has exited
             self._process.stdin.write(f"{line}\n".encode())
             self._process.stdin.flush()
 
     def stop(self) -> None:
-        """End the process, and with it all hosts."""
+        """Stop the process, and all hosts with it."""
         if self._process is None:
             return
         process, self._process = self._process, None
         assert process.stdin is not None and process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):  # it ended with unread words
+        with contextlib.suppress(BrokenPipeError):  # the process exited with unread input
             process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(END_S)
-        process.kill()  # nothing, if it has ended
-        with contextlib.suppress(subprocess.TimeoutExpired):  # it hangs in the kernel
+        process.kill()  # no-op if it has exited
+        with contextlib.suppress(subprocess.TimeoutExpired):  # stuck in the kernel
             process.wait(END_S)
         process.stdout.close()

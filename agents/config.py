@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from agents.games import resolve
 
-INT_LIMIT = 2**31  # the emulator counts frames and pixels in C++ integers below this
+INT_LIMIT = 2**31  # the emulator counts frames and pixels in C++ ints, which must stay below this
 
 
 def _check(valid: bool, otherwise: str) -> None:
@@ -23,8 +23,8 @@ class EnvironmentConfig:
     the Control Suite (dm_control/walker-walk), or an id that your module registers (module:Id-v0).
     """
     env_args: tuple[str, ...] = ()
-    """Arguments of the environment's constructor, each as key=value with a Python number, True,
-    False or text; not for Atari games. Example: --env-args map_name=8x8 is_slippery=False."""
+    """Arguments of the environment's constructor, each as key=value; the value is a Python number,
+    True, False or text. Not for Atari games. Example: --env-args map_name=8x8 is_slippery=False."""
     action_repeat: int = 4
     """Emulator frames per step, all with the same action, whatever the game's id says."""
     sticky_actions: float | None = None
@@ -40,7 +40,7 @@ class EnvironmentConfig:
     full_action_space: bool = False
     """Use all 18 actions of the console, not only those that the game uses."""
     frame_cap: int = 108_000
-    """Emulator frames after which a game is cut short (108,000 are 30 minutes)."""
+    """Emulator frames after which a game is cut short (108,000 is 30 minutes)."""
     frame_size: int = 84
     """Height and width of the greyscale frames, in pixels."""
     pixels: Literal["uint8", "float32"] = "uint8"
@@ -50,7 +50,7 @@ class EnvironmentConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "env_args", tuple(self.env_args))  # JSON has no tuples
-        self.keywords  # noqa: B018  raises ValueError if one is no pair
+        self.keywords  # noqa: B018  raises ValueError if one is not key=value
         sticky, repeat, stack = self.sticky_actions, self.action_repeat, self.stack
         _check(repeat >= 1, f"action_repeat {repeat} < 1: no frame would be played")
         valid = sticky is None or 0 <= sticky < 1
@@ -84,7 +84,7 @@ class EnvironmentConfig:
 
     @property
     def without_effect(self) -> frozenset[str]:
-        """The settings that would change nothing, as the game is no Atari game."""
+        """The settings that have no effect because the game is not an Atari game."""
         if resolve(self.game).is_atari:
             return frozenset()
         return frozenset(each.name for each in fields(self)) - {"game", "env_args", "stack"}
@@ -97,10 +97,10 @@ class EnvironmentConfig:
 
     @property
     def needs_seeds(self) -> bool:
-        """Whether the games are seeded in every run, which takes an Atari game longer to make.
+        """Whether games are seeded in every run, which makes Atari games slower to create.
 
-        Atari games seed themselves, by the clock's second. That is enough for idle frames at their
-        start, but sticky actions would be the same in all that were made in one second.
+        Unseeded Atari games seed themselves from the clock, in whole seconds. That is enough for
+        no-ops at their start, but all games created in the same second would share sticky actions.
         """
         return not resolve(self.game).is_atari or self.stickiness > 0
 

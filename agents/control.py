@@ -1,8 +1,8 @@
 """The tasks of DeepMind's Control Suite as Gymnasium environments: `dm_control/humanoid-stand`.
 
-An observation is all of a task's sensors in one vector of float32. The angle of a reacher's
-shoulder, which spins, is given within one turn, unless the suite's own is asked for. An episode
-that ends at its time limit is truncated, as its discount of 1 says.
+An observation is a float32 vector of all of a task's sensors. The angle of a reacher's shoulder,
+which can spin, is wrapped to one turn unless the suite's own value is requested. An episode that
+ends at its time limit counts as truncated, because the suite gives it a discount of 1.
 """
 
 import importlib.util
@@ -16,9 +16,9 @@ from gymnasium.spaces import Box
 
 NAMESPACE = "dm_control/"
 PICTURE = 480  # height and width of a rendered picture, in pixels
-WITHOUT_PICTURES = ("MUJOCO_GL", "disable")  # MuJoCo would look for a display or a GPU
-# Entries of a domain's observation that grow with each turn of a joint that spins. The shoulder of
-# a reacher comes to tens of radians while it learns; normalised, a radian is then almost nothing.
+WITHOUT_PICTURES = ("MUJOCO_GL", "disable")  # otherwise MuJoCo looks for a display or a GPU
+# Observation entries, by domain, that grow with each turn of a spinning joint. A reacher's shoulder
+# reaches tens of radians during training; after normalisation, one radian is then almost nothing.
 SPINNING = {"reacher": [0]}
 
 
@@ -47,7 +47,7 @@ def plain(name: str) -> str:
 
 
 def register(name: str) -> str | None:
-    """Make the task known to Gymnasium. Returns its id; None if there is no such task.
+    """Register the task with Gymnasium. Returns its id; None if there is no such task.
 
     Raises MissingPackage.
     """
@@ -66,7 +66,7 @@ class Task(gymnasium.Env[np.ndarray, np.ndarray]):
     def __init__(
         self, domain: str, task: str, render_mode: str | None = None, wrap_angles: bool = True
     ) -> None:
-        """Args: wrap_angles: give the angle of a joint that spins from -pi to pi."""
+        """Args: wrap_angles: wrap the angle of a spinning joint to the range from -pi to pi."""
         self._environment = _suite().load(domain, task)
         self._wrapped = SPINNING.get(domain, []) if wrap_angles else []
         self.render_mode = render_mode
@@ -81,7 +81,7 @@ class Task(gymnasium.Env[np.ndarray, np.ndarray]):
         )
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        """Begin an episode; with a seed, the same one each time."""
+        """Start an episode; the same seed always starts the same one."""
         super().reset(seed=seed)
         if seed is not None:
             self._environment.task.random.seed(seed)
@@ -95,7 +95,7 @@ class Task(gymnasium.Env[np.ndarray, np.ndarray]):
         return self._seen(answer), float(answer.reward), terminated, truncated, {}
 
     def render(self) -> Any:
-        """The picture of the first camera, [480, 480, 3] uint8."""
+        """The view of the first camera, [480, 480, 3] uint8."""
         return self._environment.physics.render(PICTURE, PICTURE, camera_id=0)
 
     def close(self) -> None:

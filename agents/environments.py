@@ -1,7 +1,7 @@
 """A vector of n environments that step together: ALE's own C++ vector, or any Gymnasium id.
 
 It takes actions and returns a `Step`. This module hides the differences between the back ends
-(names, spaces, lives, autoreset's extra step); all others see only newest frames and outcomes.
+(names, spaces, lives, autoreset's extra step); others see only the newest frames and outcomes.
 """
 
 import contextlib
@@ -37,12 +37,12 @@ class FailedEnvironment(RuntimeError):
 def spaces(config: EnvironmentConfig, tried: bool = True) -> Spaces:
     """The observations and actions of the configured environment, found by making one.
 
-    Args: tried: whether it also takes a first step.
+    Args: tried: whether to take a first step too.
 
-    Raises ValueError if the game is unknown, does not fit this system, cannot be made, for example
-    because a package is missing, or fails in that step.
+    Raises ValueError if the game is unknown, does not fit this system, cannot be made (because a
+    package is missing, for example), or fails in that step.
     """
-    # What an environment prints is none of a command's result.
+    # What an environment prints is not part of a command's output.
     with warnings.catch_warnings(record=True) as caught, contextlib.redirect_stdout(sys.stderr):
         try:
             environments = Environments(config, 1)
@@ -50,7 +50,7 @@ def spaces(config: EnvironmentConfig, tried: bool = True) -> Spaces:
                 if tried:
                     environments.try_out()
             except (FailedEnvironment, InvalidStep):
-                with contextlib.suppress(FailedEnvironment):  # the first fault is the one to tell
+                with contextlib.suppress(FailedEnvironment):  # report the first error
                     environments.close()
                 raise
             environments.close()
@@ -64,7 +64,7 @@ def spaces(config: EnvironmentConfig, tried: bool = True) -> Spaces:
 class Environments:
     """`num_envs` environments that step together. Use them from one thread.
 
-    Every call returns new arrays of frames and outcomes, which later calls do not change.
+    Every call returns new arrays of frames and outcomes; later calls do not change them.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class Environments:
         first_number: int = 0,
         stagger_steps: int = 0,
     ) -> None:
-        """`num_threads` threads emulate Atari games; others step in the caller's thread.
+        """`num_threads` threads emulate Atari games; other games step in the caller's thread.
 
         Args:
-            first_number: the number of the first environment, for errors.
-            stagger_steps: first games of Atari games are cut short after up to this many steps.
+            first_number: the number of the first environment, for error messages.
+            stagger_steps: first games are cut short after up to this many steps; Atari only.
         """
         if num_envs < 1:
             raise ValueError(f"num_envs {num_envs} < 1: nothing would be played")
@@ -97,7 +97,7 @@ class Environments:
         action = self._vector.single_action_space
         observation = self._vector.single_observation_space
         self.spaces = fit(config, self._game, observation, action)
-        self._declared = (num_envs, *observation.shape)  # a table becomes a vector here
+        self._declared = (num_envs, *observation.shape)  # before a table becomes a vector
         self._action_space = action
         self._cuts = FirstGames(num_envs, stagger_steps if self._game.is_atari else 0)
         self._watches_lives = self._game.is_atari and config.life_loss_terminates
@@ -107,16 +107,16 @@ class Environments:
         self._lives = np.zeros(self.num_envs, np.int32)
         self._returns = np.zeros(self.num_envs, np.float64)
         self._lengths_steps = np.zeros(self.num_envs, np.int32)
-        self._finished = np.ones(self.num_envs, np.bool_)  # makes the next step a first one
+        self._finished = np.ones(self.num_envs, np.bool_)  # so that the next step is a first one
         self._cut = np.zeros(self.num_envs, np.bool_)  # games that ended because we cut them
 
     def reset(self, seed: int | None, first: int = 0) -> Step:
-        """Begin a game in every environment. The same `seed` (>= 0) begins the same games.
+        """Start a game in every environment. The same `seed` (>= 0) starts the same games.
 
-        With None, random numbers continue, at first those of the system, and no ROM is loaded
-        again, which takes as long as making the environment.
+        With None, random generators continue (seeded by the system at first), and no ROM is
+        reloaded, which would take as long as making the environment.
 
-        Args: first: number of the seed's game for environment 0; the others play the next ones.
+        Args: first: the seed's game number for environment 0; the others play the next ones.
         """
         self._check_open()
         seeds = None if seed is None else seeds_of(self._game, seed, self.num_envs, first)
@@ -147,7 +147,7 @@ class Environments:
         truncated: np.ndarray,
         info: dict[str, Any],
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """A vector's answer with the games that were cut begun anew; it had played them on."""
+        """The vector's answer, after restarting the games that we cut, which it kept playing."""
         cut = self._cut
         begun, begun_info = self._vector.reset(options={"reset_mask": cut})
         frames, lives = frames.copy(), info["lives"].copy()
@@ -155,21 +155,21 @@ class Environments:
         return frames, rewards, terminated & ~cut, truncated & ~cut, {"lives": lives}
 
     def try_out(self) -> None:
-        """Take a first step, so that a fault of the environment's author is told before a run.
+        """Take a first step, so that a bug in a user's environment shows before a run starts.
 
-        Nothing is tried of an Atari game. Raises FailedEnvironment or InvalidStep.
+        Does nothing for Atari games. Raises FailedEnvironment or InvalidStep.
         """
         if self._game.is_atari:
             return
         with self._blamed():
-            for environment in getattr(self._vector, "envs", ()):  # an id may be a vector only
+            for environment in getattr(self._vector, "envs", ()):  # some ids exist only as a vector
                 check_interface(self._name, environment)
         self.reset(0)
         self.step(self.spaces.actions.random(np.random.default_rng(0), self.num_envs))
 
     @contextlib.contextmanager
     def _blamed(self) -> Iterator[None]:
-        """What the environment's own code raises becomes a FailedEnvironment."""
+        """Turn whatever the environment's own code raises into a FailedEnvironment."""
         try:
             yield
         except InvalidStep:
@@ -215,7 +215,7 @@ class Environments:
         return Step(self._newest(frames), outcomes)
 
     def _lost_life(self, lives: np.ndarray, first: np.ndarray) -> np.ndarray:
-        """Where a life was lost and the game goes on. The emulator reports the loss of the last."""
+        """Where a life was lost but the game goes on. The emulator reports the loss of the last."""
         lost = (lives < self._lives) & (lives > 0) & ~first
         self._lives = lives
         return lost
@@ -246,4 +246,4 @@ class Environments:
 
     def _check_open(self) -> None:
         if self._vector is None:
-            raise ValueError(f"{self._name}: these environments are closed, and play no more")
+            raise ValueError(f"{self._name}: these environments are closed")

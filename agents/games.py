@@ -20,9 +20,9 @@ from agents import control
 _ATARI_V5 = re.compile(r"ALE/(\w+)-v5", re.IGNORECASE)
 _ATARI_LEGACY = re.compile(r"(\w+?)(NoFrameskip)?-v[04]", re.IGNORECASE)
 _ATARI_BARE = re.compile(r"([\w-]+)")
-JAX_IDS = ("phys2d/", "tabular/")  # Gymnasium's environments that need these packages
+JAX_IDS = ("phys2d/", "tabular/")  # Gymnasium's environments that need the following packages
 NEEDED_BY_JAX_IDS = ("jax", "flax")
-EXTRAS = {"Box2D": "box2d", "MuJoCo": "control"}  # of ga3c, by the package that Gymnasium misses
+EXTRAS = {"Box2D": "box2d", "MuJoCo": "control"}  # of ga3c, by the package that is missing
 OURS = (Path(__file__).parent, Path(__file__).parents[1] / "ga3c")
 GYMNASIUM = Path(gymnasium.__file__).parent
 LIBRARIES = (Path(sysconfig.get_path("stdlib")), Path(sysconfig.get_path("purelib")))
@@ -31,7 +31,7 @@ _V5_STICKY_ACTIONS = 0.25
 
 
 class UnknownGame(ValueError):
-    """A name is neither an Atari game's nor a Gymnasium id."""
+    """A name is neither that of an Atari game nor a Gymnasium id."""
 
 
 class UnfitRom(ValueError):
@@ -43,12 +43,12 @@ class Game(NamedTuple):
 
     name: str  # an ALE rom id (`ms_pacman`) or a Gymnasium id
     is_atari: bool
-    sticky_actions: float  # by the name: those of ALE/*-v5; the older ids are played without
+    sticky_actions: float  # what the name implies: 0.25 for ALE/*-v5, otherwise 0
 
 
 @functools.cache
 def atari_roms() -> dict[str, str]:
-    """The ids of all Atari games that one player can play, by their plain name."""
+    """The rom ids of all Atari games that one player can play, by plain name."""
     return {control.plain(rom): rom for rom in roms.get_all_rom_ids() if rom not in _TWO_PLAYERS}
 
 
@@ -96,10 +96,10 @@ def imported(module: str) -> ModuleType:
 
 
 def fault(error: BaseException) -> str:
-    """One line that says what an environment's own code raised, and where in its author's file."""
+    """One line: what an environment's own code raised, and where in its author's file."""
     text = " ".join(str(error).split())
     if error.__cause__ and "was raised from the environment creator" in text:
-        return fault(error.__cause__)  # Gymnasium raises another of the same type
+        return fault(error.__cause__)  # Gymnasium re-raises it as the same type
     if isinstance(error, gymnasium.error.DependencyNotInstalled):
         for package, extra in EXTRAS.items():
             if text.lower().startswith(f"{package.lower()} is not installed"):
@@ -115,9 +115,9 @@ def fault(error: BaseException) -> str:
 
 
 def _theirs(error: BaseException) -> str:
-    """The last file and line of the author's own code that led to the error; empty if none did."""
+    """The last file and line of the author's own code that led to the error; empty if none."""
     frames = traceback.extract_tb(error.__traceback__)
-    for others in ((*OURS, *LIBRARIES), (*OURS, GYMNASIUM)):  # the author's may be installed, too
+    for others in ((*OURS, *LIBRARIES), (*OURS, GYMNASIUM)):  # theirs may be installed, too
         theirs = [
             each
             for each in frames
@@ -161,10 +161,10 @@ def _is_of(module: str, entry_point: Any) -> bool:
 
 
 def check(name: str) -> Game:
-    """The game called `name`, after a check of its ROM file, which is not loaded.
+    """The game called `name`, after checking its ROM file without loading it.
 
-    Raises UnknownGame or UnfitRom. Without the check, the emulator would end the process if the
-    file is damaged.
+    Raises UnknownGame or UnfitRom. Without this check, a damaged file would make the emulator end
+    the process.
     """
     game = resolve(name)
     if game.is_atari:
@@ -180,9 +180,9 @@ def check(name: str) -> Game:
 
 
 def are_same(one: str, other: str) -> bool:
-    """Whether two names stand for one game. Raises as `check`.
+    """Whether two names stand for the same game. Raises what `check` raises.
 
-    One id in two modules is two games, and `check` ignores the module.
+    The same id in two modules is two games, but `check` ignores the module.
     """
     modules = {name.rpartition(":")[0] for name in (one, other)}
     return len(modules) == 1 and check(one) == check(other)

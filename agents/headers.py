@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 PROTOCOL = 5
 MAGIC = b"GA3C"
-LONGEST_S = 1e7  # four months; times are summed, and a number without bound would hide all others
-# Of a host, of which the service refuses more: agents, and signs of its name and of why it plays
-# nothing.
+LONGEST_S = 1e7  # four months; times are summed, and one unbounded value would swamp all others
+# Limits on a host, enforced by the service: agents, and characters in its name and in its reason
+# for not playing.
 MOST_AGENTS, MAX_NAME, MAX_REASON = 4096, 253, 1000
-MAX_COUNT = 0xFFFF  # groups of an agent, and environments of a group: 16 bits
+MAX_COUNT = 0xFFFF  # groups per agent, and environments per group: 16 bits
 _HEADER = struct.Struct("<4sHHHHIff")
 
 
@@ -33,13 +33,13 @@ class Header(NamedTuple):
     kind: Kind
     group: int = 0
     envs: int = 0  # environments in the group
-    sequence: int = 0  # number of the group's step; actions carry that of the step they answer
-    waited_s: float = 0.0  # of an agent, since its last message: waiting for actions
-    stepped_s: float = 0.0  # of an agent, since its last message: stepping environments
+    sequence: int = 0  # number of the group's step; actions carry that of the step that they answer
+    waited_s: float = 0.0  # time an agent waited for actions since its last message
+    stepped_s: float = 0.0  # time it stepped environments since its last message
 
 
 class MessageError(ValueError):
-    """A message that is refused. `reason` is a short key by which refusals are counted."""
+    """A message is refused. `reason` is a short key under which refusals are counted."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)

@@ -1,4 +1,4 @@
-"""`ga3c agents`: lets a service on another machine play on this one."""
+"""`ga3c agents`: plays on this machine for a service on another one."""
 
 import re
 import signal
@@ -44,7 +44,7 @@ class Config:
         if not 1 <= self.agents <= MOST_AGENTS:
             raise ValueError(f"agents {self.agents}: must be 1 to {MOST_AGENTS}")
         if len(self.name) > MAX_NAME or not self.name.isprintable():
-            raise ValueError(f"name {self.name!r}: must be at most {MAX_NAME} printable signs")
+            raise ValueError(f"name {self.name!r}: must be at most {MAX_NAME} printable characters")
         self.curve  # noqa: B018  raises ValueError if a key cannot be read
 
     @property
@@ -52,12 +52,12 @@ class Config:
         """The keys of the connection. Raises ValueError."""
         (service, *more) = keys.public([self.service])
         if more:
-            raise ValueError(f"service {self.service}: must have one key, and has {1 + len(more)}")
+            raise ValueError(f"service {self.service}: must hold one key, not {1 + len(more)}")
         return Curve(service, *keys.own(self.key))
 
 
 def run(config: Config) -> int:
-    """Play until a signal comes. Returns the exit code 130."""
+    """Play until a signal arrives. Returns the exit code 130."""
     host = Host(
         connect=config.connect,
         curve=config.curve,
@@ -67,7 +67,7 @@ def run(config: Config) -> int:
     )
     cores = f"up to {config.agents} agents" if config.agents > 1 else "one agent"
     print(
-        f"ga3c: {config.name} plays with {cores} for {config.connect}; Ctrl-C ends it", flush=True
+        f"ga3c: {config.name} plays with {cores} for {config.connect}; Ctrl-C stops it", flush=True
     )
     for number in ending():
         signal.signal(number, host.stop)

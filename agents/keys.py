@@ -1,8 +1,8 @@
-"""`ga3c keys`: the keys by which a service and the machines that play for it know each other.
+"""`ga3c keys`: keys with which a service and the machines that play for it authenticate each other.
 
-A pair is two files: NAME, with the secret key, for its owner's eyes only, and NAME.pub, a line with
-the public key and the name, which is copied to the other side. The keys are those of ZeroMQ's CURVE
-(Curve25519), in its text form of 40 characters.
+A pair is two files. NAME holds the secret key, and only its owner may read it. NAME.pub is one line
+with the public key and a name, to be copied to the other side. The keys are ZeroMQ CURVE keys
+(Curve25519) in their text form of 40 characters.
 """
 
 import os
@@ -27,14 +27,14 @@ class Config:
     """Make a key pair: NAME, the secret key, and NAME.pub, the public key for the other side."""
 
     file: tyro.conf.Positional[Path]
-    """File for the secret key; the public key goes to the same name with .pub at its end."""
+    """File for the secret key; the public key goes to the same name with .pub appended."""
 
     def __post_init__(self) -> None:
         for each in (self.file, self.shared):
             if each.exists():
                 raise ValueError(f"key {each}: exists already; choose another name, or remove it")
         if not os.access(self.file.absolute().parent, os.W_OK):
-            raise ValueError(f"key {self.file}: must be in a directory to write to")
+            raise ValueError(f"key {self.file}: must be in a writable directory")
 
     @property
     def shared(self) -> Path:
@@ -50,7 +50,7 @@ class Pair(NamedTuple):
 
 
 def run(config: Config) -> None:
-    """Make the two files. Raises OSError if one exists or cannot be written."""
+    """Write the two files. Raises OSError if one exists or cannot be written."""
     public, secret = new()
     name = f"{config.file.name}@{socket.gethostname()}"
     for file, text, mode in (
@@ -63,7 +63,7 @@ def run(config: Config) -> None:
 
 
 def new() -> Pair:
-    """A pair that nobody has."""
+    """A new, random pair."""
     return Pair(*(key.decode() for key in zmq.curve_keypair()))
 
 
@@ -86,15 +86,15 @@ def own(file: Path) -> Pair:
 def _is_key(text: str) -> bool:
     try:
         z85.decode(text.encode())
-    except (KeyError, ValueError, struct.error):  # a sign that Z85 has not; or too large a number
+    except (KeyError, ValueError, struct.error):  # not a character of Z85, or too large a number
         return False
     return len(text) == SIZE
 
 
 def public(files: Iterable[Path]) -> dict[str, str]:
-    """The names by public key, of files with a line `KEY NAME` for each, as NAME.pub has.
+    """The names by public key, from files of lines `KEY NAME`, as in NAME.pub.
 
-    Raises ValueError if a file cannot be read, or a line has no key.
+    Raises ValueError if a file cannot be read, a line has no key, or there is no key at all.
     """
     names = {}
     for file in files:
@@ -104,12 +104,12 @@ def public(files: Iterable[Path]) -> dict[str, str]:
             raise ValueError(f"keys {file}: cannot be read: {error}") from None
         for line in lines:
             key, _, name = line.strip().partition(" ")
-            if not key or key.startswith("#"):  # a comment; no key begins with this sign, in Z85
+            if not key or key.startswith("#"):  # a comment; no Z85 key begins with #
                 continue
             if not _is_key(key):
                 raise ValueError(
-                    f"keys {file}: {key[:SIZE]!r} has {len(key)} characters and is no public key, "
-                    f"which has {SIZE} of Z85; NAME.pub of ga3c keys has one"
+                    f"keys {file}: {key[:SIZE]!r} is not a public key ({len(key)} characters; a "
+                    f"key has {SIZE} of Z85); ga3c keys writes one to NAME.pub"
                 )
             names[key] = name.strip() or key
     if not names:

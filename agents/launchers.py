@@ -18,9 +18,9 @@ from agents.worker import Task
 
 LOG_TAIL_BYTES = 4000
 KILL_TIMEOUT_S = 5.0
-UNSTARTED = 1000  # the code of an agent for which there was no process; none exits so
-PREPARED = "prepared "  # begins the name of an agent that has no task yet
-PLACES = "agents: "  # begins the line among a launcher's news that says where they are
+UNSTARTED = 1000  # exit code of an agent whose process could not be started; no process has it
+PREPARED = "prepared "  # prefix of the name of an agent that has no task yet
+PLACES = "agents: "  # prefix of the line in a launcher's news that says where they are
 
 
 class Exit(NamedTuple):
@@ -28,7 +28,7 @@ class Exit(NamedTuple):
 
     identity: str
     code: int  # negative: the signal that killed it
-    log: str  # the last part of its standard output and error
+    log: str  # the tail of its standard output and error
 
 
 class _Process(NamedTuple):
@@ -48,7 +48,7 @@ class Launcher(Protocol):
         """Start an agent."""
 
     def news(self) -> list[str]:
-        """Lines about places for agents that have come or gone, and of what agents print here."""
+        """Lines about machines that have joined or left, and lines that agents print here."""
 
     def start_again(self, identity: str, task: Task) -> None:
         """Give a retired agent another task, which reuses its environments."""
@@ -63,18 +63,18 @@ class Launcher(Protocol):
         """The agents that have ended since the last call."""
 
     def dismiss(self) -> None:
-        """Order the agents of other machines to end, while they still can be told."""
+        """Order the agents on other machines to end, while they can still be reached."""
 
     def stop(self, timeout_s: float) -> None:
         """End all agents here, by force after `timeout_s`. None can be started afterwards."""
 
 
 class LocalLauncher:
-    """Agent processes of this machine. Owned by one thread.
+    """Agent processes on this machine. Owned by one thread.
 
-    Each agent reads a pipe as its standard input and ends when the pipe does. If this process dies
-    for any reason, the pipes close, and every agent ends too. An agent's output is read as it
-    comes, and only its first lines and its end are kept.
+    Each agent's standard input is a pipe, and the agent ends when the pipe closes. If this process
+    dies for any reason, the pipes close, and every agent ends too. An agent's output is drained as
+    it arrives, and only its first lines and its tail are kept.
     """
 
     def __init__(self) -> None:
@@ -92,15 +92,15 @@ class LocalLauncher:
         return agent and agent.process.pid
 
     def prepare(self, count: int, task: Task) -> None:
-        """Start agents that make their first environments, and then wait for `start`.
+        """Start agents that make their first environments and then wait for `start`.
 
-        Args: task: of a service that is yet to be built. Its environments are not seeded.
+        Args: task: for a service that does not exist yet. Its environments are not seeded.
         """
         for number in range(count):
             self._start(replace(task, identity=f"{PREPARED}{number}"))
 
     def start(self, task: Task) -> None:
-        """Start an agent, or give the task to one that is prepared."""
+        """Start an agent, or give the task to a prepared one."""
         waits = next((name for name in self._processes if name.startswith(PREPARED)), None)
         if waits is None:
             self._start(task)
@@ -110,14 +110,14 @@ class LocalLauncher:
     def _start(self, task: Task) -> None:
         try:
             process = self._new()
-        except OSError as error:  # memory or processes are short, which may pass
+        except OSError as error:  # out of memory or processes, which may pass
             words = f"no process could be started: {error}"
             self._unstarted.append(Exit(task.identity, UNSTARTED, words))
         else:
             self._give(process, task)
 
     def _new(self) -> _Process:
-        """A process in a session of its own, so that a terminal's Ctrl-C does not reach it."""
+        """A process in its own session, so that a terminal's Ctrl-C does not reach it."""
         output, written = self._tails.open()
         try:
             process = subprocess.Popen(
@@ -152,12 +152,12 @@ class LocalLauncher:
             agent.process.stdin.flush()
 
     def news(self) -> list[str]:
-        """What agents print: their first lines."""
+        """The first lines that agents print."""
         names = {agent.output: identity for identity, agent in self._processes.items()}
         return [f"{name_of(names[output])}: {line}" for output, line in self._tails.lines()]
 
     def dismiss(self) -> None:
-        """Nothing: all agents are here."""
+        """Do nothing: all agents are on this machine."""
 
     def reap(self) -> list[Exit]:
         """The agents that have ended since the last call."""
@@ -185,7 +185,7 @@ class LocalLauncher:
                 agent.process.wait(max(0.0, deadline_s - time.monotonic()))
             except subprocess.TimeoutExpired:
                 _kill(agent.process)
-                with contextlib.suppress(subprocess.TimeoutExpired):  # it hangs in the kernel
+                with contextlib.suppress(subprocess.TimeoutExpired):  # stuck in the kernel
                     agent.process.wait(KILL_TIMEOUT_S)
             self._forget(identity)
         self._tails.stop()
@@ -204,12 +204,12 @@ def search_path() -> list[str]:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill what is left of an agent's process group: it, or what its environments started."""
+    """Kill what remains of an agent's process group: it, or what its environments started."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
 def _end_input(process: subprocess.Popen[bytes]) -> None:
     assert process.stdin is not None
-    with contextlib.suppress(BrokenPipeError):  # it died with unread input
+    with contextlib.suppress(BrokenPipeError):  # the agent died with unread input
         process.stdin.close()

@@ -1,8 +1,8 @@
-"""An agent's connection to the service, which may be lost and made again.
+"""An agent's connection to the service, which may be lost and reestablished.
 
-What was under way when a connection is lost is gone. After a reconnection the agent therefore
-repeats its hello and every step to which no answer has come. The service takes each step once,
-and repeats its answer if it had given one: so each step is played and learned from exactly once.
+Messages in flight are lost with the connection. After reconnecting, the agent therefore resends its
+hello and every unanswered step. The service accepts each step once, and resends its answer if it
+had already given one, so each step is played and learned from exactly once.
 """
 
 import contextlib
@@ -19,17 +19,17 @@ from agents.messages import Hello, Step
 POLL_MS = 1000
 LINGER_MS = 500
 Parts = list[bytes | memoryview]
-# A dead connection by tcp is found by heartbeats, which only agents send. Each says how long the
-# service may wait for the next message, but libzmq (4.3.5) forgets that with the next message, so
-# that of the agents that are gone the service's end finds only those that had rested. It sends no
-# heartbeats itself: libzmq would end the process at the first one to a peer that sent more than was
-# taken from it and went away (https://github.com/zeromq/libzmq/issues/4364, seen with 4.3.5). What
-# it still holds of an agent that is gone, the kernel gives up after KEEPALIVE_S and six more
-# questions, and of one that is stopped, when it goes on or is killed.
+# Heartbeats, which only agents send, detect dead TCP connections. Each tells the service how long
+# to wait for the next message, but libzmq (4.3.5) forgets this once that message arrives, so the
+# service's end notices only dead agents that had been idle. The service sends no heartbeats:
+# libzmq would abort its process on the first one to a peer that vanished with messages still unread
+# (https://github.com/zeromq/libzmq/issues/4364, seen with 4.3.5). The kernel drops a dead agent's
+# connection after KEEPALIVE_S and six more probes, and a suspended agent's (SIGSTOP) only when it
+# resumes or is killed.
 HEARTBEAT_MS = 2000
 SERVICE_PATIENCE_MS = 6000
 KEEPALIVE_S = 60
-HANDSHAKE_MS = 5000  # who has not said by then who it is, is cut off
+HANDSHAKE_MS = 5000  # a peer that has not authenticated by then is disconnected
 AGENT_OPTIONS = (
     (zmq.HEARTBEAT_IVL, HEARTBEAT_MS),
     (zmq.HEARTBEAT_TTL, SERVICE_PATIENCE_MS),
@@ -49,7 +49,7 @@ SERVICE_OPTIONS = (
 
 
 def watch_connections(socket: zmq.Socket, endpoint: str, options: Sequence[tuple]) -> None:
-    """Set the options that find dead connections, before the socket is bound or connected."""
+    """Set the options that detect dead connections. Call this before bind or connect."""
     if endpoint.startswith("tcp:"):
         for option, value in options:
             socket.setsockopt(option, value)
@@ -66,7 +66,7 @@ class Curve(NamedTuple):
 def connect(
     context: zmq.Context, endpoint: str, identity: str, token: str, curve: Curve | None = None
 ) -> zmq.Socket:
-    """A DEALER socket to the service, whose connection is not made yet.
+    """A DEALER socket to the service, which connects in the background.
 
     Args: curve: for a service on another machine; without it the token is the password.
     """
@@ -87,7 +87,7 @@ def connect(
 
 
 class _Sent(NamedTuple):
-    """A group's last step, which awaits its answer."""
+    """A group's last step, while it is unanswered."""
 
     sequence: int
     parts: Parts
@@ -122,7 +122,7 @@ class Link:
         self._poller = zmq.Poller()
         self._poller.register(self._socket, zmq.POLLIN)
         self._poller.register(self._events, zmq.POLLIN)
-        self._is_first = True  # whether no connection was made yet
+        self._is_first = True  # whether no connection has been made yet
         self._hello: Parts = []
         self._sent: dict[int, _Sent] = {}  # by group
 
@@ -134,22 +134,22 @@ class Link:
         self._socket.close()
 
     def greet(self, hello: Hello) -> None:
-        """Say hello. Waits for a connection, as everything that is sent does."""
+        """Say hello. Like every send, this waits for a connection."""
         self._hello = [*messages.encode_hello(hello)]
         self._socket.send_multipart(self._hello)
 
     def send(self, header: Header, step: Step) -> None:
-        """Send a step of a group. Its arrays must not change until its answer has come."""
+        """Send a group's step. Its arrays must not change until the answer has arrived."""
         parts = self._encode(header, step)
         self._sent[header.group] = _Sent(header.sequence, parts)
         self._socket.send_multipart(parts, copy=False)
 
     def receive(self) -> tuple[Header, list[bytes]]:
-        """Wait for the actions that answer a group's last step, or for the order to rest."""
+        """Wait for the actions that answer a group's last step, or for the order to retire."""
         while True:
             ready = dict(self._poller.poll(POLL_MS))
             if self._events in ready:
-                self._events.recv_multipart()  # it can only be the one event that is asked for
+                self._events.recv_multipart()  # only one event type is subscribed
                 self._connected()
             elif self._socket in ready:
                 parts = self._socket.recv_multipart()
@@ -162,7 +162,7 @@ class Link:
                     return header, parts
 
     def _connected(self) -> None:
-        """Send again what the last connection may not have carried."""
+        """Resend what may have been lost with the last connection."""
         if not self._is_first:
             self._socket.send_multipart(self._hello)
             for sent in self._sent.values():
@@ -170,13 +170,13 @@ class Link:
         self._is_first = False
 
     def rest(self) -> None:
-        """Confirm the order to rest."""
+        """Confirm the order to retire."""
         self._socket.send_multipart(messages.encode_retire())
 
     def fail(self, words: str) -> None:
-        """Send the traceback that ends the agent, if a service listens.
+        """Send the traceback of the error that ends the agent, if a service is listening.
 
-        Before the hello it would refuse the message; what the agent prints is reported anyway.
+        Before the hello it would refuse the message; the agent's output is reported anyway.
         """
         if not self._hello:
             return

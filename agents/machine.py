@@ -1,4 +1,4 @@
-"""What of this machine a process may use: cores and memory, fewer where a container allows less."""
+"""The cores and memory that a process may use, within any container limits."""
 
 import contextlib
 import math
@@ -11,18 +11,18 @@ import psutil
 
 ROOT = Path("/")
 COUNTED = "GA3C_CORES"
-"""The environment variable that says how many cores count where there are more."""
+"""The environment variable that caps the number of cores."""
 Reader = Callable[[Path], float]
-"""Reads a figure in a control group's folder. Raises OSError or ValueError if it is not there."""
+"""Reads a value from a control group's folder. Raises OSError or ValueError if it has none."""
 
 
 def available_cores(root: Path = ROOT) -> int:
-    """The cores of our CPU affinity, or fewer if COUNTED or a control group says so; at least 1.
+    """The cores in our CPU affinity, or fewer if COUNTED or a control group says so; at least 1.
 
     Args:
         root: where `proc` and `sys` are mounted.
 
-    Raises ValueError if COUNTED is no number of cores.
+    Raises ValueError if COUNTED is not a positive whole number.
     """
     counted = os.environ.get(COUNTED, "")
     if counted and not (counted.isdecimal() and int(counted)):
@@ -34,9 +34,9 @@ def available_cores(root: Path = ROOT) -> int:
 
 
 def free_ram_bytes(root: Path = ROOT) -> int:
-    """The bytes of RAM that are free, or fewer if a control group allows less.
+    """Free RAM in bytes, or less if a control group allows less.
 
-    What a group has read from files counts as free, as the kernel gives it up first.
+    A group's inactive page cache counts as free, because the kernel reclaims it first.
 
     Args:
         root: where `proc` and `sys` are mounted.
@@ -46,23 +46,23 @@ def free_ram_bytes(root: Path = ROOT) -> int:
 
 
 def raise_descriptor_limit() -> None:
-    """Let this process open as many files as the machine allows it.
+    """Raise this process's soft limit on open file descriptors to the hard limit.
 
-    Each agent takes three, and each connection one: also a stranger's, until it is cut off. libzmq
-    aborts a process that has none left for a connection by ipc.
+    Each agent takes three, and each connection takes one, even an unauthenticated peer's until it
+    is disconnected. libzmq aborts the process if there is none left for an ipc connection.
     """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def of_groups(root: Path, v2: Reader, v1: Reader, controller: str = "cpu") -> Iterator[float]:
-    """What `v2` or `v1`, by the groups' version, reads of our control group and each one above it.
+    """What `v2` or `v1`, by cgroup version, reads from our control group and each one above it.
 
-    Groups without the figure are left out.
+    Groups without the value are skipped.
 
     Args:
         root: where `proc` and `sys` are mounted.
-        controller: whose groups of the first version are read.
+        controller: the v1 controller whose groups are read.
     """
     with contextlib.suppress(OSError):  # this machine has no control groups
         for line in (root / "proc/self/cgroup").read_text().splitlines():
@@ -74,7 +74,7 @@ def of_groups(root: Path, v2: Reader, v1: Reader, controller: str = "cpu") -> It
 
 
 def _upwards(mount: Path, path: str, read: Reader) -> Iterator[float]:
-    """The figures of a group and of all groups above it.
+    """The values of a group and of all groups above it.
 
     In a container the mount may be the group itself.
     """
@@ -87,7 +87,7 @@ def _upwards(mount: Path, path: str, read: Reader) -> Iterator[float]:
 
 
 def _quota_v2(group: Path) -> float:
-    """The limit of CPU time, in cores."""
+    """The CPU time limit, in cores."""
     quota, period = (group / "cpu.max").read_text().split()
     return math.inf if quota == "max" else int(quota) / int(period)
 
@@ -98,19 +98,19 @@ def _quota_v1(group: Path) -> float:
 
 
 def _left_v2(group: Path) -> float:
-    """The bytes that the group may still take."""
-    limit = int((group / "memory.max").read_text())  # no number: there is no limit
+    """The bytes that the group may still allocate."""
+    limit = int((group / "memory.max").read_text())  # "max", if unlimited: ValueError
     used = int((group / "memory.current").read_text())
     return limit - used + stated(group / "memory.stat").get("inactive_file", 0)
 
 
 def _left_v1(group: Path) -> float:
-    limit = int((group / "memory.limit_in_bytes").read_text())  # without one, near 2**63
+    limit = int((group / "memory.limit_in_bytes").read_text())  # near 2**63 if unlimited
     used = int((group / "memory.usage_in_bytes").read_text())
     return limit - used + stated(group / "memory.stat").get("total_inactive_file", 0)
 
 
 def stated(file: Path) -> dict[str, int]:
-    """The figures of a control group's file that has a name and a figure in each line."""
+    """The values in a control group's file that has a name and a value on each line."""
     pairs = (line.split() for line in file.read_text().splitlines())
     return {name: int(figure) for name, figure in pairs}

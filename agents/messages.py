@@ -7,10 +7,10 @@ always a `Header`. The other parts are
     step     outcomes `OUTCOME[n]`, newest frames `dtype[n, *shape]`; one message per group and step
     packed   a step whose frames are compressed (`agents.packing`)
     actions  `int32[n]` or `float32[n, d]`, one action per environment of the group
-    retire   none; the service asks the agent to rest, and the agent repeats this as its answer
-    failure  a traceback as UTF-8 text; the agent has ended
-    host     a JSON object: what a machine that plays for the service has and does (`agents.orders`)
-    order    a JSON object: what the service wants it to do
+    retire   none; the service orders the agent to retire, and the agent echoes it to confirm
+    failure  a traceback as UTF-8 text; the agent ends
+    host     a JSON object: what a remote machine offers and is doing (`agents.orders`)
+    order    a JSON object: what the service wants that machine to do
 
 Frames are never stacked on the wire: the service keeps the older ones.
 """
@@ -37,20 +37,20 @@ from agents.headers import (
 
 MAX_HELLO_BYTES = 4096
 MAX_FAILURE_BYTES = 65536
-MAX_NOTE_BYTES = MOST_AGENTS << 10  # an order has a task, of some 600 bytes, for each agent
-MAX_ACTIONS = 1 << 16  # of an environment: lockstep records an action in 16 bits
-MAX_PART_BYTES = 1 << 28  # of the newest frames, or of the outcomes, of a group
-NOT_SAID = -1.0  # the success of an episode whose environment does not say whether it succeeded
+MAX_NOTE_BYTES = MOST_AGENTS << 10  # an order has a task of some 600 bytes for each agent
+MAX_ACTIONS = 1 << 16  # per environment: lockstep records an action in 16 bits
+MAX_PART_BYTES = 1 << 28  # of a group's newest frames or outcomes
+NOT_SAID = -1.0  # the `success` of an episode if its environment does not report one
 
 OUTCOME = np.dtype(
     [
-        ("reward", "<f4"),  # unclipped, of the action before this frame
+        ("reward", "<f4"),  # unclipped, for the action before this frame
         ("episode_return", "<f4"),  # unclipped sum over the whole episode; set where `finished`
         ("episode_length", "<i4"),  # in steps (not frames); set where `finished`
         ("success", "<f4"),  # of the episode, 1 or 0, where `finished`; or NOT_SAID
-        ("terminated", "u1"),  # game over, or a lost life if asked: no value beyond this frame
+        ("terminated", "u1"),  # game over, or a lost life if configured: no value beyond this frame
         ("truncated", "u1"),  # episode cut short: bootstrap from this frame
-        ("first", "u1"),  # the frame of a reset: its reward and the action before it mean nothing
+        ("first", "u1"),  # a reset's frame: its reward and the action before it are meaningless
         ("finished", "u1"),  # the whole episode is over: the next frame is that of a reset
     ]
 )
@@ -66,13 +66,13 @@ class Step(NamedTuple):
 
     @property
     def firsts(self) -> np.ndarray:
-        """Which frames are those of a reset, bool [n]."""
+        """Which frames come from a reset, bool [n]."""
         return self.outcomes["first"] == 1
 
 
 @dataclass(frozen=True)
 class Hello:
-    """The shapes and counts of an agent, and the token that shows who started it."""
+    """The shapes and counts of an agent, and the token that proves who started it."""
 
     token: str
     shape: tuple[int, ...]  # of one newest observation
@@ -89,12 +89,12 @@ def check_sizes(
     check_counts(groups, envs_per_group)
     if actions.count > MAX_ACTIONS:
         raise ValueError(
-            f"{actions.count} actions: must be at most {MAX_ACTIONS}, as one is recorded in 16 bits"
+            f"{actions.count} actions: must be at most {MAX_ACTIONS}: each is recorded in 16 bits"
         )
     largest = max(math.prod(shape) * np.dtype(dtype).itemsize, OUTCOME.itemsize, 4 * actions.size)
     if envs_per_group * largest > MAX_PART_BYTES:
         raise ValueError(
-            f"observations {shape} {dtype}, or actions, of {envs_per_group} environments a group "
+            f"observations {shape} {dtype}, or actions, of {envs_per_group} environments per group "
             f"take {envs_per_group * largest} bytes: must be at most {MAX_PART_BYTES}, or they "
             "would not fit a message; smaller groups take less"
         )
@@ -145,7 +145,7 @@ def encode_step(header: Header, step: Step) -> list[bytes | memoryview]:
 
 
 def encode_packed_step(header: Header, step: Step) -> list[bytes | memoryview]:
-    """The parts of a step with compressed frames, or as they are if that is shorter."""
+    """The parts of a step with compressed frames, or plain ones if these are no larger."""
     plain = encode_step(header, step)
     frames = packing.packed(memoryview(plain[2]))
     if len(frames) >= len(plain[2]):
@@ -158,7 +158,7 @@ def decode_step(
 ) -> Step:
     """The step in `parts` (header included), as views of their bytes.
 
-    Raises MessageError if a size does not fit the count in the header, or a value is impossible.
+    Raises MessageError if a size does not match the count in the header, or a value is impossible.
     """
     if len(parts) != 3:
         raise MessageError("part count", f"{len(parts)}, not 3")
@@ -185,7 +185,7 @@ def decode_step(
 
 
 def _check_all(valid: np.ndarray, values: np.ndarray, reason: str) -> None:
-    """Raises MessageError, with the first invalid value, if not all are valid."""
+    """Raises MessageError, naming the first invalid value, if not all are valid."""
     if not valid.all():
         where = tuple(int(i) for i in np.argwhere(~valid)[0])
         raise MessageError(reason, f"{values[where]} of environment {where[0]} of its group")
@@ -212,12 +212,12 @@ def decode_actions(parts: Sequence[bytes | memoryview], expected: Actions) -> np
 
 
 def encode_retire() -> list[bytes]:
-    """The order to rest, and also its answer."""
+    """The order to retire, and also its confirmation."""
     return [encode_header(Header(Kind.RETIRE))]
 
 
 def encode_failure(text: str) -> list[bytes]:
-    """The parts of a failure. Of a long traceback only the end is sent."""
+    """The parts of a failure. Only the end of a long traceback is sent."""
     return [
         encode_header(Header(Kind.FAILURE)),
         text.encode(errors="backslashreplace")[-MAX_FAILURE_BYTES:],
@@ -232,12 +232,12 @@ def decode_failure(parts: Sequence[bytes | memoryview]) -> str:
 
 
 def encode_note(kind: Kind, values: dict[str, Any]) -> list[bytes]:
-    """The parts of a host's state or of an order to it."""
+    """The parts of a host's state, or of an order to a host."""
     return [encode_header(Header(kind)), json.dumps(values).encode()]
 
 
 def decode_note(parts: Sequence[bytes | memoryview]) -> dict[str, Any]:
-    """The JSON object in `parts`, whose fields are not checked. Raises MessageError."""
+    """The JSON object in `parts`, with its fields unchecked. Raises MessageError."""
     if len(parts) != 2 or len(parts[1]) > MAX_NOTE_BYTES:
         raise MessageError("note size")
     try:

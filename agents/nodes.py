@@ -1,12 +1,12 @@
-"""Keeps a host on each node of a Ray cluster, for one service. The service starts it.
+"""Keeps a host on each node of a Ray cluster for one service, which starts this process.
 
     python -m agents.nodes      reads `Orders` as a line of JSON, then each public key that the
-                                service has allowed, and ends with its standard input;
+                                service has allowed, until its standard input closes;
                                 writes a line of JSON for each `Word`
 
-It is a process of its own because Ray ends one that loses its cluster; the service learns on with
-the agents that it still has. Ray only starts and watches: what is played goes between agents and
-service, and each node makes a pair of keys of which only the public one leaves it.
+It is a separate process because Ray ends one that loses its cluster, while the service keeps
+learning with its remaining agents. Ray only starts and watches hosts: game data goes directly
+between agents and service. Each node makes its own key pair, and shares only the public key.
 """
 
 import json
@@ -24,14 +24,14 @@ from agents.link import Curve
 from agents.orders import Host
 
 POLL_S = 0.5
-RETRY_S = 5.0  # after a host of a node has ended
-PATIENCE_S = 20.0  # a host that Ray has not placed by then is waiting for cores
+RETRY_S = 5.0  # before a node whose host has ended gets another
+PATIENCE_S = 20.0  # a host not placed by then is waiting for cores
 MAX_NODE_NAME = 200
 EVERYWHERE = "tcp://0.0.0.0:"
 
 
 class Orders(NamedTuple):
-    """What is to be played for, and where."""
+    """Which service to play for, and on which cluster."""
 
     address: str  # of Ray: HOST:PORT
     connect: str  # the service: tcp://HOST:PORT
@@ -41,7 +41,7 @@ class Orders(NamedTuple):
 
 @dataclass(frozen=True)
 class Word:
-    """A line for the service: something to say, or a public key that it is to allow."""
+    """A line for the service: news to pass on, or a public key to allow."""
 
     news: str = ""
     key: str = ""
@@ -49,7 +49,7 @@ class Word:
 
 
 class NodeHost:
-    """A Ray actor: the host of one node, with keys of its own."""
+    """A Ray actor: the host of one node, with its own keys."""
 
     def __init__(self) -> None:
         self._pair = keys.new()
@@ -59,7 +59,7 @@ class NodeHost:
         return self._pair.public
 
     def play(self, orders: Orders, name: str, agents: int) -> None:
-        """Play until the actor is killed; its agents then end with their standard input."""
+        """Play until the actor is killed, which closes its agents' stdin and so ends them."""
         host = Host(
             connect=orders.connect,
             curve=Curve(orders.service, *self._pair),
@@ -75,19 +75,19 @@ class NodeHost:
 
 @dataclass
 class _Placed:
-    """The host of a node, and what it was last asked: for its key, then to play."""
+    """The host of a node, and what it was last asked for: first its key, then to play."""
 
     name: str
     agents: int
     actor: Any
-    asked: Any  # Ray's promise of an answer; None while the service is to allow the key
+    asked: Any  # Ray's future for the answer; None until the service allows the key
     since_s: float
     key: str = ""
-    waits: bool = False  # whether it was said that Ray has no cores for it
+    waits: bool = False  # whether we have reported that Ray has no cores for it
 
 
 class NodeHosts:
-    """One host on each node that is alive, has cores, and is not this process's own."""
+    """One host on each live node that has cores, except this process's own node."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class NodeHosts:
         self._due_s: dict[str, float] = {}  # when a node whose host has ended gets another
 
     def tend(self) -> None:
-        """Place hosts on nodes that have none, and tell of those that have come or gone."""
+        """Place hosts on nodes that have none, and report those that have come or gone."""
         nodes = {node["NodeID"]: node for node in self._ray.nodes() if node["Alive"]}
         for gone in self._placed.keys() - nodes.keys():
             placed = self._placed.pop(gone)
@@ -156,7 +156,7 @@ class NodeHosts:
         )
 
     def allowed(self, key: str) -> None:
-        """Let the host with this key play, as the service will not refuse it."""
+        """Let the host with this key play, now that the service accepts it."""
         for placed in self._placed.values():
             if placed.key == key:
                 placed.asked = placed.actor.play.remote(self._orders, placed.name, placed.agents)
@@ -168,10 +168,10 @@ class NodeHosts:
 
 
 def main() -> int:
-    """Tend the cluster until the standard input ends. Returns the exit code."""
-    given = os.fdopen(0, "rb", buffering=0)  # `select` does not see what a buffer holds
+    """Tend the cluster until standard input closes. Returns the exit code."""
+    given = os.fdopen(0, "rb", buffering=0)  # unbuffered: `select` cannot see a buffer
     written = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # for what Ray prints
+    os.dup2(2, 1)  # Ray's own prints go to stderr
 
     def say(word: Word) -> None:
         print(json.dumps(asdict(word)), file=written, flush=True)

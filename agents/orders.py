@@ -1,9 +1,9 @@
 """Follows the orders of a service on another machine.
 
-Every STATE_S the host tells the service what it has and which agents have ended. The service
-answers with all that the host is to do. Both are complete each time, so that a message that is lost
-costs nothing: the host starts the agents that are ordered and do not run yet, and ends those that
-run and are not ordered. Agents connect to the service themselves.
+Every STATE_S the host tells the service its capacity and which agents have ended. The service
+replies with everything the host should do. Both messages are complete each time, so losing one does
+no harm: the host starts ordered agents that are not running yet, and ends running agents that are
+not ordered. Agents connect to the service themselves.
 """
 
 import contextlib
@@ -25,15 +25,15 @@ from agents.versions import differences
 from agents.worker import Task
 
 STATE_S = 2.0
-SILENT_S = 30.0  # without a word from the service, agents are ended
-KILLED_AFTER_S = 3.0  # an agent that was to end
+SILENT_S = 30.0  # with no word from the service for this long, agents are ended
+KILLED_AFTER_S = 3.0  # after an agent was told to end
 STOP_S = 2.0
 MOST_EXITS = 16  # in one report; the service takes a report of at most 256 KiB
-MOST_WORDS = 1000  # of each, its last ones; a sign takes up to 12 bytes
+MOST_WORDS = 1000  # the last characters of each; one takes up to 12 bytes
 REFUSALS: dict[int, str] = {
     zmq.EVENT_HANDSHAKE_FAILED_AUTH: "it does not allow this key (its --allow)",
-    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "it has another key than --service says, or is no service",
-    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "it has another key than --service says, or has gone",
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "its key differs from --service, or it is not a service",
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "its key differs from --service, or it has gone",
 }
 
 
@@ -43,7 +43,7 @@ class Host:
     def __init__(
         self, *, connect: str, curve: Curve, agents: int, name: str, modules: tuple[str, ...]
     ) -> None:
-        """Args: as `Config` has them."""
+        """Args: as in `agents.host.Config`."""
         self._address, self._curve = connect, curve
         self._agents, self._name, self._modules = agents, name, modules
         self._launcher = LocalLauncher()
@@ -53,17 +53,17 @@ class Host:
         events = zmq.EVENT_HANDSHAKE_SUCCEEDED | sum(REFUSALS)
         self._events = self._socket.get_monitor_socket(events)
         self._playing: set[str] = set()
-        self._ending: dict[str, float] = {}  # when each is killed, if it has not ended
-        self._exits: dict[str, tuple[int, str]] = {}  # until the service orders them no more
+        self._ending: dict[str, float] = {}  # when to kill each, if it has not ended
+        self._exits: dict[str, tuple[int, str]] = {}  # kept until the service no longer orders them
         self._refuses = ""
         self._counted = 0
-        self._heard_s = 0.0  # 0: nothing since the last silence was said
+        self._heard_s = 0.0  # 0: not since the last silence was reported
         self._told_s = 0.0
         self._said = ""
-        self._stopped = False  # no Event: a signal may come while its lock is held
+        self._stopped = False  # not an Event: a signal may arrive while its lock is held
 
     def obey(self) -> None:
-        """Until `stop` is called."""
+        """Follow orders until `stop` is called."""
         poller = zmq.Poller()
         poller.register(self._socket, zmq.POLLIN)
         poller.register(self._events, zmq.POLLIN)
@@ -78,22 +78,22 @@ class Host:
     def _tell_of(self, event: int) -> None:
         if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
             self._say(f"connected to {self._address}")
-            self._told_s = 0.0  # the service hears of this host at once
+            self._told_s = 0.0  # report to the service at once
             self._heard_s = time.monotonic()
-            self._refuses = ""  # it may be another service than before
+            self._refuses = ""  # it may be a different service now
         else:
-            self._say(f"the service at {self._address} is not reached: {REFUSALS[event]}")
+            self._say(f"the service at {self._address} cannot be reached: {REFUSALS[event]}")
 
     def _say(self, line: str) -> None:
-        if line != self._said:  # a refusal comes again and again
+        if line != self._said:  # refusals repeat
             print(f"ga3c: {line}", flush=True)
         self._said = line
 
     def _follow(self, parts: list[bytes]) -> None:
-        """Do what the service orders.
+        """Carry out an order from the service.
 
         An order names the `game`, the service's `versions`, and all `tasks` by identity, each
-        `after` the resting agent that is to take it, or none.
+        with the retired agent that takes it, if any, as `after`.
         """
         try:
             if decode_header(parts[0]).kind != Kind.ORDER:
@@ -132,12 +132,12 @@ class Host:
         return replace(task, endpoint=self._address, curve=self._curve)
 
     def _why_not(self, there: dict[str, str], game: str) -> str:
-        """Why `game` is not played here; empty if it is. Args: there: the service's versions."""
+        """Why `game` cannot be played here, or empty. Args: there: the service's versions."""
         if others := differences(there):
             return others
         module, _, _ = game.rpartition(":")
         if module and module not in self._modules:
-            return f"{game} is of a module that --modules does not name"
+            return f"{game} is from a module that --modules does not name"
         try:
             check(game)
         except ValueError as error:
@@ -152,11 +152,11 @@ class Host:
     def _tend(self) -> None:
         now_s = time.monotonic()
         if self._heard_s and now_s - self._heard_s > SILENT_S:
-            self._heard_s = 0.0  # until it is heard again
-            also = ", and its agents are ended" if self._playing else ""
+            self._heard_s = 0.0  # until the service is heard again
+            also = ", so its agents are stopped" if self._playing else ""
             self._say(
-                f"nothing was heard of the service for {SILENT_S:g} s{also}: it has ended, is not "
-                "reached, or is of another version of ga3c"
+                f"nothing was heard from the service for {SILENT_S:g} s{also}: it has ended, "
+                "cannot be reached, or runs another version of ga3c"
             )
             self._end(set(self._playing))
         for name in [name for name, at_s in self._ending.items() if at_s <= now_s]:
@@ -183,7 +183,7 @@ class Host:
         }
 
     def stop(self, *_: Any) -> None:
-        """Let `obey` return. Handles signals."""
+        """Make `obey` return. Also a signal handler."""
         self._stopped = True
 
     def close(self) -> None:

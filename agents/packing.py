@@ -1,6 +1,6 @@
-"""Compression of frames on their way to another machine, by zstd (RFC 8878).
+"""Compression of frames sent to another machine, with zstd (RFC 8878).
 
-Level 1 takes one or two microseconds a frame of an Atari game and leaves about a hundredth of it.
+Level 1 takes one or two microseconds per Atari frame and shrinks it to about a hundredth.
 """
 
 from backports import zstd
@@ -16,10 +16,10 @@ def packed(data: memoryview) -> bytes:
 
 
 def unpacked(part: bytes | memoryview, size: int) -> bytes:
-    """The `size` bytes that were packed. Raises MessageError if there are more, fewer or none.
+    """The `size` bytes packed in `part`. Raises MessageError if it holds anything else.
 
-    The size that the part declares is checked before anything is decompressed: a few bytes could
-    else become gigabytes.
+    The declared size is checked before anything is decompressed: otherwise a few bytes could expand
+    to gigabytes.
     """
     try:
         declared = zstd.get_frame_info(part).decompressed_size

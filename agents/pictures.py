@@ -1,7 +1,7 @@
 """A second copy of a game, in full colour, played with the same seed and the same actions.
 
-It is drawn in a process of its own: drivers that draw by software (Mesa's LLVM) and TensorFlow end
-a process that has both with a segmentation fault.
+It is rendered in a separate process: one that loads both a software renderer (Mesa's LLVM) and
+TensorFlow ends with a segmentation fault.
 """
 
 import contextlib
@@ -24,11 +24,11 @@ from agents.spaces import actions_of, own_actions
 from agents.vectors import make_vector, seeds_of
 
 EMULATOR_FRAMES_PER_S = 60
-ANSWER_S = 120.0  # a picture comes within this
+ANSWER_S = 120.0  # timeout for a picture
 END_S = 5.0
-# Gymnasium draws many games with pygame. It needs no screen for that, and would complain of none.
+# Gymnasium renders many games with pygame, which needs no screen but complains if there is none.
 WITHOUT_SCREEN = {"SDL_VIDEODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
-WITHOUT_SCREEN |= {"MUJOCO_GL": "egl"}  # it draws on a GPU, or by software
+WITHOUT_SCREEN |= {"MUJOCO_GL": "egl"}  # for MuJoCo: renders on a GPU, or in software
 
 
 class NoPictures(ValueError):
@@ -36,7 +36,7 @@ class NoPictures(ValueError):
 
 
 class Pictures:
-    """One environment that returns its pictures. For one thread.
+    """One environment that returns its pictures. Use it from one thread.
 
     Each call raises NoPictures if the environment cannot be rendered.
     """
@@ -59,11 +59,11 @@ class Pictures:
         """Pictures per second of play."""
 
     def reset(self, seed: int) -> np.ndarray:
-        """Start the game of `Environments(config, 1).reset(seed)`. Its picture, [h, w, 3] uint8."""
+        """Start the game of `Environments(config, 1).reset(seed)`: a picture, [h, w, 3] uint8."""
         return self._answer(("reset", seed))
 
     def step(self, actions: np.ndarray) -> np.ndarray:
-        """Take the action, [1, *shape]. The picture after it, [h, w, 3] uint8."""
+        """Take the action, [1, *shape]. Returns the picture after it, [h, w, 3] uint8."""
         return self._answer(("step", actions))
 
     def close(self) -> None:
@@ -78,13 +78,13 @@ class Pictures:
             if asked:
                 self._pipe.send(asked)
             if not self._pipe.poll(ANSWER_S):
-                raise NoPictures(f"{self._name} cannot be rendered: nothing came in {ANSWER_S:g} s")
+                raise NoPictures(f"{self._name} cannot be rendered: no answer in {ANSWER_S:g} s")
             answer = self._pipe.recv()
         except (EOFError, ConnectionError) as error:
             self._process.join(END_S)
             code = self._process.exitcode
             raise NoPictures(
-                f"{self._name} cannot be rendered: the process that drew it ended with code {code}"
+                f"{self._name} cannot be rendered: its rendering process exited with code {code}"
             ) from error
         if isinstance(answer, NoPictures):
             raise answer
@@ -106,15 +106,15 @@ def _draw(config: EnvironmentConfig, pipe: Connection) -> None:
 
 
 class _Drawn:
-    """The environment, in the process that draws it. Its methods are those of `Pictures`."""
+    """The environment in the rendering process. Its methods are those of `Pictures`."""
 
     def __init__(self, config: EnvironmentConfig) -> None:
         for name, value in WITHOUT_SCREEN.items():
-            if os.environ.get(name) in (None, control.WITHOUT_PICTURES[1]):  # as who plays sets it
+            if os.environ.get(name) in (None, control.WITHOUT_PICTURES[1]):  # not set by the user
                 os.environ[name] = value
         self._game = check(config.game)
         with _refusing(config.game), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about a missing rgb_array: the error says it too
+            warnings.simplefilter("ignore")  # about a missing rgb_array: the error says so too
             self._vector: Any = make_vector(config, self._game, 1, 1, rendered=True)
         self.per_second = EMULATOR_FRAMES_PER_S / config.action_repeat
         if not self._game.is_atari:

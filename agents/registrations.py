@@ -1,8 +1,8 @@
 """Makes the environments that a program has registered with Gymnasium known to its agents.
 
 Agents are separate processes. A registration is sent to them as JSON, with the environment's class
-as its module and name. A class from the program's own script is loaded from the script's file,
-where `__name__` is then not "__main__", as in multiprocessing's processes.
+given by module and name. A class from the program's own script is loaded from the script's file,
+where `__name__` is then not "__main__", as in child processes of `multiprocessing`.
 """
 
 import functools
@@ -21,15 +21,15 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec, WrapperSpec
 
 SCRIPT = "__ga3c_script__"
-"""The name of the program's script as a module of an agent."""
+"""The module name that an agent gives to the program's script."""
 TUPLE = "__tuple__"
-"""The only key of a dict in JSON that stands for a tuple."""
+"""The only key of a JSON object that stands for a tuple."""
 in_agent = False
 """Whether this process is an agent."""
 
 
 class NotFound(ValueError):
-    """Agents could not make a registered environment. The message says what to do."""
+    """Agents cannot make a registered environment. The message says what to do."""
 
 
 def handed_over(game: str) -> str | None:
@@ -50,13 +50,13 @@ def handed_over(game: str) -> str | None:
 
 
 def take_over(registration: str) -> None:
-    """Register an environment from another process. Loads that program first if it defines it.
+    """Register an environment from another process, first loading the program if it defines it.
 
     Raises NotFound if the program ends the process.
     """
     values = json.loads(registration)
     if values["program"]:
-        sys.argv[:] = values["argv"]  # it may parse them where it defines its environment
+        sys.argv[:] = values["argv"]  # the program may parse them on import
         _load(values["program"], values["file"])
     spec = _changed(EnvSpec.from_json(values["spec"]), lambda entry: entry, _told)
     gymnasium.registry[spec.id] = spec
@@ -75,8 +75,9 @@ def _written(spec: EnvSpec) -> str:
             raise ValueError("keys must be text")
     except (TypeError, ValueError) as error:
         raise NotFound(
-            f"environment {spec.id}: {error}: what it is registered with must be text, numbers, "
-            "lists, tuples and dicts, or agents, processes of their own, could not be told"
+            f"environment {spec.id}: {error}: its registered arguments must be text, numbers, "
+            "lists, tuples and dicts, or they could not be sent to agents, which are separate "
+            "processes"
         ) from error
     file = os.path.abspath(getattr(sys.modules["__main__"], "__file__", None) or "")
     program = _program()
@@ -106,7 +107,7 @@ def _arguments(spec: EnvSpec) -> list[Any]:
 
 
 def _telling(value: Any) -> Any:
-    """`value` with tuples marked, which JSON does not know."""
+    """`value` with tuples marked, which JSON does not have."""
     if isinstance(value, dict):
         return {key: _telling(each) for key, each in value.items()}
     if isinstance(value, tuple):
@@ -115,7 +116,7 @@ def _telling(value: Any) -> Any:
 
 
 def _told(value: Any) -> Any:
-    """The value that `_telling` was given."""
+    """The inverse of `_telling`."""
     if isinstance(value, dict):
         told = {key: _told(each) for key, each in value.items()}
         return tuple(told[TUPLE]) if list(told) == [TUPLE] else told
@@ -132,7 +133,7 @@ def _named(spec: EnvSpec, entry: Any) -> str | None:
         module, name = getattr(entry, "__module__", ""), getattr(entry, "__qualname__", "")
         if getattr(sys.modules.get(module), name, None) is not entry:
             raise _not_found(spec, entry)
-    if module in ("__main__", "__mp_main__"):  # the latter in processes of multiprocessing
+    if module in ("__main__", "__mp_main__"):  # the latter in multiprocessing's children
         module = _program() or ""
         if not module:
             raise _not_found(spec, entry)
@@ -140,20 +141,20 @@ def _named(spec: EnvSpec, entry: Any) -> str | None:
 
 
 def _program() -> str | None:
-    """The program as a module of an agent; None if it is a notebook or an interactive session."""
+    """The program's module name in an agent; None if it is a notebook or an interactive session."""
     main = sys.modules["__main__"]
     spec = getattr(main, "__spec__", None)
-    if spec and spec.name != "__main__":  # python -m package.module, and not python folder
+    if spec and spec.name != "__main__":  # python -m package.module, not `python folder`
         return spec.name
     return SCRIPT if os.path.isfile(getattr(main, "__file__", None) or "") else None
 
 
 def _not_found(spec: EnvSpec, entry: Any) -> NotFound:
     return NotFound(
-        f"environment {spec.id}: agents, which are processes of their own, cannot find {entry!r}, "
-        "which is defined in a notebook, in an interactive session or within something else: put "
-        f"it into a module under a name of its own, or call the game MODULE:{spec.id} after a "
-        "module that registers it when it is imported"
+        f"environment {spec.id}: agents, which are separate processes, cannot find {entry!r}, "
+        "which is defined in a notebook, in an interactive session or inside something else: put "
+        f"it into a module, under a top-level name, or call the game MODULE:{spec.id}, with a "
+        "module that registers it on import"
     )
 
 
@@ -172,7 +173,7 @@ def _packages_with_environments() -> set[str]:
 
 
 def _load(program: str, file: str) -> None:
-    """Make the program a module. Raises NotFound if it ends the process."""
+    """Import the program as a module. Raises NotFound if it ends the process."""
     try:
         if program != SCRIPT:
             importlib.import_module(program)

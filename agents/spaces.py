@@ -11,9 +11,9 @@ from agents.config import EnvironmentConfig
 from agents.games import Game
 
 SMALLEST_FLOAT_PICTURE = 20  # height and width; a smaller [h, w] of floats is a table
-BYTES = 255  # the largest one
+BYTES = 255  # the largest byte
 SMALLEST_CHANNELS = 5  # height and width of the smallest picture of several channels
-MOST_COMBINED = 1024  # choices of all parts of an action together, learned as one of so many
+MOST_COMBINED = 1024  # combinations of all parts of an action, learned as one choice
 
 
 class UnfitSpaces(ValueError):
@@ -27,7 +27,7 @@ class Spaces:
     shape: tuple[int, ...]  # shape of one newest observation, without the stack
     dtype: str  # uint8 or float32
     actions: Actions
-    stack: int  # newest observations that the service stacks
+    stack: int  # number of newest observations that the service stacks
 
     @property
     def is_picture(self) -> bool:
@@ -48,7 +48,7 @@ def fit(config: EnvironmentConfig, game: Game, observation: Space, action: Space
         rule = "are not a Box of 1 to 4 dimensions, or are empty: no network takes them"
         raise UnfitSpaces(f"{config.game}: observations {kind} {rule}")
     shape = observation.shape[1:] if game.is_atari else observation.shape
-    is_bytes = observation.dtype == np.uint8 and observation.high.max() > 1  # no truth values
+    is_bytes = observation.dtype == np.uint8 and observation.high.max() > 1  # not just 0 and 1
     bound = np.abs(np.stack([observation.low, observation.high]).astype(float)).max()
     if rule := _misplaced(shape, is_bytes, bound):
         raise UnfitSpaces(f"{config.game}: observations {shape} {rule}")
@@ -69,14 +69,14 @@ def _misplaced(shape: tuple[int, ...], is_bytes: bool, bound: float) -> str:
     if len(shape) < 3:
         return ""
     is_wide = min(shape[1:3]) >= SMALLEST_FLOAT_PICTURE
-    is_picture = is_bytes or bound in (1, BYTES)  # other numbers may be a table, of any size
+    is_picture = is_bytes or bound in (1, BYTES)  # other values may be a table of any size
     if len(shape) == 4 and is_picture and is_wide:
-        return "are several pictures, as it seems: give the newest one alone, and --stack"
+        return "seem to be several pictures: give only the newest one, and use --stack"
     seems = is_bytes or (is_wide and (is_picture or shape[0] < SMALLEST_CHANNELS))
     if len(shape) == 3 and seems and 2 * shape[0] <= min(shape[1:]):
         return (
-            "have their channels or stacked frames first, as it seems: give [height, width, "
-            "channels], or the newest frame alone, [height, width], and --stack"
+            "seem to have their channels or stacked frames first: give [height, width, channels], "
+            "or only the newest frame, [height, width], and use --stack"
         )
     return ""
 
@@ -98,9 +98,9 @@ def actions_of(config: EnvironmentConfig, space: Space) -> Actions:
         )
         raise UnfitSpaces(f"{config.game}: actions {space} {rule}")
     with np.errstate(over="ignore", invalid="ignore"):
-        sizes = space.high - space.low  # infinite as well where float32 does not hold it
+        sizes = space.high - space.low  # also infinite where it overflows float32
     if not np.isfinite(sizes).all():
-        rule = "have no finite bounds: nobody could say how large an action should be"
+        rule = "have no finite bounds: it is undefined how large an action should be"
         raise UnfitSpaces(f"{config.game}: actions {space} {rule}")
     return Actions(0, int(np.prod(space.shape)))
 
@@ -113,14 +113,14 @@ def _sizes(space: MultiDiscrete | MultiBinary) -> list[int]:
 
 
 def own_actions(space: Space, actions: np.ndarray) -> np.ndarray:
-    """The actions [n, *shape] of `Actions` as an environment with this space takes them."""
+    """The actions [n, *shape] of `Actions`, in the form that an environment of this space takes."""
     if isinstance(space, Discrete):
         return actions + int(space.start) if space.start else actions
-    if isinstance(space, MultiDiscrete | MultiBinary):  # a number stands for a choice of each part
+    if isinstance(space, MultiDiscrete | MultiBinary):  # a number encodes a choice for each part
         parts = np.stack(np.unravel_index(actions, _sizes(space)), axis=-1)
         parts = parts.reshape(-1, *space.shape).astype(space.dtype)
         return parts + space.start if isinstance(space, MultiDiscrete) else parts
-    assert isinstance(space, Box)  # `fit` takes no others
+    assert isinstance(space, Box)  # `fit` accepts no others
     low, high = space.low, space.high
     middle, half = (low + high) / 2, (high - low) / 2
     actions = actions.reshape(-1, *space.shape)

@@ -1,4 +1,4 @@
-"""Keeps the first lines and the end of what processes print, and drops the rest."""
+"""Keeps the first lines and the tail of what processes print, and drops the rest."""
 
 import os
 import re
@@ -7,31 +7,31 @@ import threading
 import time
 
 READ_BYTES = 1 << 16  # the size of a pipe's buffer
-LAST_READS = 16  # reads from a pipe that is being closed: a grandchild may write to it for ever
+LAST_READS = 16  # reads from a pipe being closed: a grandchild may write to it forever
 STOP_TIMEOUT_S = 5.0
-WAIT_S = 0.2  # between two checks of the thread whether it should end
+WAIT_S = 0.2  # how often the thread checks whether it should end
 FIRST_LINES = 50  # of all pipes together
 LINE_BYTES = 500
-HELD_S = 2.0  # a line waits so long: the last ones before a pipe is closed are among its end
+HELD_S = 2.0  # how long a line waits: the last ones before a pipe closes are in its tail anyway
 NO_MORE = "(what agents print after this is not shown)"
-_CONTROL = re.compile(rb"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")  # colours, and the like
+_CONTROL = re.compile(rb"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")  # colours etc.
 
 
 class Tails:
-    """Pipes that a thread drains, so that no writer has to wait and no disk fills up.
+    """Pipes that a thread drains, so that no writer blocks and no disk fills up.
 
-    `open`, `close` and `stop` are called by one thread.
+    `open`, `close` and `stop` must be called by one thread.
     """
 
     def __init__(self, tail_bytes: int) -> None:
         """Keep the last `tail_bytes` of each pipe."""
         self._tail_bytes = tail_bytes
         self._tails: dict[int, bytes] = {}  # by the pipe's read end
-        self._unended: dict[int, bytes] = {}  # the line that each pipe's writer has begun
-        self._first: list[tuple[float, int, str]] = []  # when, by the pipe's read end, the line
+        self._unended: dict[int, bytes] = {}  # each pipe's incomplete last line
+        self._first: list[tuple[float, int, str]] = []  # time, the pipe's read end, line
         self._lines_left = FIRST_LINES
         self._selector = selectors.DefaultSelector()
-        self._lock = threading.Lock()  # guards all above; held while a pipe is read or closed
+        self._lock = threading.Lock()  # guards all the above; held while a pipe is read or closed
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 

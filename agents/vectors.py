@@ -14,16 +14,16 @@ from agents.config import EnvironmentConfig
 from agents.games import Game
 from agents.messages import NOT_SAID
 
-SUCCESS = ("is_success", "success")  # names in infos, of Gymnasium-Robotics and of Meta-World
+SUCCESS = ("is_success", "success")  # keys in infos, of Gymnasium-Robotics and of Meta-World
 SCREEN = (210, 160)  # height and width of an Atari game in colour, in pixels
 
 
 def make_vector(
     config: EnvironmentConfig, game: Game, num_envs: int, num_threads: int, rendered: bool = False
 ) -> Any:
-    """A vector from the game's back end. Both kinds have one interface and reset in an extra step.
+    """A vector from the game's back end. Both kinds share an interface and reset in an extra step.
 
-    Args: rendered: in colour: as the frames of an Atari game, else through `render`.
+    Args: rendered: in colour: as the frames of an Atari game, otherwise through `render`.
     """
     if not game.is_atari:
         given = config.keywords | ({"render_mode": "rgb_array"} if rendered else {})
@@ -75,11 +75,11 @@ def make_vector(
 
 
 def flat(environment: Any) -> Any:
-    """The environment with observations that are a Box: others are flattened as Gymnasium does it.
+    """The environment with Box observations; Gymnasium flattens all others.
 
     A Discrete observation becomes one-hot; the parts of a Tuple or Dict become one vector.
 
-    Raises ValueError if a part has no numbers.
+    Raises ValueError if a part cannot be turned into numbers.
     """
     space = environment.observation_space
     if isinstance(space, Box):
@@ -88,16 +88,15 @@ def flat(environment: Any) -> Any:
         return FlattenObservation(environment)
     except NotImplementedError as error:
         raise ValueError(
-            f"observations {space} have a part that cannot be made numbers: leave it out by a "
-            "wrapper, such as gymnasium.wrappers.FilterObservation"
+            f"observations {space} have a part that cannot be turned into numbers: drop it with "
+            "a wrapper, such as gymnasium.wrappers.FilterObservation"
         ) from error
 
 
 class OnlySuccess(gymnasium.Wrapper):
-    """The environment with no more in its info than whether it has succeeded, which `successes`
-    reads.
+    """The environment, with only its success in the info, which `successes` reads.
 
-    Gymnasium's vector puts the infos of all environments together, and fails if they differ.
+    Gymnasium's vector merges the infos of all environments, and fails if they differ.
     """
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
@@ -110,7 +109,7 @@ class OnlySuccess(gymnasium.Wrapper):
 
 
 def _only_success(answer: Any) -> Any:
-    """The answer with that info. One of another form is left to the checks of it."""
+    """The answer with that info. A malformed one is left to the checks that follow."""
     if not (isinstance(answer, tuple) and isinstance(answer[-1], dict)):
         return answer
     info = answer[-1]
@@ -124,7 +123,7 @@ def successes(info: dict[str, Any], num_envs: int) -> np.ndarray:
     for name in SUCCESS:
         value = np.asarray(info.get(name))
         if value.shape == (num_envs,) and value.dtype.kind in "biuf":
-            said = info.get(f"_{name}", np.ones(num_envs, np.bool_))  # by whom, in Gymnasium's way
+            said = info.get(f"_{name}", np.ones(num_envs, np.bool_))  # mask of who reported it
             found[said] = value[said] > 0
     return found
 
@@ -132,7 +131,7 @@ def successes(info: dict[str, Any], num_envs: int) -> np.ndarray:
 def seeds_of(game: Game, seed: int, num_envs: int, first: int = 0) -> Any:
     """One seed for each environment, from number `first` of `seed` on, in the back end's type.
 
-    What exists only as a vector takes one seed, from which it seeds its environments itself.
+    An id that exists only as a vector takes one seed, and seeds its environments itself.
     """
     words = np.random.SeedSequence(seed).generate_state(first + num_envs)[first:] & 0x7FFFFFFF
     if not game.is_atari and gymnasium.spec(game.name).entry_point is None:

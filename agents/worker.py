@@ -1,11 +1,10 @@
-"""One agent process: groups of environments, of which one steps while the others await actions.
+"""One agent process: groups of environments, one of which steps while the others await actions.
 
-It is started by `agents.start` and reads `Task`s from its standard input, one JSON object a line:
-the first task at its start, another one when it has retired and should play again. A task that
-names no service is to make the first environments of the next one. Its parent keeps that input
-open; when the input ends, the parent wants it to end or has ended: the agent closes its
-environments, which may have processes of their own, and ends. If the parent was killed, it is
-killed at once.
+It is started by `agents.start` and reads `Task`s from its standard input, one JSON object per line:
+the first task at startup, another one when it has retired and should play again. A task that names
+no service only makes the first environments of the next task. The parent keeps that input open;
+when it closes, the parent has ended or wants the agent to: the agent closes its environments, which
+may have processes of their own, and ends. If the parent is killed, the agent is killed at once.
 """
 
 import contextlib
@@ -29,7 +28,7 @@ from agents.link import LINGER_MS, Curve, Link
 from agents.messages import Header, Hello, Kind
 from agents.signals import end_with_parent
 
-CLOSING_S = 1.0  # for which the environments of an agent may close, all together
+CLOSING_S = 1.0  # time for all of an agent's environments together to close
 
 
 class _InputEnded(BaseException):
@@ -38,7 +37,7 @@ class _InputEnded(BaseException):
 
 @dataclass(frozen=True)
 class Task:
-    """What an agent process needs to know. Later tasks are for the same environments."""
+    """What an agent process needs to know. Later tasks reuse its environments."""
 
     identity: str  # on the wire, unique
     endpoint: str  # empty: there is no service yet
@@ -49,8 +48,8 @@ class Task:
     environment: EnvironmentConfig
     stagger_steps: int = 0  # first games are cut short after up to this many steps
     played: str | None = None  # file with the earlier actions of the only group: [t, n, *shape]
-    played_steps: int = 0  # the first t of them are played once more
-    registration: str | None = None  # of the environment, in the form of `agents.registrations`
+    played_steps: int = 0  # the first t of them are replayed
+    registration: str | None = None  # the environment's, as `agents.registrations` writes it
     curve: Curve | None = None  # the keys with which a host's agents connect
     pack: bool = False  # whether frames are sent compressed
 
@@ -91,7 +90,7 @@ def _hello(task: Task, spaces: Spaces) -> Hello:
 def begin(link: Link, task: Task, groups: list[Environments]) -> None:
     """Say hello, and send each group's first step as soon as the group is made.
 
-    Args: groups: of an earlier task; those that it lacks are made.
+    Args: groups: those of an earlier task; missing ones are made.
     """
     seeds = np.random.SeedSequence(task.seed).generate_state(task.groups)
     for group, seed in enumerate(seeds):
@@ -111,7 +110,7 @@ def begin(link: Link, task: Task, groups: list[Environments]) -> None:
 
 
 def _played(task: Task, spaces: Spaces) -> Any:
-    """The earlier actions of the only group [t, n, *shape], which are to be played once more."""
+    """The earlier actions of the only group, [t, n, *shape], to replay."""
     if not (task.played and task.played_steps):
         return ()
     shape = (task.played_steps, task.envs_per_group, *spaces.actions.shape)
@@ -119,7 +118,7 @@ def _played(task: Task, spaces: Spaces) -> Any:
 
 
 def play(link: Link, task: Task, groups: list[Environments]) -> None:
-    """Play until the service asks the agent to retire, and confirm that."""
+    """Play until the service asks the agent to retire, then confirm."""
     begin(link, task, groups)
     actions_space = groups[0].spaces.actions
     while True:
@@ -147,7 +146,7 @@ def _listen(lines: "queue.SimpleQueue[bytes]") -> None:
     """Pass on the parent's lines. When the input ends or cannot be read, end the process."""
     partial = b""
     try:
-        # os.read has no buffer with a lock, which this thread would hold when the process ends.
+        # os.read has no buffer lock, which this thread would hold when the process ends.
         while data := os.read(0, 4096):
             *whole, partial = (partial + data).split(b"\n")
             for line in whole:
@@ -165,17 +164,17 @@ def _hear_the_end(*_: object) -> None:
 def _no_breakpoint(*_: object, **__: object) -> None:
     raise RuntimeError(
         "breakpoint() in an agent, which is a process without a terminal: step the environment in "
-        "a program of its own (docs/extending.md says how)"
+        "a program of your own (docs/extending.md says how)"
     )
 
 
 def main() -> int:
-    """Play until the input ends. If a task fails, tell the service its traceback and return 1."""
-    # The end of the input says the same. But it is not heard while an environment holds the
-    # interpreter's lock, as ALE does for seconds while many games are made.
+    """Play until the input ends. If a task fails, send the service its traceback and return 1."""
+    # The input ends too, but that goes unnoticed while an environment holds the GIL, as ALE does
+    # for seconds while many games are made.
     end_with_parent(signal.SIGKILL)
     registrations.in_agent = True
-    sys.breakpointhook = _no_breakpoint  # a debugger would take the service's orders for its own
+    sys.breakpointhook = _no_breakpoint  # a debugger would read the tasks on stdin as commands
     signal.signal(signal.SIGUSR1, _hear_the_end)
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     groups: list[Environments] = []
@@ -186,12 +185,12 @@ def main() -> int:
         finally:
             _close(groups)
     except _InputEnded:
-        os._exit(1)  # without what else is to be sent, or ends by itself
+        os._exit(1)  # without sending what is queued, or waiting for other cleanup
     return 1
 
 
 def _close(groups: list[Environments]) -> None:
-    """Close the environments. If they hang, the process ends all the same."""
+    """Close the environments. If they hang, the process ends anyway."""
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     limit = threading.Timer(CLOSING_S, os._exit, [1])
     limit.daemon = True

@@ -1,7 +1,7 @@
 """The studies: one file for each question about speed or learning. `ga3c benchmark NAME` runs one.
 
-They are not installed with ga3c; they need a checkout. What a user measures to understand a run is
-in `ga3c/measuring/`.
+They are not installed with ga3c, so they need a checkout. The measurements that help a user
+understand a run are in `ga3c/measuring/`.
 """
 
 NAMES = (

@@ -1,4 +1,4 @@
-"""`ga3c benchmark a3c`: GA3C's Table 2 on this machine, the service against A3C on the CPU.
+"""`ga3c benchmark a3c`: GA3C's Table 2 on this machine, the service compared with A3C on the CPU.
 
 In A3C each agent process has its own replica, predicts one observation at a time, and updates the
 parameters that all agents share every t_max steps (benchmarks/replica.py). For each network, A3C
@@ -48,8 +48,8 @@ class Config(MeasuringConfig):
         super().__post_init__()
         if self.algorithm != "a3c":
             raise ValueError(
-                f"algorithm {self.algorithm}: must be a3c, to be compared with A3C; "
-                "--algorithm a3c says so"
+                f"algorithm {self.algorithm}: must be a3c, which alone is comparable with A3C; "
+                "give --algorithm a3c"
             )
         check_count(self, "a3c_agents", "a3c_t_max")
 
@@ -75,7 +75,7 @@ class Baseline:
 
     @contextlib.contextmanager
     def playing(self) -> Iterator[None]:
-        """Run all agents within the context. Raises RuntimeError if one does not begin."""
+        """Run all agents within the context. Raises RuntimeError if one does not start."""
         context = multiprocessing.get_context("spawn")
         barrier = context.Barrier(self._agents + 1)
         with contextlib.ExitStack() as processes:
@@ -85,7 +85,7 @@ class Baseline:
             try:
                 barrier.wait(START_TIMEOUT_S)
             except Exception as error:
-                raise RuntimeError("an agent of A3C did not begin") from error
+                raise RuntimeError("an A3C agent did not start") from error
             yield
 
     def steps(self) -> np.ndarray:
@@ -93,7 +93,7 @@ class Baseline:
         return np.frombuffer(self.shared.steps, np.int64).copy()
 
     def rates(self, warm_up_s: float, windows: int, window_s: float) -> list[float]:
-        """Steps a second of all agents together, in each window. Call within `playing`."""
+        """Steps per second of all agents together, in each window. Call within `playing`."""
         time.sleep(warm_up_s)
         made = []
         for _ in range(windows):
@@ -101,7 +101,7 @@ class Baseline:
             time.sleep(window_s)
             steps = self.steps() - before
             if not steps.all():
-                raise RuntimeError("an agent of A3C has failed or made no step in a window")
+                raise RuntimeError("an A3C agent failed or made no step in a window")
             made.append(float(steps.sum()) / (time.monotonic() - started_s))
         return made
 
@@ -128,7 +128,7 @@ def run(config: Config) -> None:
 
 
 def _plain(config: TrainConfig) -> TrainConfig:
-    """The settings without the benchmark's own, which an agent's process does not need."""
+    """The settings without the benchmark's own, which agent processes do not need."""
     return TrainConfig(**{name: getattr(config, name) for name in TrainConfig.__dataclass_fields__})
 
 

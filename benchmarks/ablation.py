@@ -1,16 +1,16 @@
 """`ga3c benchmark ablation`: Multiverse RL's table (Chen and Deng 2017), one change after another.
 
-It starts with GA3C's way of moving data and ends with the whole system. Each change stays for the
-next points:
+It starts with GA3C's way of moving data and ends with the whole system. Each change is kept for
+the points that follow:
 
 - bytes instead of floats on the wire;
 - a second predictor, which reads its batch while the first one computes (Multiverse's reader
   threads);
-- several environments for each agent process, which steps some while the others await actions;
+- several environments per agent process, which steps some while the others wait for actions;
 - experience that stays on the device (Multiverse's "continuation", of the data only: the forward
   pass is computed again for training, so learning is the same).
 
-It can be interrupted and run again (benchmarks/points.py).
+If interrupted, the same command continues (benchmarks/points.py).
 """
 
 from collections.abc import Iterator
@@ -42,14 +42,16 @@ class Config(PointsConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not check(self.game).is_atari:
-            raise ValueError(f"game {self.game}: must be an Atari game, whose bytes can be floats")
+            raise ValueError(
+                f"game {self.game}: must be an Atari game: the first point sends bytes as floats"
+            )
         check_count(self, "agents")
         if not self.env_counts or any(count < 2 or count % 2 for count in self.env_counts):
             raise ValueError(f"env_counts {self.env_counts}: must be even numbers of at least 2")
 
 
 def run(config: Config) -> None:
-    """Measure missing points, then print, draw and keep all. Raises RuntimeError on a failure."""
+    """Measure the missing points; print, plot and save all. Raises RuntimeError on a failure."""
     measured = measure(list(_points(config)), config.game, config.window_s, config.out_dir)
     _print(measured)
     _draw(measured, config.out_dir / "ablation.png")

@@ -1,6 +1,6 @@
-"""`ga3c benchmark apex`: the studies of Ape-X's paper on this machine, beside what it says.
+"""`ga3c benchmark apex`: the studies of the Ape-X paper on this machine, next to its findings.
 
-Scores are drawn by updates, as the learner's rate is the same for all variants of a study.
+Scores are plotted over updates, because all variants of a study have the same learner rate.
 """
 
 import json
@@ -29,8 +29,8 @@ MARKS = (0.25, 0.5, 1.0)  # shares of a run at which the table gives the score
 QUICK_UPDATES, QUICK_SEEDS = 2_000, 3
 FRESH_STEPS, QUICK_FRESH_STEPS = 400_000, 60_000
 FRESH_PAPER = (
-    "simulated before: first the largest 63%, from acting 94%, at 658 steps an update; 2% and 3% "
-    "at 14.6"
+    "earlier simulation: largest first priority 63%, priority from acting 94%, at 658 steps per "
+    "update; 2% and 3% at 14.6"
 )
 
 
@@ -56,7 +56,7 @@ class Config:
     def __post_init__(self) -> None:
         above_zero(self, "seeds", "updates")
         if check(self.game).is_atari:
-            raise ValueError(f"game {self.game}: must have observations that are vectors")
+            raise ValueError(f"game {self.game}: must have vector observations")
 
     @property
     def size(self) -> tuple[int, int]:
@@ -73,7 +73,7 @@ class Learned(NamedTuple):
     curves: list[Curve]  # of each seed
 
     def by_updates(self, updates: int, count: int = 101) -> tuple[np.ndarray, np.ndarray]:
-        """Places [count], in updates, and the scores there, [seeds, count]."""
+        """Positions [count], in updates, and the scores there, [seeds, count]."""
         places = np.linspace(0, updates, count)
         scores = [
             np.interp(places, [self.variant.updates(steps) for steps in curve.steps], curve.score)
@@ -84,7 +84,7 @@ class Learned(NamedTuple):
 
 
 def run(config: Config) -> None:
-    """Run what is missing; print, draw and keep each study. Raises RuntimeError on a failed run."""
+    """Make the missing runs; print, plot and save each study. Raises RuntimeError if one fails."""
     config.out_dir.mkdir(parents=True, exist_ok=True)
     results: dict[str, Any] = {}
     for name in config.studies:
@@ -102,7 +102,7 @@ def _fresh(config: Config) -> list[dict[str, Any]]:
         for row in rows
     ]
     headings = ("steps an update", "first the largest", "first from acting")
-    show("share of draws that were never drawn before", headings, shown)
+    show("share of draws that are fresh (never drawn before)", headings, shown)
     print(FRESH_PAPER)
     return rows
 

@@ -1,16 +1,16 @@
-"""The studies of Ape-X's paper as runs: what differs between their variants, and what it found.
+"""The studies of the Ape-X paper as runs: how their variants differ, and what the paper found.
 
-Every study fixes the learner's rate: a variant makes a given number of updates, and so many steps
-for each. More actors therefore play more steps, in the same number of updates.
+Every study fixes the learner's rate: a variant makes a given number of updates, with a fixed number
+of steps for each. More actors therefore play more steps in the same number of updates.
 """
 
 from typing import Literal, NamedTuple
 
 StudyName = Literal["actors", "priorities", "recency", "epsilons", "replay", "fresh"]
 
-# Ape-X's settings, but for the network, the optimizer and the size of a batch, which are ours for
-# vectors. The learner's rate is fixed by the ratio: acting waits for it and never runs ahead. The
-# replay is kept, as a resumed run that fills it anew would make fewer updates than the others.
+# Ape-X's settings, except for the network, the optimizer and the batch size, which are ours for
+# vectors. The ratio fixes the learner's rate: acting waits for learning and never runs ahead. The
+# replay is saved, because a resumed run that refilled it would make fewer updates than the others.
 COMMON = (
     "--algorithm dqn --preset dqn-vectors --scheduler off --agents 1 --max-agents 1 --dueling "
     "--exploration ladder --n-step 3 --pacing ratio --update-size 1000 "
@@ -21,7 +21,7 @@ ACTING = f"{PRIORITISED} --first-priority acting"
 MIN_STEPS = 5_000
 REPLAY_STEPS = 200_000
 ACTORS = (8, 32, 128, 256)
-PAPER_RATIO = 658  # steps an update: 12,500 transitions and 19 updates a second
+PAPER_RATIO = 658  # steps per update: 12,500 transitions and 19 updates a second
 RUNGS = 6
 
 
@@ -45,16 +45,16 @@ class Variant(NamedTuple):
         )
 
     def steps(self, updates: int) -> int:
-        """Environment steps of a run of so many updates."""
+        """Environment steps of a run with this many updates."""
         return MIN_STEPS + updates * self.steps_per_update
 
     def updates(self, steps: float) -> float:
-        """Updates made after so many environment steps."""
+        """Updates made after this many environment steps."""
         return max(steps - MIN_STEPS, 0.0) / self.steps_per_update
 
 
 class Study(NamedTuple):
-    """A question, and what the paper answers."""
+    """A question, and the paper's answer."""
 
     question: str
     paper: str
@@ -68,8 +68,8 @@ STUDIES: dict[StudyName, Study] = {
         tuple(Variant(f"{n} actors", n, n) for n in ACTORS),
     ),
     "priorities": Study(
-        "which steps are drawn, at 658 steps an update",
-        "prioritised draws are better or equal in 7 of 9 games (appendix); first priorities from "
+        "which steps to draw, at 658 steps per update",
+        "prioritised draws are as good or better in 7 of 9 games (appendix); first priorities from "
         "acting were not compared with the largest",
         tuple(
             Variant(name, 256, PAPER_RATIO, arguments=arguments)
@@ -81,7 +81,7 @@ STUDIES: dict[StudyName, Study] = {
         ),
     ),
     "recency": Study(
-        "is it the newer experience, or the more varied one?",
+        "does newer experience help, or more varied experience?",
         "32 actors, each step added 8 times, are not as good as 256 actors (figure 6)",
         (
             Variant("32 actors", 32, 32),

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.besieged`: a service whose token and door others may know.
+"""`python -m benchmarks.besieged`: a service that reveals its token and addresses.
 
-It prints where it is to be found, then what it counts, a line of JSON each, until its input ends.
-A run keeps its token to itself and its agents, so this one is built from the same parts.
+It prints how to reach it, then its counts, each as a line of JSON, until its input ends. A run
+shares its token only with its agents, so this service is built from a run's parts instead.
 """
 
 import contextlib
@@ -44,11 +44,11 @@ SERVICE = ServiceConfig(
 )
 TICK_S = 0.25
 STOP_S = 20.0
-GUESTS = ("vandal", "stutterer")  # speak for the places after the agents'
+GUESTS = ("vandal", "stutterer")  # play the lanes after the agents'
 
 
 def _config(directory: Path) -> TrainConfig:
-    """With a second door, for other machines."""
+    """Settings with a second address, for other machines."""
     for name in ("service", "atlas"):
         with contextlib.redirect_stdout(sys.stderr):
             keys.run(keys.Config(directory / name))
@@ -63,18 +63,18 @@ def _config(directory: Path) -> TrainConfig:
         environment=GAME,
         service=SERVICE,
         hosts=hosts,
-        learning=LearningConfig(reward_clip=0.0),  # the ledger is of the rewards as they were paid
+        learning=LearningConfig(reward_clip=0.0),  # the ledger needs the rewards as paid
     )
 
 
 def _lanes(number: int) -> np.ndarray:
-    """Those of the agent with this number, int32."""
+    """The lanes of the agent with this number, int32."""
     each = SERVICE.envs_per_agent
     return np.arange(number * each, (number + 1) * each, dtype=np.int32)
 
 
 def _place(service: Service) -> dict[str, Any]:
-    """What somebody must know to besiege it."""
+    """What an attacker needs to know."""
     frontend = service.frontend
     for number, guest in enumerate(GUESTS, AGENTS):
         frontend.peers.expect(guest, _lanes(number).reshape(SERVICE.groups, -1))
@@ -88,7 +88,7 @@ def _place(service: Service) -> dict[str, Any]:
 
 
 def _keep_guests(service: Service) -> None:
-    """Let guests stay. The service would end them at their first damaged message, as its agents."""
+    """Let guests stay. The service would end them, like agents, at their first damaged message."""
     peers, faults = service.frontend.peers, service.frontend.peers.faults
 
     def of_agents() -> dict[str, str]:
@@ -139,7 +139,7 @@ def main(directory: str) -> None:
     finally:
         stuck = service.stop(STOP_S)
     if stuck:
-        raise SystemExit(f"did not end: {', '.join(stuck)}")
+        raise SystemExit(f"did not stop: {', '.join(stuck)}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""A way between two TCP ports on which everything takes a while, as between two machines.
+"""A relay between two TCP ports that delays everything, like a network between two machines.
 
-It can also go silent for a while, as a network does whose cable is cut.
+It can also go silent for a while, like a network whose cable is cut.
 """
 
 import asyncio
@@ -12,21 +12,21 @@ START_S = 10.0
 
 
 class Delay:
-    """Hands every byte on, in both directions, after a delay. The context gives its port."""
+    """Forwards every byte, in both directions, after a delay. As a context, it gives its port."""
 
     def __init__(self, target: tuple[str, int], delay_s: float) -> None:
         self._target, self._delay_s = target, delay_s
         self._loop = asyncio.new_event_loop()
         self._port = 0
         self._listens = threading.Event()
-        self._flows = asyncio.Event()  # of the relay's own thread, as all of asyncio
+        self._flows = asyncio.Event()  # belongs to the relay's thread, like all of asyncio
         self._flows.set()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> int:
         self._thread.start()
         if not self._listens.wait(START_S):
-            raise RuntimeError("the relay does not listen")
+            raise RuntimeError("the relay did not start listening")
         return self._port
 
     def __exit__(self, *_: object) -> None:
@@ -34,11 +34,11 @@ class Delay:
         self._thread.join()
 
     def freeze(self) -> None:
-        """Hand nothing on until `mend`, though every connection looks whole."""
+        """Forward nothing until `mend`, though every connection still looks intact."""
         self._loop.call_soon_threadsafe(self._flows.clear)
 
     def mend(self) -> None:
-        """Hand on what has come, and what comes."""
+        """Forward what has arrived, and whatever arrives from now on."""
         self._loop.call_soon_threadsafe(self._flows.set)
 
     def _run(self) -> None:
@@ -56,14 +56,14 @@ class Delay:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             there, back = await asyncio.open_connection(*self._target)
-        except OSError:  # nobody is there yet
+        except OSError:  # nothing listens there yet
             writer.close()
             return
         with contextlib.suppress(ConnectionError, asyncio.CancelledError):
             await asyncio.gather(self._hand_on(reader, back), self._hand_on(there, writer))
 
     async def _hand_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """What is read at a moment is written `delay_s` later; so is the end."""
+        """Write everything `delay_s` after it was read, the end of the stream included."""
         while data := await reader.read(CHUNK_BYTES):
             await self._flows.wait()
             self._later(writer, data)

@@ -1,9 +1,9 @@
 """`ga3c benchmark fast-dqn`: Concurrent Training and Synchronized Execution, each on and off.
 
 This is the speed test of Daley and Amato 2021: 1, 2, 4 and 8 samplers, epsilon 0.1, no evaluation.
-Times are in percent of the time of standard DQN with one sampler. The table also shows the share of
-the machine's limit: the work of a step on all cores, without waiting and without the service.
-It can be interrupted and run again (benchmarks/points.py).
+Times are percentages of standard DQN's time with one sampler. The table also shows the share of the
+machine's limit: the work of a step on all cores, without waiting and without the service.
+If interrupted, the same command continues (benchmarks/points.py).
 """
 
 from collections.abc import Iterator
@@ -37,13 +37,13 @@ class Config(PointsConfig):
         super().__post_init__()
         if min(self.samplers, default=0) != 1:
             raise ValueError(
-                f"samplers {self.samplers}: must be at least 1, and one must be 1: all times are "
-                "in percent of those of standard with one"
+                f"samplers {self.samplers}: must be at least 1 and include 1: all times are "
+                "percentages of standard's with one sampler"
             )
 
 
 def run(config: Config) -> None:
-    """Measure missing points, then print, draw and keep all. Raises RuntimeError on a failure."""
+    """Measure the missing points; print, plot and save all. Raises RuntimeError on a failure."""
     points = list(_points(config))
     measured = measure(points, config.game, config.window_s, config.out_dir)
     first = next(figures["pps"] for point, figures in measured if _key(point) == ("standard", 1))

@@ -1,8 +1,8 @@
-"""Games that break when they are told to: `benchmarks.faulty_games:BreakableCart-v0`, and ...Pong.
+"""Games that break on command: `benchmarks.faulty_games:BreakableCart-v0`, and ...Pong.
 
-A file in the directory `orders` is an order to break in the way of its name. The environment that
-removes the file obeys, so each order is obeyed once; `always-...` stays, and all obey it. The
-environments with which the service tries a game before a run obey nothing.
+A file in the directory `orders` is an order to break in the way that its name says. The environment
+that removes the file obeys, so each order is obeyed once; `always-...` stays, and all obey it. The
+environments that the service creates to check a game before a run ignore orders.
 """
 
 import os
@@ -19,20 +19,20 @@ from gymnasium.wrappers import AtariPreprocessing
 from agents.link import Link
 from agents.worker import Task
 
-LOOK_S = 0.05  # between two looks for an order
+LOOK_S = 0.05  # between two checks for an order
 HANG_S = 3600.0
-SLOW = 100  # times as long as usual takes each step for SLOW_S after the order `slow`
+SLOW = 100  # after the order `slow`, each step takes this many times as long for SLOW_S
 SLOW_S = 8.0
-REPEATS = 20_000  # of a step, from an agent that reads nothing
+REPEATS = 20_000  # how often an agent that reads nothing resends its steps
 EXIT_CODE = 7
 BROKEN_REWARDS = {
     "nan in reward": (np.nan,),
     "infinity in reward": (np.inf,),
-    "huge reward": (3e38, 3e38, -3e38, -3e38),  # finite in float32, and a sum of two is not
-    "large reward": (1e19, -1e19),  # an error's square is finite, and no gradient's norm is
+    "huge reward": (3e38, 3e38, -3e38, -3e38),  # finite in float32, but a sum of two is not
+    "large reward": (1e19, -1e19),  # the squared error is finite, but no gradient norm is
 }
-"""By order: the rewards of the next steps. Sums over an episode are finite if these are."""
-IN_AGENT = "ga3c" not in sys.modules  # which no agent imports
+"""By order: the rewards of the next steps. An episode's score is finite if these are."""
+IN_AGENT = "ga3c" not in sys.modules  # no agent imports ga3c
 Caller = TypeVar("Caller")
 
 
@@ -47,7 +47,7 @@ class Breakable(gymnasium.Wrapper):
         self._rewards: list[float] = []  # of the next steps
 
     def step(self, action: Any) -> Any:
-        """Take a step, or break in it."""
+        """Take a step, or break while taking it."""
         order, began_s = self._order(), time.perf_counter()
         self._obey(order)
         observation, reward, *rest = self.env.step(action)
@@ -58,7 +58,7 @@ class Breakable(gymnasium.Wrapper):
         return self._broken(order, observation), reward, *rest
 
     def _order(self) -> str:
-        """What this environment must do now; empty if nothing."""
+        """The order that this environment must obey now; empty if none."""
         now_s = time.monotonic()
         if not IN_AGENT or now_s < self._look_s:
             return ""
@@ -107,7 +107,7 @@ class Breakable(gymnasium.Wrapper):
 
 
 def _of_caller(name: str, kind: type[Caller]) -> Caller:
-    """The local variable `name` of what has called this environment. Raises LookupError."""
+    """The local variable `name` of a caller of this environment. Raises LookupError."""
     frame = sys._getframe()
     while frame := frame.f_back:  # type: ignore[assignment]
         if isinstance(value := frame.f_locals.get(name), kind):
@@ -125,12 +125,12 @@ def _repeat_unread() -> None:
 
 
 def cart(orders: str) -> gymnasium.Env:
-    """CartPole, which starts and steps fast."""
+    """CartPole, which starts and runs fast."""
     return Breakable(gymnasium.make("CartPole-v1"), orders)
 
 
 def pong(orders: str) -> gymnasium.Env:
-    """Pong in grey pictures of four frames' time."""
+    """Pong in grey pictures, one for every four frames."""
     gymnasium.register_envs(ale_py)
     game = gymnasium.make("ALE/Pong-v5", frameskip=1, repeat_action_probability=0.0)
     return Breakable(AtariPreprocessing(game), orders)

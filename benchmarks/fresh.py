@@ -1,7 +1,7 @@
-"""How much of what a replay gives was never drawn before, by first priorities and by ratio.
+"""How many of a replay's draws are fresh, never drawn before, by first priority and by ratio.
 
-A real game is played by a real network in this process, step by step, with the configured number of
-steps between updates, and the rows of every draw are watched.
+A real network plays a real game in this process, step by step, with the configured number of steps
+between updates, and the rows of every draw are tracked.
 """
 
 from dataclasses import replace
@@ -26,11 +26,11 @@ FirstPriority = Literal["largest", "acting"]
 LANES = 64
 BATCH = 512
 PRIORITIES: tuple[FirstPriority, ...] = ("largest", "acting")
-RATIOS = (658.0, 164.0, 41.0, 14.6)  # steps an update; Ape-X's is the first
+RATIOS = (658.0, 164.0, 41.0, 14.6)  # steps per update; the first is Ape-X's
 
 
 class Watched:
-    """A source of batches that notes which of the drawn rows are drawn for the first time."""
+    """A source of batches that counts how many rows are drawn for the first time."""
 
     def __init__(self, source: Any) -> None:
         self._source = source
@@ -42,7 +42,7 @@ class Watched:
         return getattr(self._source, name)
 
     def draw(self, *inputs: Any) -> Any:
-        """A batch of the watched source."""
+        """A batch from the watched source."""
         batch = self._source.draw(*inputs)
         rows = np.asarray(batch.rows)
         self.fresh += int((~self.was_drawn[np.unique(rows)]).sum())
@@ -52,9 +52,9 @@ class Watched:
 
 
 def shares(game: str, steps: int, seed: int) -> list[dict[str, Any]]:
-    """The share of draws that were never drawn before, for each ratio and first priority.
+    """The share of fresh draws, for each ratio and first priority.
 
-    Args: steps: environment steps that each figure comes from.
+    Args: steps: environment steps behind each figure.
     """
     return [
         {"steps_per_update": ratio, **{p: share(game, ratio, p, steps, seed) for p in PRIORITIES}}

@@ -34,14 +34,14 @@ LIMITS_S: dict[Part, float] = {
     "pong": 80,
 }
 LEAST_FACTOR = 0.5
-TABLE_BYTES = 36e9  # more than 34 GB, beyond which 32-bit numbers of 16-byte units overflow
+TABLE_BYTES = 36e9  # more than 34 GB, beyond which 32-bit counts of 16-byte units overflow
 WITHOUT_GPU = ("CUDA_VISIBLE_DEVICES=-1", "JAX_PLATFORMS=cpu")
 DEVICE_PROGRAM = """
 from ga3c import backend
 backend.configure(1, 0)
 print("GPU" if backend.has_gpu() else "no GPU: the processor")
 """
-START_S = 120.0  # longest start of a framework, on a machine that has just been started
+START_S = 120.0  # the longest that a framework takes to start, on a freshly booted machine
 WHOLE_FLOATS = ("NVIDIA_TF32_OVERRIDE=0", "JAX_DEFAULT_MATMUL_PRECISION=highest")
 PARITY_QUICK = ("a3c small", "a3c mlp", "dqn dueling")
 FIGURES = ("pps", "limit_pps", "share_of_limit", "trained_samples_per_s", "policy_lag_mean")
@@ -65,7 +65,7 @@ class Config:
         if self.time_factor < LEAST_FACTOR:
             raise ValueError(
                 f"time_factor {self.time_factor}: must be at least {LEAST_FACTOR}, or parts would "
-                "be stopped before they have measured anything"
+                "be stopped before they measure anything"
             )
         if not self.parts:
             raise ValueError(f"parts: must be some of {', '.join(get_args(Part))}")
@@ -119,12 +119,12 @@ def _tables(config: Config, limit_s: float) -> Result:
 
 
 def _parity(config: Config, limit_s: float) -> Result:
-    """The largest relative difference between GPU and CPU, by the same framework.
+    """The largest relative difference between GPU and CPU, with the same framework.
 
-    Both compute in full float32. TF32, the default on a GPU, has only ten bits.
+    Both compute in full float32. TF32, the default on a GPU, has a mantissa of only ten bits.
     """
     with ScratchDirectory() as directory:
-        outputs: list[dict[str, np.ndarray]] = []  # of the GPU, of the CPU
+        outputs: list[dict[str, np.ndarray]] = []  # on the GPU, on the CPU
         for environment in ((), WITHOUT_GPU):
             file = directory / f"{len(outputs)}.npz"
             program = [sys.executable, "-m", "benchmarks.parity", str(file)]
@@ -201,7 +201,7 @@ def _replay(config: Config, limit_s: float) -> Result:
 
 
 def _pong(config: Config, limit_s: float) -> Result:
-    """A run of Pong until a mean score of 18, or until the time is over."""
+    """A run of Pong until a mean score of 18, or until the time is up."""
     seconds = "5" if config.quick else str(limit_s - 20)
     with ScratchDirectory() as runs:
         options = ["--score", "18", "--seconds", seconds, "--runs-dir", str(runs), "--json"]

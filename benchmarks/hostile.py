@@ -1,9 +1,9 @@
-"""Peers that a service must bear, each in a process of its own.
+"""Hostile peers that a service must withstand, each in its own process.
 
     python -m benchmarks.hostile KIND ADDRESS SERVICE_KEY KEY SECONDS CONNECTIONS
 
 It attacks the service at ADDRESS (tcp://HOST:PORT) for SECONDS, prints how often it did, and ends.
-SERVICE_KEY and KEY are files of `ga3c keys`. It imports no framework, as agents do.
+SERVICE_KEY and KEY are files of `ga3c keys`. Like agents, it imports no tensor framework.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ class Target(NamedTuple):
     connections: int
 
     def while_it_lasts(self) -> Iterator[None]:
-        """Until the seconds are over."""
+        """Yield until the seconds are up."""
         until_s = time.monotonic() + self.seconds
         while time.monotonic() < until_s:
             yield
@@ -63,7 +63,7 @@ def _peer(target: Target) -> Iterator[zmq.Socket]:
 
 
 def _refused(target: Target, pair: keys.Pair, service: str) -> bool:
-    """Whether a peer with this pair is refused by a service that should have this key."""
+    """Whether a peer with this key pair, which expects this service key, is refused."""
     failures = zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
     failures |= zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
     context = zmq.Context()
@@ -80,18 +80,18 @@ def _refused(target: Target, pair: keys.Pair, service: str) -> bool:
 
 
 def unknown_key(target: Target) -> int:
-    """One peer after another with a key that is not allowed. Counts those that were refused."""
+    """One peer after another with a key that is not allowed. Counts the refused ones."""
     return sum(_refused(target, keys.new(), target.curve.service) for _ in target.while_it_lasts())
 
 
 def wrong_service(target: Target) -> int:
-    """One peer after another that takes the service for another one."""
+    """One peer after another that expects another service's key. Counts the refused ones."""
     own = keys.Pair(target.curve.public, target.curve.secret)
     return sum(_refused(target, own, keys.new().public) for _ in target.while_it_lasts())
 
 
 def idle(target: Target) -> int:
-    """Connections that say nothing, or only begin to. Counts them."""
+    """Connections that send nothing, or only the start of a greeting. Counts them."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     host, _, port = target.address.removeprefix("tcp://").rpartition(":")
@@ -105,7 +105,7 @@ def idle(target: Target) -> int:
 
 
 def oversized(target: Target) -> int:
-    """Parts that are larger than any of a step; each ends its connection."""
+    """Parts that are larger than any part of a step; each ends its connection."""
     sent = 0
     for _ in target.while_it_lasts():
         with _peer(target) as peer, contextlib.suppress(zmq.Again):
@@ -116,7 +116,7 @@ def oversized(target: Target) -> int:
 
 
 def many_parts(target: Target) -> int:
-    """Messages of many parts, which no message has."""
+    """Messages with far more parts than any real message."""
     sent, parts = 0, [bytes(PART_BYTES)] * PARTS
     with _peer(target) as peer:
         for _ in target.while_it_lasts():
@@ -133,22 +133,22 @@ def _state(refuses: str = "") -> list[bytes]:
 
 
 def never_reads(target: Target) -> int:
-    """A host that reports without end, and reads no order, until its heartbeats find that out."""
+    """A host that reports endlessly and reads no orders, until heartbeats cut it off."""
     sent = 0
     with _peer(target) as peer:
         for _ in target.while_it_lasts():
-            with contextlib.suppress(zmq.Again):  # it is cut off, and comes again
+            with contextlib.suppress(zmq.Again):  # cut off; it reconnects
                 peer.send_multipart(_state("it never reads"))
                 sent += 1
     return sent
 
 
 def bomb(target: Target) -> int:
-    """A host that gets agents, whose first steps become gigabytes if they are unpacked."""
+    """A host that is given agents, whose first steps would unpack to 1 GiB each."""
     sent: set[str] = set()
     with _peer(target) as host:
         for _ in target.while_it_lasts():
-            with contextlib.suppress(zmq.Again):  # the connection is being made
+            with contextlib.suppress(zmq.Again):  # still connecting
                 host.send_multipart(_state())
             if not host.poll(ANSWER_MS):
                 continue
@@ -161,7 +161,7 @@ def bomb(target: Target) -> int:
 
 
 def _send_bomb(target: Target, identity: str, task: dict[str, Any]) -> None:
-    """Say hello as this agent, of the paced ledger, and send its first step."""
+    """Say hello as this agent of the paced ledger, and send its first step."""
     groups, envs = task["groups"], task["envs_per_group"]
     hello = Hello(task["token"], (4,), "float32", Actions(3), groups, envs)
     compressor = zstd.ZstdCompressor(1)
@@ -175,7 +175,7 @@ def _send_bomb(target: Target, identity: str, task: dict[str, Any]) -> None:
         agent.send_multipart(messages.encode_hello(hello))
         header = messages.encode_header(Header(Kind.PACKED, 0, envs))
         agent.send_multipart([header, outcomes, frames + compressor.flush()])
-        time.sleep(0.5)  # it is on its way
+        time.sleep(0.5)  # to let it arrive
     finally:
         context.destroy(linger=0)
 
@@ -187,7 +187,7 @@ ATTACKS: dict[str, Callable[[Target], int]] = {
 
 
 def main() -> None:
-    """Attack, and print the number of attacks."""
+    """Attack, and print how often."""
     kind, address, service, key, seconds, connections = sys.argv[1:]
     (public,) = keys.public([Path(service)])
     curve = Curve(public, *keys.own(Path(key)))

@@ -1,6 +1,6 @@
 """Measures several counts in turn within one run of the service.
 
-Slow drifts, such as of a machine's speed, distort the comparison less than in separate runs.
+Slow drifts, such as in a machine's speed, distort the comparison less than in separate runs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from ga3c.settings.train import TrainConfig
 
 
 def ga3c_options(game: str, counts: Sequence[int], most: Sequence[int]) -> list[str]:
-    """Command-line options of a3c that start with `counts` and leave room for `most`."""
+    """Command-line options for a3c that start with `counts` and leave room for `most`."""
     words = ["--game", game, "--algorithm", "a3c"]
     for name, count, largest in zip(Counts._fields, counts, most, strict=True):
         words += [f"--{name}", str(count), f"--max-{name}", str(largest)]

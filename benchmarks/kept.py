@@ -1,4 +1,4 @@
-"""What a study keeps: each result as soon as it is made, and all of them at its end."""
+"""Saves what a study measures: each result as soon as it is made, and all of them at the end."""
 
 import json
 from pathlib import Path
@@ -20,18 +20,18 @@ def origin() -> list[Any]:
 
 
 class Memo(dict[str, Any]):
-    """Results by key, of which each is a line of a file.
+    """Results by key, each a line of a file.
 
-    Results of another revision, framework or machine may be there too; their keys are others.
+    Results of another revision, framework or machine may be there too, under other keys.
     """
 
     def __init__(self, file: Path, name: str) -> None:
-        """Args: name: of the result in a line."""
+        """Args: name: the result's name in a line."""
         super().__init__({line["key"]: line[name] for line in records.read(file)})
         self._file, self._name, self._origin = file, name, origin()
 
     def key(self, *of: Any) -> str:
-        """The key of a result that is made here with these settings."""
+        """The key of a result measured here with these settings."""
         return json.dumps([*of, *self._origin])
 
     def keep(self, key: str, result: Any) -> None:
@@ -42,5 +42,5 @@ class Memo(dict[str, Any]):
 
 def keep_all(name: str, result: dict[str, Any], config: Any, print_it: bool) -> None:
     """Write the result as NAME.json to `config.out_dir`; print it if asked for."""
-    print(f"keeping {name}.json and its pictures in {config.out_dir}")
+    print(f"saving {name}.json and its plots in {config.out_dir}")
     keep(result, config, BenchmarkConfig(out=config.out_dir / f"{name}.json"), print_it)

@@ -1,8 +1,8 @@
 """`ga3c benchmark lanes`: the service's throughput when emulator and model cost nothing.
 
 Thousands of lanes replay a recorded stream, and a model that computes nothing answers them. So only
-messages, queues, the book of the lanes and segments are measured. On a larger machine, emulators
-and device can be this fast before the service becomes the limit. With `--thinks` the configured
+messages, queues, lane bookkeeping and segments are measured. On a larger machine, emulators and
+device can be this fast before the service becomes the limit. With `--thinks` the configured
 model acts and learns, which gives the cost of a step on the device by the number of lanes.
 """
 
@@ -27,7 +27,7 @@ DEFAULT_WINDOW_S = 10.0
 WARM_UP_S = 3.0
 GAME = "benchmarks.replayed:Replayed-v0"
 OF_LANES = {"envs_per_agent", "groups", "max_agents", "synchronized", "lockstep"}
-OF_LANES |= {"prediction_batch_min", "prediction_batch_max"}  # the number of lanes sets them
+OF_LANES |= {"prediction_batch_min", "prediction_batch_max"}  # set by the number of lanes
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class Config(MeasuringConfig):
             raise ValueError(f"lanes {self.lanes}: must be numbers of at least 1")
         if self.learns_from_replay:
             raise ValueError(
-                f"algorithm {self.algorithm}: must be a3c or ppo, where what is played is what is "
-                "trained"
+                f"algorithm {self.algorithm}: must be a3c or ppo, which train each step that is "
+                "played"
             )
 
 

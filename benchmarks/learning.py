@@ -1,7 +1,7 @@
 """`ga3c benchmark learning`: recipes side by side, by steps and by minutes.
 
 Each recipe is a set of arguments for `ga3c train`. Every recipe learns every game with every seed,
-one run after another. It can be interrupted: the same command, given again, continues.
+one run after another. If interrupted, the same command continues.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ RECIPES = {
     "ppo-uncorrected": "--algorithm ppo --correction none",
     "ppo-narrow-clip": "--algorithm ppo --clip-ratio 0.1",
 }
-"""Arguments of the recipes that have a name: the two algorithms, and what each part of them brings.
+"""Arguments of the named recipes: the two algorithms, and variants that show what each part brings.
 """
 
 
@@ -93,7 +93,7 @@ class Result(NamedTuple):
 
 
 def run(config: Config) -> None:
-    """Run what is missing, then print, draw and keep all. Raises RuntimeError on a failed run."""
+    """Make the missing runs; print, plot and save all. Raises RuntimeError if a run fails."""
     made = {
         (game, recipe): [
             Job(

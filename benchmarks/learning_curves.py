@@ -25,16 +25,16 @@ FIELDS = ("seconds", "steps", "score_mean_100")
 
 
 def keep(runs: Sequence[Path], directory: Path) -> None:
-    """Copy each run's files that readers need to DIRECTORY/seed-SEED/, in place of what is there.
+    """Copy each run's files that readers need to DIRECTORY/seed-SEED/, replacing what is there.
 
-    Raises ValueError, before anything is copied, if two runs have one seed, or one has no episodes.
+    Raises ValueError, before copying anything, if two runs share a seed, or one has no episodes.
     """
     targets = {run: directory / f"seed-{load_config(run).run.seed}" for run in runs}
     if len(set(targets.values())) < len(targets):
-        raise ValueError(f"{directory}: two of the runs have one seed; keep them under two names")
+        raise ValueError(f"{directory}: two of the runs share a seed; keep them under two names")
     for run in runs:
         if not (run / EPISODES).exists():
-            raise ValueError(f"{run}: has no {EPISODES}, of which its curve is made")
+            raise ValueError(f"{run}: has no {EPISODES}, which its curve is made from")
     for run, target in targets.items():
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Checks that a service learns each step of the tests' ledger once, in order and as it happened."""
+"""Checks that a service learns each step of the tests' ledger once, in order and unchanged."""
 
 import threading
 from collections.abc import Collection
@@ -14,14 +14,14 @@ from tests.tiny import ledger_reward
 class Ledgers:
     """Watches what a service with one trainer learns, in little memory.
 
-    Segments of a lane follow each other, and each begins with the observation that the one before
-    it ended with. So a step that is missing, learned twice or in another order is noticed.
+    A lane's segments follow each other: each begins with the observation that the one before it
+    ended with. So a missing, repeated or reordered step is noticed.
     """
 
     def __init__(self, service: Service, t_max: int, but: Collection[int]) -> None:
-        """Watch all lanes of a service that has not started, but for some."""
+        """Watch all lanes of a service that has not started, except the lanes `but`."""
         self._t_max, self._but = t_max, but
-        self._last: dict[int, np.ndarray] = {}  # by lane: the last observation that was learned
+        self._last: dict[int, np.ndarray] = {}  # by lane: the last observation learned
         self._lock = threading.Lock()  # guards the two below
         self._problems: list[str] = []
         self._steps = 0
@@ -68,7 +68,7 @@ class Ledgers:
         seen: np.ndarray,  # [t + 1, 4]
         actions: np.ndarray,  # [t]
         rewards: np.ndarray,  # [t]
-        firsts: np.ndarray,  # [t] whether the observation after it is that of a reset
+        firsts: np.ndarray,  # [t] whether the next observation comes from a reset
     ) -> str:
         """What is wrong with a lane's next segment; empty if nothing is."""
         before, self._last[lane] = self._last.get(lane), seen[-1]

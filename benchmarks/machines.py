@@ -1,10 +1,11 @@
-"""`ga3c benchmark machines`: what it costs that agents play on another machine.
+"""`ga3c benchmark machines`: what it costs to have agents on another machine.
 
-The other machine is this one, behind a relay that hands everything on after a delay, so that the
-figures show the cost of encryption and compression and of the way there, not of a network's cards.
-First the ways are compared, without delay: ipc, tcp, CURVE, and CURVE with compressed frames. Then,
-by round trip, how many groups of environments hide it: an agent plays with one group while the
-answers to the others are on their way. It can be interrupted and run again (benchmarks/points.py).
+The other machine is this one, behind a relay that delays everything. So the figures show the cost
+of encryption, compression and latency, but not of network cards. The first points compare
+transports without delay: ipc, tcp, CURVE, and CURVE with compressed frames. The others show, by
+round-trip time, how many groups of environments hide it: an agent plays with one group while the
+answers to the others are in flight.
+If interrupted, the same command continues (benchmarks/points.py).
 """
 
 import contextlib
@@ -53,7 +54,7 @@ class Config(PointsConfig):
 
 
 def run(config: Config) -> None:
-    """Measure missing points, then print and keep all. Raises RuntimeError on a failure."""
+    """Measure the missing points; print and save all. Raises RuntimeError on a failure."""
     around = partial(far_away, config)
     measured = measure(list(points(config)), config.game, config.window_s, config.out_dir, around)
     _print(measured)
@@ -65,7 +66,7 @@ def _key(config: Config, name: str) -> Path:
 
 
 def points(config: Config) -> Iterator[Point]:
-    """All points, and the keys that they need."""
+    """All points; creates the keys that they need."""
     _key(config, "").mkdir(parents=True, exist_ok=True)
     for name in ("service", "host"):
         if not _key(config, name).exists():
@@ -90,7 +91,7 @@ def points(config: Config) -> Iterator[Point]:
 
 @contextlib.contextmanager
 def far_away(config: Config, point: Point) -> Iterator[None]:
-    """While a point is measured, a host as far away as the point says, if it says so."""
+    """While a point is measured: a host at the point's distance, if the point has one."""
     if "listen" not in point.options:
         yield
         return
@@ -129,5 +130,5 @@ def _print(measured: list[tuple[Point, Figures]]) -> None:
         )
         for point, figures in measured
     ]
-    headings = ("way, or round trip", "groups", "PPS", "of ipc", "agents wait")
-    show(f"agents of another machine, on {CORES} cores for both", headings, rows)
+    headings = ("transport, or round trip", "groups", "PPS", "of ipc", "agents wait")
+    show(f"agents on another machine; both share {CORES} cores", headings, rows)

@@ -1,10 +1,10 @@
-"""The operations of the small network alone: how near to this processor's arithmetic each one is.
+"""The operations of the small network, one by one: how fast this processor computes in each.
 
     python -m benchmarks.operations --out operations.json
 
 Each operation of a forward and a backward pass over 84x84x4 bytes is timed alone on one thread, in
-float32 and in bfloat16, by the process's CPU time. From its arithmetic follows how fast the
-processor computes in it. Operations without a speed only move, convert or add up numbers.
+float32 and in bfloat16, by the process's CPU time. Its GFLOPS follow from its number of additions
+and multiplications. Operations without GFLOPS only move, convert or add up numbers.
 """
 
 import statistics
@@ -39,7 +39,7 @@ class Config:
 
 
 class Operations:
-    """The small network's layers on random numbers of a precision."""
+    """The small network's layers on random numbers in one precision."""
 
     def __init__(self, count: int, precision: str) -> None:
         random = np.random.default_rng(0)
@@ -57,7 +57,7 @@ class Operations:
         self._bias = draw(16)
 
     def all(self) -> dict[str, tuple[Callable[[], Any], int]]:
-        """Each operation by name, and its arithmetic for one observation: 0 if it moves numbers."""
+        """Each operation by name, and its arithmetic per observation: 0 if it moves numbers."""
         first, second, flat, last = self._first, self._second, self._flat, self._last
         conv_0, conv_1, dense = self._kernels
         return {
@@ -105,7 +105,7 @@ class Operations:
 
 
 def per_second(function: Callable[[], Any], config: Config) -> float:
-    """Observations a second of CPU time, the median of all turns."""
+    """Observations per second of CPU time, the median of all repeats."""
     traced = backend.compiled(function, [])
 
     def call() -> int:
@@ -117,7 +117,7 @@ def per_second(function: Callable[[], Any], config: Config) -> float:
 
 
 def main(config: Config) -> None:
-    """Time, print and keep."""
+    """Time the operations; print and save the result."""
     backend.configure(1, 0)
     found: dict[str, dict[str, Any]] = {}
     for precision in PRECISIONS:
@@ -134,7 +134,7 @@ def main(config: Config) -> None:
     sums = [sum(each[precision]["us"] for each in found.values()) for precision in PRECISIONS]
     headings = ("operation", *(f"{precision}: us (GFLOPS)" for precision in PRECISIONS))
     rows.append(("sum", *(f"{us:.0f}" for us in sums)))
-    show("the small network, of one core for one observation", headings, rows)
+    show("the small network: one core, one observation", headings, rows)
     keep(found, config, config.benchmark, print_it=False)
 
 

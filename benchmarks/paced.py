@@ -1,6 +1,6 @@
-"""The tests' ledger of steps, at a pace that a clock sets.
+"""The tests' ledger of steps, paced by the clock.
 
-A run of it is as fast on a busy machine as on a quiet one, so that what a fault costs can be told.
+It runs as fast on a busy machine as on a quiet one, so that the cost of a fault can be measured.
 """
 
 import time
@@ -12,7 +12,7 @@ STEP_S = 0.001
 
 
 class Paced(gymnasium.Wrapper):
-    """Each step takes STEP_S, and no core."""
+    """Each step sleeps for STEP_S, without using a core."""
 
     def step(self, action: Any) -> Any:
         time.sleep(STEP_S)
@@ -20,7 +20,7 @@ class Paced(gymnasium.Wrapper):
 
 
 def paced_ledger() -> gymnasium.Env:
-    """An observation is [number of the environment, episode, step, action before]."""
+    """An observation is [environment number, episode, step, previous action]."""
     return Paced(gymnasium.make("tests.tiny:Ledger-v0").unwrapped)
 
 

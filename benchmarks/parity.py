@@ -1,9 +1,9 @@
-"""A program: computes with given weights, batches and draws, and saves the results as .npz.
+"""A program that computes with given weights, batches and draws, and saves the results as .npz.
 
     KERAS_BACKEND=... python -m benchmarks.parity FOUND.npz [CASE...]
 
-All random numbers come from numpy, first weights included, so results of different frameworks can
-differ only by arithmetic.
+All random numbers come from numpy, initial weights included, so results of different frameworks can
+differ only in arithmetic.
 """
 
 import sys
@@ -28,7 +28,7 @@ PICTURES = Spaces((84, 84), "uint8", Actions(6), 4)
 CONTROL = Spaces((27,), "float32", Actions(0, 4), 1)
 BATCH = 6
 T_MAX = 3
-SEED = 2  # by which no unit is so near to 0 that the order of a sum decides whether it is active
+SEED = 2  # with it, no unit is so near 0 that the order of a sum decides if it is active
 
 
 def cases() -> dict[str, tuple[TrainConfig, Spaces]]:
@@ -78,7 +78,7 @@ def made(config: TrainConfig, spaces: Spaces) -> Model:
 
 
 def batch_of(model: Model, spaces: Spaces, random: np.random.Generator) -> list[np.ndarray]:
-    """A batch of random arrays, shaped as those of the model's source."""
+    """A batch of random arrays, shaped like those of the model's source."""
     shape = model.experience.ring.observation_shape
     parts = []
     for part in blank(model.source, BATCH):

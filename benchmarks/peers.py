@@ -1,8 +1,8 @@
-"""`ga3c benchmark peers`: score and speed beside Stable-Baselines3 and CleanRL, minute by minute.
+"""`ga3c benchmark peers`: score and speed next to Stable-Baselines3 and CleanRL, minute by minute.
 
 Each system learns the same game on this machine for the same time, one after another, with the
-settings that its authors publish for Atari games. The peers run in an environment of their own
-(`make peers`, from requirements/peers.txt), which is never mixed with ours.
+settings that its authors publish for Atari games. The peers run in a virtual environment of their
+own (`make peers`, from requirements/peers.txt), which is never mixed with ours.
 
 A finished run is kept in `out_dir` as soon as it ends; the same command continues with the others.
 """
@@ -68,8 +68,8 @@ class Config:
     def __post_init__(self) -> None:
         if self.minutes * 60 < PROGRESS_EVERY_S:
             raise ValueError(
-                f"minutes {self.minutes:g}: must be at least {PROGRESS_EVERY_S / 60:.2g}, as a "
-                f"curve has a point every {PROGRESS_EVERY_S:g} s: a shorter one would have none"
+                f"minutes {self.minutes:g}: must be at least {PROGRESS_EVERY_S / 60:.2g}, because "
+                f"a curve has a point every {PROGRESS_EVERY_S:g} s"
             )
         for given in self.ours:
             check_arguments("ours", given, "benchmark peers")
@@ -89,7 +89,7 @@ class Learned(NamedTuple):
 
 
 def run(config: Config) -> None:
-    """Run what is missing, then print, draw and keep all. Raises WrongInput or RuntimeError."""
+    """Make the missing runs; print, plot and save all. Raises WrongInput or RuntimeError."""
     if not config.python.exists():
         raise WrongInput(f"no {config.python}: `make peers` installs the peers there")
     config.out_dir.mkdir(parents=True, exist_ok=True)
@@ -104,7 +104,7 @@ def run(config: Config) -> None:
 
 
 def _ours(config: Config, game: str, given: str) -> Learned:
-    """What we learn with the arguments `given`; a finished run of this revision is read."""
+    """What ga3c learns with the arguments `given`; a finished run of this revision is reused."""
     name = "ga3c" + "".join(f" {word}" for word in given.split())
     run = f"{game} {name} {config.seed} {config.minutes:g}min"
     revision = machine()["git"] or "not a checkout"
@@ -118,7 +118,7 @@ def _ours(config: Config, game: str, given: str) -> Learned:
 
 
 def _kept(config: Config, game: str, peer: str) -> Learned:
-    """What a peer learns; if `out_dir` has it, it is not measured again."""
+    """What a peer learns, measured only if `out_dir` does not have it yet."""
     kept = Memo(config.out_dir / "peers.jsonl", "learned")
     key = kept.key(peer, game, config.minutes, config.seed)
     if key in kept:
@@ -168,7 +168,7 @@ class Output:
         self._began_s = time.monotonic()
         self._started_s: float | None = None
         self._first_steps = 0
-        self.steps_per_s = 0.0  # from the first line about steps to the last one
+        self.steps_per_s = 0.0  # from the first progress line to the last one
         self._scores: deque[float] = deque(maxlen=ROLLING_EPISODES)
         self._process = process
         self._thread = threading.Thread(target=self._read, daemon=True)
@@ -176,16 +176,16 @@ class Output:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the first line about steps."""
+        """Seconds since the first progress line."""
         return time.monotonic() - self._started_s if self._started_s else 0.0
 
     @property
     def is_late(self) -> bool:
-        """Whether no line about steps came in time."""
+        """Whether no progress line came in time."""
         return not self._started_s and time.monotonic() > self._began_s + START_TIMEOUT_S
 
     def join(self) -> None:
-        """Wait until the last words of a peer that has ended are read; its children may go on."""
+        """Wait until an ended peer's output is read; its children may keep the pipe open."""
         self._thread.join(JOIN_S)
 
     def _read(self) -> None:
@@ -218,7 +218,7 @@ def _print(learned: list[Learned]) -> None:
             if each.game == game
         ]
         columns = ("system", "steps", "steps/s", "score, mean of 100 games")
-        show(f"{game}, the same minutes on this machine", columns, rows)
+        show(f"{game}, the same time on this machine", columns, rows)
 
 
 def _draw(learned: list[Learned], file: Path) -> None:

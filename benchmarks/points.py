@@ -27,7 +27,7 @@ Figures = dict[str, Any]
 
 @dataclass(frozen=True)
 class PointsConfig:
-    """Settings of all benchmarks of several points."""
+    """Settings of all benchmarks that measure several points."""
 
     out_dir: Path
     """Directory for the measured points, the table and the plot; created if it is missing."""
@@ -50,11 +50,11 @@ class PointsConfig:
 
 
 GA3C = {"algorithm": "a3c"}
-"""Options of the points of a study of GA3C, whatever the game's default algorithm."""
+"""Options for the points of GA3C studies, whatever the game's default algorithm."""
 
 
 class Point(NamedTuple):
-    """Settings to measure, as options of the command line without dashes.
+    """Settings to measure, as command-line options without dashes.
 
     A switch has the value "". `part` is the part of the study that the point belongs to.
     """
@@ -64,7 +64,7 @@ class Point(NamedTuple):
 
     @property
     def arguments(self) -> list[str]:
-        """The options as arguments of the command line."""
+        """The options as command-line arguments."""
         words = ((f"--{name}", value) for name, value in self.options.items())
         return [word for pair in words for word in pair if word]
 
@@ -85,7 +85,7 @@ def measure(
 
     Points of another revision, framework or machine may be kept there too; they are not reused.
 
-    Args: around: gives what must be there while a point is measured.
+    Args: around: gives the context in which a point is measured.
 
     Raises RuntimeError, with the output of its process, if a point cannot be measured.
     """

@@ -1,4 +1,4 @@
-"""Keep what runs have learned as the policies that come with ga3c (ga3c/pretrained/).
+"""Keep what runs have learned as the policies that ship with ga3c (ga3c/pretrained/).
 
     python -m benchmarks.pretrained RUN...
 
@@ -22,7 +22,7 @@ STATE = ("steps", "seconds", "episodes")
 
 
 def keep(runs: Sequence[Path]) -> None:
-    """Replace the policy of each run's game by that of the run's newest checkpoint."""
+    """Replace the policy of each run's game with that of the run's newest checkpoint."""
     for run in runs:
         target = PRETRAINED / resolve(load_config(run).environment.game).name
         newest, _ = checkpoints.newest(run / "checkpoints")

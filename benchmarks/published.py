@@ -4,7 +4,7 @@ from ga3c.reports.published_figures import published_rows
 
 
 def published_pps() -> dict[str, dict[str, float]]:
-    """Predictions a second of A3C and GA3C, by network: GA3C's Table 2, 16 cores and a Titan X."""
+    """Predictions per second of A3C and GA3C, by network: GA3C's Table 2, 16 cores, a Titan X."""
     rows = [row for row in published_rows("ga3c_pps.csv") if row["system"] == "I"]
     return {
         row["network"].replace("large, stride ", "large-"): {

@@ -4,7 +4,7 @@
         add NAME                starts a node of one core, and prints "done"
         remove NAME             kills it, and prints "done"
 
-It ends with its input. RAY_TMPDIR names the directory of all that Ray writes.
+It ends when its input ends. RAY_TMPDIR names the directory for everything that Ray writes.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ import psutil
 ROOT = Path(__file__).resolve().parents[1]
 END_S = 120.0
 LAUNCHER = "ray::NodeHost"  # how Ray names the process of a launcher
-# Ray runs what it starts at nice 15: beside other work of this machine, agents would hardly play.
+# Ray starts its processes at nice 15: next to other work on this machine, agents would hardly play.
 NOT_NICE = {"RAY_worker_niceness": "0"}
 
 
@@ -47,7 +47,7 @@ class Nodes:
         return self._process.stdout.readline().strip()
 
     def do(self, order: str) -> None:
-        """add NAME, or remove NAME."""
+        """Give the order `add NAME` or `remove NAME`, and wait until it is done."""
         assert self._process.stdin is not None
         print(order, file=self._process.stdin, flush=True)
         if self._line() != "done":
@@ -58,7 +58,7 @@ class Nodes:
         return self._found(lambda words: any(word.endswith("agents/start.py") for word in words))
 
     def launchers(self) -> list[psutil.Process]:
-        """The processes of the launchers."""
+        """The launcher processes."""
         return self._found(lambda words: bool(words) and words[0].startswith(LAUNCHER))
 
     def _found(self, is_wanted: Callable[[list[str]], bool]) -> list[psutil.Process]:
@@ -80,7 +80,7 @@ class Nodes:
 
 @contextlib.contextmanager
 def nodes() -> Iterator[Nodes]:
-    """A cluster, in a directory of its own."""
+    """A cluster in a directory of its own."""
     with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as directory:
         cluster = Nodes(directory)  # its sockets need short paths
         try:

@@ -36,7 +36,7 @@ HEADINGS = (
     *("descriptors", "threads", "left", "s in all"),
 )
 SHOWN = 5
-"""How many of these have a column on the page, which says of the others what grew or was left."""
+"""How many of these have a column on the page; of the rest it says only what grew or was left."""
 Seen = Mapping[str, Any]
 
 
@@ -47,7 +47,7 @@ def cells(seen: Seen) -> list[str]:
 
 
 def markdown(cases: Mapping[str, Seen]) -> str:
-    """A table for each group of cases, of what must hold and what was seen."""
+    """A table for each group of cases: what must hold and what was seen."""
     tables = []
     for group, members in groupby(cases.items(), key=lambda each: each[0].partition("/")[0]):
         lines = [f"### {group.capitalize()}", ""]
@@ -68,7 +68,7 @@ def _row(fault: str, seen: Seen) -> str:
 
 
 def page(directories: Sequence[Path]) -> str:
-    """The tables of all kept results; of two results of one case the later directory's counts."""
+    """The tables of all kept results; if a case has two results, the later directory's counts."""
     results = [json.loads((each / "faults.json").read_text()) for each in directories]
     cases = {name: seen for result in results for name, seen in result["cases"].items()}
     origins = {name: described([each["machine"]]) for each in results for name in each["cases"]}

@@ -2,9 +2,9 @@
 
 As in Parr (2018, Table 1): the time of a train step with the replay in RAM over the time with it on
 the device, by batch size, for vectors of 27 floats, and for stacked pictures, which the paper did
-not measure. As in Figure 3: the cost of adding one step, by the number of steps added at once. And
-the cost of adding, drawing and setting priorities, by the size of the replay. Without a GPU both
-places are the same memory, and the result says so.
+not measure. As in Figure 3: the cost of adding one step, by the number of steps added at once.
+Also the cost of adding, drawing and setting priorities, by the size of the replay. Without a GPU,
+both places are the same memory, and the result says so.
 """
 
 import multiprocessing
@@ -39,7 +39,7 @@ from ga3c.settings.checks import WrongInput, check_threads
 FLOATS = Spaces((27,), "float32", Actions(9), 1)
 PICTURES = Spaces((84, 84), "uint8", Actions(6), 4)
 SMALL = Spaces((4,), "float32", Actions(2), 1)
-SMALLEST = 1000  # least steps of a replay, so that each lane has some to draw
+SMALLEST = 1000  # fewest steps of a replay, so that each lane has some to draw
 WARM_UP = 5  # calls before the measured ones
 COLUMNS: dict[str, Column] = {"action": ((), "int32"), "priority": ((), "float32")}
 
@@ -71,7 +71,7 @@ class Config:
     def __post_init__(self) -> None:
         for steps in (self.vector_steps, self.picture_steps, *self.sizes):
             if steps < SMALLEST:
-                raise ValueError(f"a replay of {steps} steps: must be of at least {SMALLEST}")
+                raise ValueError(f"a replay of {steps} steps: must have at least {SMALLEST}")
         for name in ("batches", "update_sizes", "sizes", "fanouts"):
             values = getattr(self, name)
             if not values or min(values) < 1 + (name == "fanouts"):
@@ -80,7 +80,7 @@ class Config:
 
 
 def run(config: Config) -> None:
-    """Measure, print and save the result. Raises WrongInput if memory does not suffice."""
+    """Measure, print and save the result. Raises WrongInput if memory is too small."""
     has_gpu, lacking = _alone(_place, config)
     if lacking:
         raise WrongInput(lacking)
@@ -142,7 +142,7 @@ def _train_step(config: Config, spaces: Spaces, steps: int, batch: int) -> dict[
 
 
 def _alone(work: Callable[..., Any], config: Config, *given: Any) -> Any:
-    """The result of `work` in a process of its own, which frees all its memory at its end.
+    """The result of `work` in a process of its own, which frees all its memory when it ends.
 
     Raises RuntimeError if the process ends without a result.
     """
@@ -182,7 +182,7 @@ def _trees(config: Config) -> list[dict[str, Any]]:
 
 
 def _part(config: Config, size: int, place: str) -> dict[str, Any]:
-    """Microseconds to add a step, to draw and to set priorities, of a prioritised replay."""
+    """Microseconds to add a step, to draw and to set priorities, in a prioritised replay."""
     process = psutil.Process()
     before = process.memory_info().rss
     alone = Alone(SMALL, size, DRAWN, place == "device", "prioritised")

@@ -98,7 +98,7 @@ def picture(result: dict[str, Any], output: Path) -> None:
         faster.plot([row["batch"] for row in rows], medians, "o-", label=f"here: {name}")
     faster.set_xscale("log", base=2)
     faster.set_xlabel("batch")
-    faster.set_ylabel("train step faster than from RAM, percent")
+    faster.set_ylabel("train step: speed-up over RAM, percent")
     costs = _published(
         "in_gpu_replay_update_size.csv", "update_size", "microseconds_per_experience"
     )

@@ -1,7 +1,7 @@
 """Environments whose steps cost almost nothing: every lane replays one recorded stream of Pong.
 
-The id is `benchmarks.replayed:Replayed-v0`. It serves to measure everything between the emulator
-and the model, without these two.
+The id is `benchmarks.replayed:Replayed-v0`. Use it to measure everything between emulator and
+model, without either of them.
 """
 
 from typing import Any
@@ -33,7 +33,7 @@ def record(steps: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Replayed(VectorEnv):
-    """`num_envs` lanes, each at its own place in the stream. The last frame terminates."""
+    """`num_envs` lanes, each at its own place in the stream. The last frame ends the episode."""
 
     metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012  gymnasium's own form
 
@@ -47,12 +47,12 @@ class Replayed(VectorEnv):
         self._places = np.zeros(num_envs, np.int64)
 
     def reset(self, *, seed: Any = None, options: Any = None) -> Any:
-        """Move every lane to its first place."""
+        """Move every lane to its first frame."""
         self._places = np.arange(self.num_envs) * 37 % STEPS
         return self._frames[self._places], {}
 
     def step(self, actions: Any) -> Any:
-        """Move every lane one place on, and from the end of the stream to its start."""
+        """Advance every lane by one frame, from the end of the stream back to its start."""
         self._places = (self._places + 1) % STEPS
         terminated = self._places == STEPS - 1
         frames, rewards = self._frames[self._places], self._rewards[self._places]

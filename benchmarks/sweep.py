@@ -1,8 +1,8 @@
 """`ga3c benchmark sweep`: GA3C's Figures 3, 4 and 7 and its Table 2, on this machine.
 
 All counts are measured one after another in one service, several times over. With a service for
-each, the speed of the machine would change by more than the counts differ.
-It can be interrupted and run again (benchmarks/points.py).
+each, the machine's speed would drift by more than the counts differ.
+If interrupted, the same command continues (benchmarks/points.py).
 """
 
 import statistics
@@ -62,7 +62,7 @@ class Config(PointsConfig):
 
 
 def run(config: Config) -> None:
-    """Measure missing points, then print, draw and keep all. Raises RuntimeError on a failure."""
+    """Measure the missing points; print, plot and save all. Raises RuntimeError on a failure."""
     config.out_dir.mkdir(parents=True, exist_ok=True)
     measured = _measure_counts(config)
     measured += measure(_other_points(config), config.game, config.window_s, config.out_dir)

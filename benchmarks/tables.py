@@ -1,4 +1,4 @@
-"""A program: checks that a table beyond 34 GB keeps its data, and which device holds its columns.
+"""A program that checks that a table over 34 GB keeps its data, and which device holds its columns.
 
     KERAS_BACKEND=... python -m benchmarks.tables MOST_BYTES
 
@@ -29,7 +29,7 @@ from ga3c.service.assembly import small_model
 LANES = 64
 SHAPE = (84, 84)
 SHARE = 0.8  # share of the free memory that the table takes
-MOST_BYTES_IN_RAM = 3e9  # enough for row 304,348; kernels on the CPU are not in doubt
+MOST_BYTES_IN_RAM = 3e9  # enough for row 304,348; CPU kernels are not in doubt
 CHUNK = 4096  # rows read at a time when the whole table is read
 TIMED = 64  # rows of each timed write or gather
 REPEATS = 50
@@ -48,14 +48,14 @@ class Compiled(NamedTuple):
 
 
 def marked(rows: int, row_bytes: int) -> np.ndarray:
-    """Rows near which arithmetic may overflow, and a few others with the last row: int32."""
+    """Rows near which arithmetic may overflow, and a few others, the last included: int32."""
     near = [offset // row_bytes + i for offset in OFFSETS for i in (-1, 0, 1, 2)]
     wanted = {1, rows // 2, rows - 1, *near}
     return np.array(sorted(row for row in wanted if 0 < row < rows), np.int32)
 
 
 def compiled(experience: Experience) -> Compiled:
-    """The ring's functions, compiled by this framework."""
+    """The ring's functions, compiled by the framework."""
     index, frame = ((None,), "int32"), ((None, *experience.ring.columns()["frame"][0]), "uint8")
 
     def write(rows: Any, frames: Any, ages: Any) -> None:
@@ -114,7 +114,7 @@ def _differing(rows: np.ndarray, found: Any, expected: np.ndarray) -> list[int]:
 
 
 def _stacked(ring: RingShape, rows: np.ndarray, frames: np.ndarray) -> np.ndarray:
-    """The expected stacks that end at `rows`, if the ring holds `frames` there and zeros else."""
+    """The expected stacks ending at `rows`, if the ring has `frames` there and zeros elsewhere."""
     known = {int(row): frame for row, frame in zip(rows, frames, strict=True)}
     blank = np.zeros_like(frames[0])
 
@@ -151,7 +151,7 @@ def _timed(call: Compiled, rows: int, row_bytes: int) -> Found:
 
 
 def recorded(made: list[Any], columns: Mapping[str, Column], rows: int) -> Any:
-    """A table on the device, which is added to `made`."""
+    """A table on the device, also added to `made`."""
     made.append(backend.DeviceTable(columns, rows))
     return made[-1]
 
@@ -162,7 +162,7 @@ def places() -> dict[str, dict[str, str]]:
     for name in ("a3c small", "dqn dueling"):
         config, spaces = cases()[name]
         config = replace(config, replay=replace(config.replay, replay_draws="prioritised"))
-        tables: list[Any] = []  # the ring's first, whose columns go by their names alone
+        tables: list[Any] = []  # the ring's comes first; its columns keep their plain names
         small_model(config, spaces, replace(DEVICE, table=partial(recorded, tables)))
         found[name] = {
             f"{column} of table {number}" if number else column: device
@@ -180,7 +180,7 @@ def main() -> None:
     found = check(compiled(Experience(ring, {}, DEVICE)), ring)
     if backend.has_gpu():
         found["wrong"] += [
-            f"{model}: {name} lies on {device}"
+            f"{model}: {name} is on {device}"
             for model, columns in devices.items()
             for name, device in columns.items()
             if "cpu" in device.lower()

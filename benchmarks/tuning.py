@@ -1,7 +1,7 @@
-"""`ga3c benchmark tuning`: GA3C's Figure 2 on this machine, the counts tuned from 1/1/1.
+"""`ga3c benchmark tuning`: GA3C's Figure 2 on this machine, with counts tuned from 1/1/1.
 
 For each game there are three runs, one after another: our annealing, the paper's random walk, and
-fixed counts for comparison. A machine's speed changes during that time. So the counts that the
+fixed counts for comparison. The machine's speed drifts during that time, so the counts that the
 first two runs end with are then measured in turn with the fixed counts in one service. The cost of
 trying other counts is measured against the rate of the kept counts in the same run. Complete runs
 in `out_dir` are not repeated.
@@ -76,7 +76,7 @@ class Config:
 
 
 def run(config: Config) -> None:
-    """Make missing runs, then print, draw and keep all. Raises RuntimeError on a failure."""
+    """Make the missing runs; print, plot and save all. Raises RuntimeError on a failure."""
     config.out_dir.mkdir(parents=True, exist_ok=True)
     results: dict[str, dict[str, Any]] = {}
     for game in config.games:
@@ -91,7 +91,7 @@ def run(config: Config) -> None:
 
 
 def _train(config: Config, game: str, how: str) -> dict[str, Any]:
-    """Make a run, unless it is complete already; its rates, final counts and progress lines."""
+    """Make a run, unless it is complete. Returns its rates, final counts and progress lines."""
     directory = config.out_dir / f"{game}-{how}".replace("/", "_")
     counts = config.fixed if how == "fixed" else START
     arguments = ga3c_options(game, counts, _most(config))
@@ -117,7 +117,7 @@ def _train(config: Config, game: str, how: str) -> dict[str, Any]:
 
 
 def _most(config: Config) -> Counts:
-    """The largest counts that a run may reach, or that are compared."""
+    """The largest counts that a run may reach or that are compared."""
     return Counts(*map(max, zip(config.fixed, (CORES, 4, 4), strict=True)))
 
 
@@ -128,7 +128,7 @@ def _is_complete(directory: Path, identity: list[Any]) -> bool:
 
 
 def _summary(lines: list[dict[str, float]], journal: Path) -> dict[str, Any]:
-    """Rates in trained samples a second, and the counts that were kept at the end.
+    """Rates in trained samples per second, and the counts that were kept at the end.
 
     `kept_last_third` is the mean rate of those windows of the last third in which the kept counts
     were measured; None if no other counts were tried in that third.

@@ -1,8 +1,8 @@
-"""`ga3c benchmark watching`: the cost of showing, logging and keeping a run while it goes on.
+"""`ga3c benchmark watching`: the cost of showing, logging and saving a run while it runs.
 
-Windows of one service are measured in turn, without and with what `ga3c train` does for a run: live
-view or lines, files, TensorBoard events. Each window with it has a checkpoint, which is many more
-checkpoints than by default.
+Windows of one service are measured in turn, without and with what `ga3c train` adds: live view or
+progress lines, files, TensorBoard events. Each watched window includes a checkpoint, which is far
+more often than by default.
 """
 
 import statistics
@@ -45,7 +45,7 @@ class Config(MeasuringConfig):
 
 
 def run(config: Config) -> None:
-    """Measure, print and keep. Raises RunFailed if the service fails."""
+    """Measure, print and save the result. Raises RunFailed if the service fails."""
     spaces, _ = prepare(config)
     seconds = config.run.seconds or DEFAULT_WINDOW_S
     with ScratchDirectory() as directory:
@@ -72,7 +72,7 @@ def _pairs(
 ) -> tuple[list[float], list[float]]:
     """PPS of the windows without watching, and with it.
 
-    Raises RunFailed if it makes no update for long.
+    Raises RunFailed if the service makes no update for too long.
     """
     often = CheckpointConfig(checkpoint_every_s=seconds)
     train = replace(config, run=replace(config.run, seconds=None), checkpoints=often)
@@ -92,7 +92,7 @@ def _pairs(
         for _ in range(config.benchmark.repeats):
             for rates, watch in kinds:
                 rates.append(_window(service, seconds, watch))
-            kinds.reverse()  # or a machine that grows slower or faster would favour one of them
+            kinds.reverse()  # or a drift in the machine's speed would favour one of them
     finally:
         service.stop(STOP_TIMEOUT_S)
         run.close()

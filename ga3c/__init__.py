@@ -5,8 +5,8 @@
     run = ga3c.train(game="Pong", steps=1_000_000)
     policy = run.load()
 
-docs/python.md shows more. Each name is loaded when it is first used, so that the command and
-`import ga3c` start at once.
+docs/python.md shows more. Names are loaded on first use, so that `import ga3c` and the command
+start immediately.
 """
 
 import importlib
@@ -33,7 +33,7 @@ _HOMES = {
 
 
 def _check_agents() -> None:
-    """Raises ImportError if a package of the program's own hides the agents that belong to ga3c."""
+    """Raises ImportError if another package called agents hides the one that belongs to ga3c."""
     ours = Path(__file__).parents[1] / "agents" / "__init__.py"
     spec = importlib.util.find_spec("agents")
     found = Path(spec.origin) if spec and spec.origin else None
@@ -56,10 +56,10 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         return _version()
     if name not in _HOMES:
-        raise AttributeError(f"module 'ga3c' has no {name!r}")
+        raise AttributeError(f"module 'ga3c' has no attribute {name!r}")
     from ga3c.command import frameworks
 
-    frameworks.choose()  # before the settings are imported: the framework is a default among them
+    frameworks.choose()  # before importing the settings: the framework is a default
     return getattr(importlib.import_module(_HOMES[name]), name)
 
 

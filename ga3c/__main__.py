@@ -1,4 +1,4 @@
-"""The command `ga3c`."""
+"""The `ga3c` command."""
 
 import atexit
 import contextlib
@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
         signal.signal(number, _leave)
     try:
         try:
-            frameworks.choose()  # before the settings are imported: the framework is a default
+            frameworks.choose()  # before importing the settings: the framework is a default
             from ga3c.settings.begin import given_value
 
             frameworks.choose(given_value(arguments, "--backend"))
@@ -63,15 +63,15 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _leave(number: int, frame: Any) -> None:
-    """Exit at once: before the work has begun there is nothing to save or to stop.
+    """Exit at once: before the work begins, there is nothing to save or to stop.
 
-    Raising an exception instead is not safe: during the import of a module it can get lost.
+    Raising an exception instead is not safe: while a module is being imported, it can get lost.
     """
     os._exit(130)
 
 
 def program() -> NoReturn:
-    """The command as a process: `main`, then an exit that no late signal changes.
+    """The entry point of the process: `main`, then an exit that late signals cannot change.
 
     Python's normal exit is skipped: it frees the tensor framework's objects one by one, which takes
     up to 10 s on a busy machine, and a signal during that time would kill the process.
@@ -81,9 +81,9 @@ def program() -> NoReturn:
     _search_working_directory()
     try:
         code = main()
-    except BrokenPipeError:  # the reader has stopped: `ga3c train --help | head -2`
+    except BrokenPipeError:  # the reader has closed the pipe: `ga3c train --help | head -2`
         code = 0
-    except OSError as error:  # for example, help is printed to a file on a full disk
+    except OSError as error:  # for example, help redirected to a full disk
         code = complained(str(error), 1)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -92,9 +92,9 @@ def program() -> NoReturn:
 
 
 def _search_working_directory() -> None:
-    """Let `module:name` be found in the working directory, as `python -m ga3c` does.
+    """Make `module:name` importable from the working directory, as `python -m ga3c` does.
 
-    The directory is searched last, so that no file in it hides an installed module.
+    The directory is searched last, so that no file in it shadows an installed module.
     """
     with contextlib.suppress(OSError):  # the working directory has been deleted
         here = os.getcwd()
@@ -139,7 +139,7 @@ def _train(arguments: list[str]) -> int:
 
 
 def _with_file(message: str, file: str | None, settings: Iterable[str]) -> str:
-    """The message, with the file's name if the message is about a setting that the file has."""
+    """The message, prefixed with the file's name if it is about a setting in that file."""
     words = set(re.findall(r"[a-z_]+", message.replace("-", "_")))
     return f"config {file}: {message}" if words & set(settings) else message
 
@@ -182,7 +182,7 @@ def _benchmark(arguments: list[str]) -> int:
 
 
 def _studies() -> tuple[str, ...]:
-    """The names of the benchmarks that only a checkout has; none if this code is not in one."""
+    """The benchmarks that exist only in a checkout; none if this code is not in one."""
     checkout = str(Path(__file__).resolve().parents[1])
     if (Path(checkout) / "benchmarks" / "__init__.py").is_file() and checkout not in sys.path:
         sys.path.append(checkout)
@@ -198,8 +198,8 @@ def _studies() -> tuple[str, ...]:
 def _run_module(module: str, command: str, needs_framework: bool, arguments: list[str]) -> int:
     """Run a module's `run` with its `Config`.
 
-    If it needs the tensor framework, which takes seconds to load, its options are parsed before:
-    they stand in `options.py` beside the module.
+    If it needs the tensor framework, which takes seconds to load, its options are parsed first:
+    they are defined in `options.py` beside the module.
     """
     from ga3c.command.effects import check_measured
 

@@ -1,4 +1,4 @@
-"""GA3C from Python: train an agent, evaluate it, and use what it has learned."""
+"""GA3C's Python API: train an agent, evaluate it, and use what it has learned."""
 
 import contextlib
 import gc
@@ -29,19 +29,19 @@ if TYPE_CHECKING:  # importing this module loads the framework
 
 @dataclass(frozen=True)
 class Run:
-    """A run that has ended."""
+    """A finished run."""
 
     path: Path
     """The run's directory."""
     result: dict[str, Any]
-    """The figures of the run, as in result.json; `ended` is the reason for its end."""
+    """The run's final figures, as in result.json; `ended` says why it ended."""
 
     def load(self, checkpoint: str | int = "newest") -> "LearnedPolicy":
-        """The policy that the run has learned; see `ga3c.load`."""
+        """Load the policy that the run has learned; see `ga3c.load`."""
         return load(self, checkpoint)
 
     def evaluate(self, checkpoint: str | int = "newest", **options: Any) -> dict[str, Any]:
-        """The scores of whole games, by a named protocol; see `ga3c.evaluate`."""
+        """Play whole games by a named protocol and return their scores; see `ga3c.evaluate`."""
         return evaluate(self, checkpoint, **options)
 
 
@@ -50,32 +50,32 @@ def train(
 ) -> Run:
     """Train an agent, as `ga3c train` does, and return when the run has ended.
 
-    Settings have the names of the command's options, with _ for -: game="Pong", steps=100_000,
-    algorithm="dqn", preset="paper", double=False, resume="runs/mine". Settings that are not given
-    come from `config`, if there is one, or else from the preset. Without a named preset, the
-    algorithm and the game choose it.
+    Settings are named after the command's options, with _ for -: game="Pong", steps=100_000,
+    algorithm="dqn", preset="paper", double=False, resume="runs/mine". Those not passed come from
+    `config` if given, else from the resumed run or the preset. Unless `preset` names one, the
+    algorithm and the game choose the preset.
 
     Args:
-        on_figures: called every `progress_every_s` with the figures that metrics.jsonl keeps, by
-            name, such as `steps`, `score_mean_100` and `pps`. The run ends if it returns what is
-            true. What it raises is raised here, once the run has ended and is kept.
+        on_figures: called every `progress_every_s` seconds with a dict of figures, as recorded in
+            metrics.jsonl, such as `steps`, `score_mean_100` and `pps`. A true return value ends the
+            run. So does an exception, which is raised again here once the run has been saved.
 
-    In the main thread, a first SIGINT (Ctrl-C), SIGTERM or SIGHUP ends the run and writes its
-    checkpoint, as on the command line. The signal then goes to the handler that was there before:
-    Ctrl-C raises KeyboardInterrupt. Other threads receive no signals, so give such a run an end,
+    In the main thread, the first SIGINT (Ctrl-C), SIGTERM or SIGHUP ends the run and writes its
+    checkpoint, as on the command line. The signal is then passed on to the previous handler, so
+    Ctrl-C raises KeyboardInterrupt. Other threads receive no signals: there, give the run a limit,
     such as `steps`.
 
-    Agents are separate processes. They load the calling script if it defines the environment, so
-    the call must then be under `if __name__ == "__main__":`.
+    Agents are separate processes. If the calling script defines the environment, they load that
+    script, so the call must then be under `if __name__ == "__main__":`.
 
     Raises:
         ValueError: if a setting is wrong, or settings contradict each other; nothing was started.
-        RunFailed: if the run cannot go on, or could not be kept; everything has been stopped.
-        RuntimeError: if an agent process calls this while it loads the calling script.
+        RunFailed: if the run cannot continue or be saved; everything has been stopped.
+        RuntimeError: if an agent process makes this call while it loads the calling script.
     """
     if registrations.in_agent:
         raise RuntimeError(
-            "ga3c.train is called while an agent loads this script: put it under `if __name__ == "
+            "ga3c.train was called while an agent loaded this script: put it under `if __name__ == "
             '"__main__":`, or every agent would train'
         )
     frameworks.choose()
@@ -98,14 +98,14 @@ def train(
     if outcome.stuck:
         raise RunFailed(f"run {start.path}: did not end in time: {', '.join(outcome.stuck)}")
     if not outcome.kept:
-        raise RunFailed(f"run {start.path}: no checkpoint of its end could be written")
+        raise RunFailed(f"run {start.path}: its final checkpoint could not be written")
     return Run(start.path.resolve(), outcome.result)
 
 
 def _hand_on(number: int) -> None:
-    """Let the program itself handle a signal that has ended the run.
+    """Pass a signal that ended the run on to the calling program.
 
-    A handler in Python is called here: after `raise_signal` it may run a moment later, inside of a
+    A Python handler is called directly: after `raise_signal` it might run a moment later, inside a
     destructor, where its KeyboardInterrupt would be lost.
     """
     handler = signal.getsignal(number)
@@ -117,7 +117,7 @@ def _hand_on(number: int) -> None:
 
 @contextlib.contextmanager
 def _random_state_kept() -> Iterator[None]:
-    """Restores the caller's random state, because a run seeds the whole process."""
+    """Restores the caller's random state afterwards, because a run seeds the whole process."""
     drawn, numpy_drawn = random.getstate(), np.random.get_state()
     try:
         yield
@@ -139,19 +139,19 @@ def load(
     pretrained: str | None = None,
     runs_dir: str | Path = "runs",
 ) -> "LearnedPolicy":
-    """The policy that a run has learned.
+    """Load the policy that a run has learned.
 
     Args:
         run: a run's directory, its name or number in `runs_dir`, or the `Run` that `train`
-            returned. None: the newest run of Pong there, unless `pretrained` is given.
-        checkpoint: "newest", "best" (by --evaluate-every) or a checkpoint's number of steps.
-        trust: import the modules that the run names, though somebody else began it.
-        pretrained: instead of a run, the policy that comes with ga3c for this game.
-        runs_dir: the folder of the runs that are named.
+            returned. None: the newest run of Pong in `runs_dir`, unless `pretrained` is given.
+        checkpoint: "newest", "best" (with `evaluate_every`) or the number of steps of a checkpoint.
+        trust: import the modules that the run names even if you did not start it on this machine.
+        pretrained: instead of a run, use the policy that ships with ga3c for this game.
+        runs_dir: the directory in which runs are looked up by name or number.
 
     Raises:
         ValueError: if there is no such run or checkpoint, or its code is not trusted.
-        RuntimeError: if the run has no undamaged checkpoint.
+        RuntimeError: if the run has no intact checkpoint.
     """
     _load_framework()
     from ga3c.evaluation.learned import load_policy
@@ -174,13 +174,13 @@ def evaluate(
     seed: int = 0,
     env_args: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Play whole games as `ga3c evaluate` does, which also prints and keeps their scores.
+    """Play whole games, and print and record the scores, as `ga3c evaluate` does.
 
-    The arguments are those of `load`, and options of the command, as its help says.
-    Returns what evaluations.jsonl keeps: `mean`, `median`, `deviation`, `scores`, `lengths`,
-    `steps` learned from, and the `protocol` with all its settings.
+    Takes the arguments of `load`, and options of the command, which its help explains.
+    Returns the entry of evaluations.jsonl: `mean`, `median`, `deviation`, `scores`, `lengths`, the
+    `steps` that the policy was trained for, and the `protocol` with all its settings.
 
-    Raises as `load`; ValueError if an option is wrong; OSError if the scores cannot be kept.
+    Raises what `load` raises, ValueError for a wrong option, OSError if scores cannot be recorded.
     """
     _load_framework()
     from ga3c.evaluation.evaluate import scores
@@ -204,7 +204,7 @@ def _meant(
     pretrained: str | None,
     runs_dir: str | Path,
 ) -> dict[str, Any]:
-    """Which run's weights are meant, as `LearnedConfig` has it."""
+    """The fields of `LearnedConfig` that select a run's weights."""
     return {
         "run": _named(run),
         "pretrained": pretrained,
@@ -215,27 +215,27 @@ def _meant(
 
 
 def _named(run: str | int | Path | Run | None) -> Path | None:
-    """A run's directory, or its name or number, as the command's options have it."""
+    """A run's directory, name or number, in the form that the command's options have."""
     return None if run is None else Path(str(run.path if isinstance(run, Run) else run))
 
 
 def _wanted(
     config: TrainConfig | None, settings: dict[str, Any]
 ) -> tuple[TrainConfig, Known | None]:
-    """The settings of the run, and the earlier run that it resumes, if any."""
-    if isinstance(settings.get("resume"), Run):  # which this program has begun or found
+    """The run's settings, and the earlier run that it resumes, if any."""
+    if isinstance(settings.get("resume"), Run):  # from this program, so its code is trusted
         settings["trust"] = True
     settings |= {n: _named(settings[n]) for n in settings.keys() & {"resume", "initial_weights"}}
     given = checked(settings)
     if config is not None:
         if not isinstance(config, TrainConfig):
             raise ValueError(
-                f"config {config!r}: must be a TrainConfig; name single settings, as game='Pong'"
+                f"config {config!r}: must be a TrainConfig; pass single settings as game='Pong'"
             )
         if given.get("preset", config.preset) != config.preset:
             raise ValueError(
-                f"preset {given['preset']} with a config: its settings are those of preset "
-                f"{config.preset}, and would only change their name; give one of both"
+                f"preset {given['preset']} with a config: the config's settings are those of "
+                f"preset {config.preset}, and would only be renamed; give one or the other"
             )
         wanted = changed(config, {**values_of(config), **given})
         if not (asked := wanted.run).resume:

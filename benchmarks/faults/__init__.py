@@ -1,8 +1,8 @@
-"""`ga3c benchmark faults`: breaks a run in every way that we know, and keeps what it saw.
+"""`ga3c benchmark faults`: breaks a run in every way we know, and records what happens.
 
-A case warms a run up, measures it without a fault, injects the fault, and measures it afterwards. A
-case that could not inject its fault has failed. What a case has seen is kept in `cases.jsonl` as
-soon as it ends, so that the command, given again, goes on where it was interrupted.
+A case warms up a run, measures it without a fault, injects the fault, and measures it again. A case
+that could not inject its fault has failed. Each result is kept in `cases.jsonl` as soon as its case
+ends, so after an interruption the same command continues.
 """
 
 import time
@@ -29,7 +29,7 @@ from benchmarks.kept import Memo, keep_all
 from ga3c.runs.scratch import ScratchDirectory
 
 GROUPS = (agents, service, counts, refused, data, messages, numbers, machines, soak)
-SOAKS = tuple(case.name for case in soak.CASES)  # whose length is given
+SOAKS = tuple(case.name for case in soak.CASES)  # whose length --soak-hours sets
 CASES: dict[str, Case] = {case.name: case for group in GROUPS for case in group.CASES}
 
 
@@ -54,7 +54,7 @@ class Config:
         if self.soak_hours <= 0:
             raise ValueError(f"soak_hours {self.soak_hours:g}: must be above 0")
         if not self.cases:
-            raise ValueError("cases: must name at least one, or nothing would be tried")
+            raise ValueError("cases: must name at least one, or nothing is tested")
         for name in self.cases:
             if name not in ("all", "list") and not _named(name):
                 groups = ", ".join(dict.fromkeys(each.partition("/")[0] for each in CASES))
@@ -65,7 +65,7 @@ class Config:
 
     @property
     def chosen(self) -> list[Case]:
-        """The cases to try, in their order."""
+        """The cases to run, in order."""
         if "all" in self.cases:
             return [case for case in CASES.values() if not (self.quick and case.is_long)]
         names = {each for name in self.cases for each in _named(name)}
@@ -73,12 +73,12 @@ class Config:
 
 
 def _named(name: str) -> list[str]:
-    """The cases that `name` stands for: those of a group, or one."""
+    """The cases that `name` stands for: a group's, or one."""
     return [each for each in CASES if name in (each, each.partition("/")[0])]
 
 
 def run(config: Config) -> int | None:
-    """Try all cases, print and keep them. Returns the exit code: 1 if a case has failed."""
+    """Run all cases; print and save them. Returns the exit code: 1 if a case has failed."""
     if "list" in config.cases:
         for case in CASES.values():
             form = " (not in the quick form)" if case.is_long else ""
@@ -101,7 +101,7 @@ def run(config: Config) -> int | None:
 
 
 def attempt(case: Case, config: Config) -> dict[str, Any]:
-    """Try one case. One that raises has failed, as has one that cannot be tried here."""
+    """Run one case. It has failed if it raises, or if it cannot run here."""
     began_s = time.monotonic()
     with ScratchDirectory() as directory:
         try:
@@ -110,7 +110,7 @@ def attempt(case: Case, config: Config) -> dict[str, Any]:
             ).figures()
         except NoNamespaces as error:
             figures = Seen(problems=[str(error)]).figures()
-        except Exception as error:  # the other cases are tried all the same
+        except Exception as error:  # the other cases still run
             traceback.print_exc()
             figures = Seen(problems=[f"{type(error).__name__}: {error}"]).figures()
     seconds = round(time.monotonic() - began_s, 1)

@@ -1,4 +1,4 @@
-"""Faults of the agents' processes: they are killed or stopped, or their environments break."""
+"""Faults in agent processes: they are killed or stopped, or their environments break."""
 
 import json
 import random
@@ -27,7 +27,7 @@ def _sixteen(bench: Bench) -> tuple[str, ...]:
 
 
 def _kill_some(run: Watched, seconds: float, rng: random.Random) -> int:
-    """Kill a quarter of the agents each second. Returns how many were killed."""
+    """Kill a quarter of the agents every second. Returns how many were killed."""
     killed, until_s = 0, time.monotonic() + seconds
     while time.monotonic() < until_s:
         agents = run.agents()
@@ -43,7 +43,7 @@ def _kill(agents: list[psutil.Process]) -> int:
 
 
 def killed_each_second(bench: Bench) -> Seen:
-    """`kill -9` of 4 of 16 agents each second."""
+    """`kill -9` of 4 of 16 agents every second."""
     seen, rng = Seen(), random.Random(bench.seed)
     with bench.watched() as run:
         run.train(*_sixteen(bench))
@@ -79,7 +79,7 @@ def _stop_one(run: Watched, orders: Orders, seconds: float, timeout_s: float) ->
 
 
 def stopped(bench: Bench) -> Seen:
-    """SIGSTOP of an agent, for longer than the service waits for a step."""
+    """SIGSTOP of an agent for longer than the service waits for a step."""
     seen, orders = Seen(), Orders(bench.directory)
     timeout_s, seconds = bench.scaled(10.0, 2.0), bench.scaled(30.0, 5.0)
     with bench.watched() as run:
@@ -91,12 +91,12 @@ def stopped(bench: Bench) -> Seen:
         bench.finish(run, seen)
         refused = json.loads((run.path / "result.json").read_text())["rejected_messages"]
     seen.note = f"late steps refused: {refused}"
-    seen.expect(refused == {"no hello": LATE_STEPS}, f"not {LATE_STEPS} refused, but {refused}")
+    seen.expect(refused == {"no hello": LATE_STEPS}, f"not {LATE_STEPS} refused: {refused}")
     return seen
 
 
 def dying_at_start(bench: Bench) -> Seen:
-    """Every agent ends in its first step."""
+    """Every agent dies in its first step."""
     seen, orders = Seen(), Orders(bench.directory)
     orders.always("ends at once")
     with bench.watched() as run:
@@ -113,23 +113,23 @@ def dying_at_start(bench: Bench) -> Seen:
 CASES = (
     Case(
         "agents/killed each second",
-        "4 of 16 agents are killed each second: the run goes on and is as fast within 10 s",
+        "4 of 16 agents are killed every second: the run goes on and is back to speed within 10 s",
         killed_each_second,
     ),
     Case(
         "agents/all killed at once",
-        "all 16 agents are killed: they are replaced and the run is as fast within 10 s",
+        "all 16 agents are killed: they are replaced and the run is back to speed within 10 s",
         all_killed,
     ),
     Case(
         "agents/stopped",
-        "an agent is stopped for 30 s: it is replaced after --agent-timeout-s, and steps that come "
-        "in its name afterwards are refused and counted",
+        "an agent is stopped for 30 s: it is replaced after --agent-timeout-s, and steps sent "
+        "in its name later are refused and counted",
         stopped,
     ),
     Case(
         "agents/dying at start",
-        "no agent lives until its second step: its successors wait, then the run ends and says why",
+        "every agent dies in its first step: replacements wait, then the run ends and says why",
         dying_at_start,
     ),
     *environments.CASES,

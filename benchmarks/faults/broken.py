@@ -1,7 +1,7 @@
-"""Algorithms that fail inside the service when they are told to, for `--algorithm MODULE:NAME`.
+"""Algorithms that fail inside the service on command, for `--algorithm MODULE:NAME`.
 
-The file that the environment variable TRIGGER names is the order to fail. It is removed by who
-obeys, so that the fault happens once.
+The file that the environment variable TRIGGER names is the order to fail. Whoever obeys removes it,
+so the fault happens once.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ class FailsActing(_Fails):
     """Raises in a predictor's thread."""
 
     def act(self, network: Any, observations: Any, noise: Any, exploration: Any) -> Any:
-        """As a3c acts, unless it is told to fail."""
+        """Act as a3c does, unless told to fail."""
         with tf.control_dependencies([_fail_if_told()]):
             return super().act(network, tf.identity(observations), noise, exploration)
 
@@ -37,7 +37,7 @@ class FailsLearning(_Fails):
     """Raises in a trainer's thread."""
 
     def loss(self, network: Any, target: Any, batch: Any, rates: Any) -> Any:
-        """As a3c learns, unless it is told to fail."""
+        """The loss of a3c, unless told to fail."""
         loss, (figures, errors) = super().loss(network, target, batch, rates)
         with tf.control_dependencies([_fail_if_told()]):
             return tf.identity(loss), (figures, errors)

@@ -1,4 +1,4 @@
-"""A case: one fault, what must hold in spite of it, and what was seen."""
+"""A case: one fault, what must hold in spite of it, and what was observed."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -11,13 +11,13 @@ from benchmarks.faults.processes import Belongings
 from benchmarks.faults.watched import Watched
 
 RECOVERED = 0.95  # of the speed before the fault
-RECOVERY_WINDOW_S = 2.0  # over which the speed is measured that has recovered
-LASTING = 0.8  # of the speed before, over the whole time after: machines wander by a tenth or more
+RECOVERY_WINDOW_S = 2.0  # the recovered speed is measured over this long
+LASTING = 0.8  # of the speed before, over all the time after: machines vary by a tenth or more
 
 
 @dataclass
 class Seen:
-    """What a case has seen. A figure that the case has no use for stays None."""
+    """What a case has observed. A figure that does not apply to the case stays None."""
 
     injected: int = 0
     """Faults that really happened."""
@@ -27,25 +27,25 @@ class Seen:
     pps_during: float | None = None
     pps_after: float | None = None
     recovery_s: float | None = None
-    """Seconds from the end of the fault until the speed was RECOVERED of that before."""
+    """Seconds from the end of the fault until the speed was back to RECOVERED of that before."""
     peak_mb: float | None = None
     """Largest resident memory of the service, in MiB."""
     descriptors: int | None = None
     """How many more the service had at the end than before the fault."""
     threads: int | None = None
-    """The same of threads."""
+    """The same for threads."""
     left: int | None = None
     """Processes and temporary files left after the command ended."""
     note: str = ""
-    """A sentence or a figure of this case alone."""
+    """A sentence or a figure specific to this case."""
 
     def expect(self, holds: bool, otherwise: str) -> None:
-        """Record a problem, in the words of `otherwise`, unless it holds."""
+        """Record the problem `otherwise` unless the condition holds."""
         if not holds:
             self.problems.append(otherwise)
 
     def grown(self, before: Belongings, after: Belongings) -> None:
-        """Descriptors and threads of the service, which must not be more than before."""
+        """Record how the service's descriptors and threads have grown, which they must not."""
         self.descriptors = after.descriptors - before.descriptors
         self.threads = after.threads - before.threads
         self.expect(self.descriptors <= 0, f"{self.descriptors} more descriptors")
@@ -53,7 +53,7 @@ class Seen:
 
     @property
     def passed(self) -> bool:
-        """Whether the fault was injected and all held."""
+        """Whether the fault was injected and everything held."""
         return bool(self.injected) and not self.problems
 
     def figures(self) -> dict[str, Any]:
@@ -70,12 +70,12 @@ class Bench:
     quick: bool
     """Whether the case takes seconds, not minutes."""
     seed: int = 0
-    """Of what the case draws at random."""
+    """Seed for what the case draws at random."""
     soak_s: float = 7200.0
     """Length of the soak in its long form."""
 
     def scaled(self, full: float, quick: float) -> float:
-        """The number for this form of the case."""
+        """The number for this form of the case, full or quick."""
         return quick if self.quick else full
 
     @contextmanager
@@ -93,11 +93,11 @@ class Bench:
         after_s: float,
         recover_within_s: float,
     ) -> None:
-        """Measure a run that plays: before the fault, while `inject` makes it, and afterwards.
+        """Measure a run before the fault, while `inject` causes it, and afterwards.
 
         Args:
-            inject: makes the fault, and returns how often, once it is over.
-            recover_within_s: the most seconds until the speed must be RECOVERED of that before.
+            inject: causes the fault and, once it is over, returns how often it did.
+            recover_within_s: within this the speed must be back to RECOVERED of that before.
         """
         time.sleep(clean_s)
         began_s = time.monotonic()
@@ -115,22 +115,22 @@ class Bench:
             f"not at {RECOVERED:.0%} of {seen.pps_before:,.0f} PPS within {recover_within_s:g} s",
         )
         seen.expect(
-            self.quick or seen.pps_after >= LASTING * seen.pps_before,  # seconds say too little
+            self.quick or seen.pps_after >= LASTING * seen.pps_before,  # seconds prove little
             f"{seen.pps_after:,.0f} PPS afterwards, not {LASTING:.0%} of {seen.pps_before:,.0f}",
         )
         seen.grown(before, run.held[-1])
 
     def finish(self, run: Watched, seen: Seen, code: int = 130) -> None:
-        """Interrupt the run; it must end with `code` and leave nothing."""
+        """Interrupt the run; it must end with `code` and leave nothing behind."""
         ended = run.end()
         seen.expect(ended == code, f"ended with exit code {ended}, not {code}: {run.tail()}")
         self.account(run, seen)
 
     def account(self, run: Watched, seen: Seen) -> None:
-        """Of a run that has ended: its peak, and what is left of it, which must be nothing."""
+        """Record an ended run's peak memory and what it left behind, which must be nothing."""
         left = run.left()
         seen.left = len(left)
-        seen.expect(not left, f"left: {', '.join(left)}")
+        seen.expect(not left, f"left behind: {', '.join(left)}")
         seen.peak_mb = max((held.memory_mb for held in run.held), default=None)
 
 
@@ -149,9 +149,9 @@ def _recovery(run: Watched, before: float, since_s: float, within_s: float) -> f
 
 
 class Case(NamedTuple):
-    """A fault that is tried."""
+    """A fault to inject, and what must hold."""
 
     name: str  # GROUP/FAULT
-    promise: str  # what must hold, in one sentence for the table
+    promise: str  # what must hold: one sentence for the table
     attempt: Callable[[Bench], Seen]
     is_long: bool = False  # whether the quick form leaves it out, unless it is named

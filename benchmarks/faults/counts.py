@@ -1,4 +1,4 @@
-"""A service whose numbers of agents, predictors and trainers change all the time."""
+"""A service whose numbers of agents, predictors and trainers keep changing."""
 
 import os
 import random
@@ -25,7 +25,7 @@ STOP_S = 8.0
 
 
 def changed(bench: Bench) -> Seen:
-    """1,000 random changes (100 in the quick form), then the first counts again."""
+    """1,000 random changes (100 in the quick form), then back to the initial counts."""
     seen, draw = Seen(), random.Random(bench.seed)
     config = parse(list(SMALL), TrainConfig, "ga3c benchmark faults")
     service = build_service(config, spaces(config.environment))
@@ -53,7 +53,7 @@ def changed(bench: Bench) -> Seen:
         stuck = service.stop(STOP_S)
     seen.expect(not stuck, f"did not end in time: {', '.join(stuck)}")
     seen.left = len(psutil.Process().children(recursive=True))
-    seen.expect(not seen.left, f"{seen.left} processes are left")
+    seen.expect(not seen.left, f"{seen.left} processes are left behind")
     return seen
 
 
@@ -84,8 +84,8 @@ def _tend(service: Service, seen: Seen, seconds: float) -> None:
 CASES = (
     Case(
         "counts/changed",
-        "1,000 random changes of the numbers of agents, predictors and trainers: none is lost, no "
-        "thread is left, and the run learns on",
+        "1,000 random changes to the numbers of agents, predictors and trainers: none is lost, no "
+        "thread is left behind, and the run keeps learning",
         changed,
     ),
 )

@@ -1,4 +1,4 @@
-"""Checkpoints whose files are damaged, missing or another run's, and those of older formats."""
+"""Checkpoints whose files are damaged, missing or another run's, and checkpoints in old formats."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ OLD_RUNS = ROOT / "tests" / "runs" / "old_runs"
 FILES = (ARRAYS, STATE, MANIFEST)
 END_S = 120.0  # for a short run, from its start to its end
 A3C = ("--algorithm", "a3c", "--scheduler", "off", "--agents", "1", "--envs-per-agent", "8")
-STEPS = 3000  # of a run before it is damaged
+STEPS = 3000  # of a run before its checkpoint is damaged
 MORE = ("--checkpoint-every-steps", "1000", "--steps", str(STEPS))
 CART_POLE = (*A3C, "--game", "CartPole-v1", *MORE)
 ACROBOT = (*A3C, "--game", "Acrobot-v1", *MORE)  # observations and actions of other shapes
@@ -26,7 +26,7 @@ def _truncated(file: Path, other: Path) -> None:
 
 
 def _flipped(file: Path, other: Path) -> None:
-    """One bit, of a part that means something: the name of a file's checksum in the manifest."""
+    """Flip one bit that matters: in the manifest, in the name of a file's checksum."""
     data = bytearray(file.read_bytes())
     at = data.index(b"sha256") if file.name == MANIFEST else len(data) // 2
     data[at] ^= 1
@@ -54,7 +54,7 @@ def _made(bench: Bench, name: str, *arguments: str) -> Path:
 
 
 def damaged(bench: Bench) -> Seen:
-    """Each file of the newest checkpoint in each way; all checkpoints; and one of other shapes."""
+    """Damage each file of the newest checkpoint in each way; all; and swap in other shapes."""
     seen = Seen()
     whole = _made(bench, "whole", *CART_POLE, "--seed", "1")
     other = _made(bench, "other", *CART_POLE, "--seed", "2")
@@ -89,7 +89,7 @@ def _newest(run: Path) -> Path:
 
 
 def _check_goes_on(run: Watched, seen: Seen, name: str) -> None:
-    """The run goes on from the checkpoint before its newest."""
+    """The run resumes from the checkpoint before its newest."""
     before, newest = checkpoints.kept(run.path / "checkpoints")[-2:]
     run.resume("--steps", str(STEPS + 1000))
     code = run.ended(END_S)
@@ -103,7 +103,7 @@ def _check_goes_on(run: Watched, seen: Seen, name: str) -> None:
 
 
 def _check_is_seen(run: Path, seen: Seen, name: str) -> None:
-    """The same without a run: the damage is noticed, and the checkpoint before it read."""
+    """The same without a run: the damage is noticed, and the checkpoint before it is read."""
     before = checkpoints.kept(run / "checkpoints")[-2]
     found, faults = checkpoints.newest(run / "checkpoints")
     right = found is not None and found.path == before and len(faults) == 1
@@ -117,8 +117,8 @@ def _none_is_whole(run: Watched, whole: Path, seen: Seen) -> None:
         seen.injected += 1
     run.resume("--steps", str(STEPS + 1000))
     code, said = run.ended(END_S), run.tail(1)
-    seen.expect(code == 1, f"none whole: ended with exit code {code}: {run.tail()}")
-    seen.expect("no whole checkpoint" in said, f"none whole: said only: {said}")
+    seen.expect(code == 1, f"none intact: ended with exit code {code}: {run.tail()}")
+    seen.expect("no whole checkpoint" in said, f"none intact: said only: {said}")
 
 
 def _other_shapes(run: Watched, whole: Path, unlike: Path, seen: Seen) -> None:
@@ -134,7 +134,7 @@ def _other_shapes(run: Watched, whole: Path, unlike: Path, seen: Seen) -> None:
 
 
 def older(bench: Bench) -> Seen:
-    """Runs of the first format, one of each kind, go on with all that they had."""
+    """Runs in the first format, one of each kind, resume with everything they had."""
     seen, steps = Seen(), 1600
     for name in ("a3c", "dqn"):
         with bench.watched(name) as run:

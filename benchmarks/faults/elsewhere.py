@@ -1,4 +1,4 @@
-"""Runs whose agents all live on two other nodes: they learn, and as fast as with agents here."""
+"""Runs whose agents all play on two other nodes: they learn, about as fast as with local agents."""
 
 import statistics
 import time
@@ -18,7 +18,7 @@ PONG = ("--game", "Pong", "--algorithm", "a3c")
 PONG_SCORE = -19.0  # chance: -20.4
 CATCH_S, PONG_S = 120.0, 1500.0
 SETTLE_S = 4.0
-LEAST_SHARE = 0.75  # of the speed with agents here; more is noise of a busy machine
+LEAST_SHARE = 0.75  # of the speed with agents here; the rest is a busy machine's noise
 
 
 def _learn(far: Far, seen: Seen, score: float, within_s: float, *arguments: str) -> None:
@@ -34,7 +34,7 @@ def _learn(far: Far, seen: Seen, score: float, within_s: float, *arguments: str)
 
 
 def catch(bench: Bench) -> Seen:
-    """Catch is learned by agents of two nodes. Raises NoNamespaces."""
+    """Catch is learned by agents on two nodes. Raises NoNamespaces."""
     seen = Seen()
     with Namespaces(NODES) as net, bench.watched() as run, Far(bench, run, net, NODES) as far:
         seen.note = net.words
@@ -44,7 +44,7 @@ def catch(bench: Bench) -> Seen:
 
 
 def pong(bench: Bench) -> Seen:
-    """Pong by agents of two nodes against as many here, in turn; and, in full, it is learned.
+    """Pong with agents on two nodes and with as many here, in turn; the full form also learns it.
 
     Raises NoNamespaces.
     """
@@ -71,7 +71,7 @@ def _all(rates: Sequence[float]) -> str:
 
 
 def _pps(bench: Bench, seen: Seen, net: Namespaces, name: str, nodes: int) -> float:
-    """PPS of Pong with agents on so many nodes, or with the learner if there are none."""
+    """PPS of Pong with agents on this many nodes, or on the learner if there are none."""
     with bench.watched(name) as run, Far(bench, run, net, nodes) as far:
         far.begin(*PONG)
         seen.injected += far.playing if nodes else 0
@@ -90,7 +90,7 @@ CASES = (
     Case(
         "machines/Pong played elsewhere",
         f"all agents on two other nodes: at least {LEAST_SHARE:.0%} of the PPS with agents here "
-        "(PPS before), and Pong begins to be learned: a mean of -19, where chance gives -20.4",
+        "(PPS before), and Pong starts to be learned: a mean of -19, where chance gives -20.4",
         pong,
         is_long=True,
     ),

@@ -1,4 +1,4 @@
-"""Faults of environments: they raise, hang, exit, return what they should not, or are slow."""
+"""Faults in environments: they raise, hang, exit, return what they must not, or are slow."""
 
 import time
 from collections.abc import Mapping
@@ -10,10 +10,10 @@ from benchmarks.faults.watched import Watched
 from benchmarks.faulty_games import REPEATS, SLOW, SLOW_S
 
 AGENTS = 4
-A3C = ("--algorithm", "a3c")  # which makes many small updates, so that its speed is steady
+A3C = ("--algorithm", "a3c")  # makes many small updates, so its speed is steady
 RECOVER_S = 10.0
-FLOODED = 1 / 3  # of the speed before: the flood takes cores of this machine, too
-GROWTH_MB = 64.0  # more memory than before is not taken by answers that nobody reads
+FLOODED = 1 / 3  # of the speed before: the flood uses this machine's cores, too
+GROWTH_MB = 64.0  # answers that nobody reads may not take more memory than this
 FAULTS = {
     "raises": "RuntimeError: this game was told to raise",
     "hangs": "it owed a step for",
@@ -23,7 +23,7 @@ FAULTS = {
     "type": "from dtype('complex64')",
     "nan in reward": "is nan",
 }
-"""By order: what the log says of it."""
+"""By order: what the log says about it."""
 
 
 def four(orders: Orders, game: str, timeout_s: float = 3.0) -> tuple[str, ...]:
@@ -36,14 +36,14 @@ def four(orders: Orders, game: str, timeout_s: float = 3.0) -> tuple[str, ...]:
 
 
 def breaking(bench: Bench) -> Seen:
-    """One environment after the other breaks, each in another way."""
+    """One environment after another breaks, each in a different way."""
     return in_turn(bench, "BreakableCart" if bench.quick else "BreakablePong", FAULTS)
 
 
 def in_turn(bench: Bench, game: str, faults: Mapping[str, str]) -> Seen:
-    """Give these orders to a run, each when it has recovered from the one before.
+    """Give these orders to a run, each once it has recovered from the one before.
 
-    Args: faults: by order: what the log must say of it.
+    Args: faults: by order: what the log must say about it.
     """
     seen, orders, notes = Seen(), Orders(bench.directory), []
     clean_s, after_s = bench.scaled(10.0, 2.0), bench.scaled(5.0, 1.0)
@@ -62,7 +62,7 @@ def in_turn(bench: Bench, game: str, faults: Mapping[str, str]) -> Seen:
 
 
 def _add(seen: Seen, order: str, each: Seen) -> None:
-    """Add what one of several faults has shown to what all have."""
+    """Add what one of several faults has shown to the sum of all."""
     seen.injected += each.injected
     seen.problems += [f"{order}: {problem}" for problem in each.problems]
     seen.pps_before = seen.pps_before or each.pps_before
@@ -121,19 +121,19 @@ CASES = (
     Case(
         "agents/environment breaks",
         "an environment raises, hangs, exits in two ways, returns a wrong shape, type or NaN: the "
-        "log names the fault, and the agent is replaced and the run as fast within 10 s",
+        "log names the fault, the agent is replaced, and the run is back to speed within 10 s",
         breaking,
     ),
     Case(
         "agents/environment slow",
-        f"one environment is {SLOW} times as slow: the agents that do not play it lose no speed",
+        f"one environment is {SLOW} times as slow: agents that do not play it lose no speed",
         slow,
         is_long=True,
     ),
     Case(
         "agents/never reading",
-        "an agent floods the service and reads no answer: the others play on, at a third of the "
-        "speed or more beside it, memory is flat, and the agent is replaced once it falls silent",
+        "an agent floods the service and reads no answer: the others play on, meanwhile at a third "
+        "of the speed or more, memory stays flat, and the agent is replaced when it goes silent",
         never_reading,
     ),
 )

@@ -1,4 +1,4 @@
-"""A run whose agents all play on other nodes, which are broken; its ledger shows each step once."""
+"""A run whose agents all play on other nodes, which get broken; its ledger has each step once."""
 
 import contextlib
 import subprocess
@@ -20,7 +20,7 @@ MODULES = ("benchmarks.paced", "tests.tiny")
 
 
 def counts(agents: int) -> tuple[str, ...]:
-    """Options for a number of agents that stays."""
+    """Options for a fixed number of agents."""
     return ("--scheduler", "off", "--agents", f"{agents}", "--max-agents", f"{agents}")
 
 
@@ -55,7 +55,7 @@ class Host(Marked):
         return agents
 
     def end(self) -> None:
-        """Let it end as by SIGTERM, if it has not."""
+        """Send SIGTERM and wait, unless it has ended."""
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -68,7 +68,7 @@ class Far:
     def __init__(
         self, bench: Bench, run: Watched, net: Network, nodes: int, room: int = AGENTS
     ) -> None:
-        """Args: room: for how many agents each host has room."""
+        """Args: room: how many agents each host has room for."""
         self._bench, self.run, self.net = bench, run, net
         run.prefix = net.learner
         self._keys = bench.directory / "keys"
@@ -83,14 +83,14 @@ class Far:
             host.kill_all()
 
     def key(self, name: str) -> Path:
-        """The file of a secret key, made if it is missing."""
+        """The file of a secret key, created if it is missing."""
         file = self._keys / name
         if not file.exists():
             keys.run(keys.Config(file))
         return file
 
     def shared(self, name: str) -> Path:
-        """The file of the public key."""
+        """The file of the matching public key."""
         return self.key(name).with_name(f"{name}.pub")
 
     def _host(self, number: int, room: int) -> Host:
@@ -103,7 +103,7 @@ class Far:
         return Host(arguments, self._bench.directory, self.run.path.name, name)
 
     def listening(self, *also: str) -> list[str]:
-        """Options of a run that listens. Args: also: names of further keys that may come."""
+        """Options of a run that listens. Args: also: names of further allowed keys."""
         if not self.hosts:
             return []
         names = [*(f"node{number}" for number in range(len(self.hosts))), *also]
@@ -126,11 +126,11 @@ class Far:
 
     @property
     def playing(self) -> int:
-        """Agents of all nodes and of the learner."""
+        """Agents on all nodes and on the learner."""
         return len(self.run.agents()) + sum(len(host.agents()) for host in self.hosts)
 
     def finish(self, seen: Seen, code: int = 130) -> None:
-        """Interrupt the run: its agents end, hosts stay; then end these. Nothing may be left."""
+        """Interrupt the run, which ends its agents, then end the hosts. Nothing may be left."""
         self._bench.finish(self.run, seen, code)
         self._account(seen)
 
@@ -144,25 +144,25 @@ class Far:
             host.end()
         left = [each for host in self.hosts for each in host.left()]
         seen.left = (seen.left or 0) + len(left)
-        seen.expect(not left, f"left of the hosts: {', '.join(left)}")
+        seen.expect(not left, f"left behind by hosts: {', '.join(left)}")
 
 
 @contextlib.contextmanager
 def far(bench: Bench, seen: Seen, room: int = AGENTS) -> Iterator[Far]:
-    """A run that is to be begun, with NODES nodes; the note says what these are."""
+    """A run that is ready to begin, with NODES nodes; the note says what these are."""
     with network(NODES) as net, bench.watched() as run, Far(bench, run, net, NODES, room) as made:
         seen.note = net.words
         yield made
 
 
 def check_ledger(run: Watched, seen: Seen) -> None:
-    """Each step of the run's replay is there once, and follows the one before it.
+    """Check that the run's replay has each step once, following the one before it.
 
-    An observation of Ledger is [number of the environment, episode, step, action before].
+    An observation of Ledger is [environment number, episode, step, previous action].
     """
     found, _ = checkpoints.newest(run.path / "checkpoints")
     if found is None:
-        seen.expect(False, "no whole checkpoint, so its ledger cannot be read")
+        seen.expect(False, "no intact checkpoint, so its ledger cannot be read")
         return
     written, frames = found.arrays["lanes/written"], found.arrays["ring/frame"]
     capacity = len(frames) // len(written)

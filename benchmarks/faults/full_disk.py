@@ -16,13 +16,13 @@ CART_POLE = (
     *("--game", "CartPole-v1", "--algorithm", "a3c", "--scheduler", "off", "--agents", "2"),
     *("--envs-per-agent", "8", "--checkpoint-every-s", "1"),
 )
-AGAIN_S = 10.0  # after room was made, a checkpoint is written within this
+AGAIN_S = 10.0  # once there is room again, a checkpoint is written within this
 SAID = "no checkpoint: [Errno 28]"
 
 
 @contextlib.contextmanager
 def _small_disk(place: Path) -> Iterator[str]:
-    """A file system of its own at `place`. Gives why it cannot be had; empty if it is there."""
+    """Mount a small file system at `place`. Gives the reason if that fails; empty if it worked."""
     place.mkdir()
     options = ["-t", "tmpfs", "-o", f"size={SIZE_MB}m", "tmpfs"]
     try:
@@ -38,7 +38,7 @@ def _small_disk(place: Path) -> Iterator[str]:
 
 
 def _fill(file: Path) -> None:
-    """Take all the room that is left."""
+    """Take all the space that is left."""
     with open(file, "ab", buffering=0) as filler, contextlib.suppress(OSError):
         size = 1 << 20
         while size:
@@ -73,7 +73,7 @@ def full(bench: Bench) -> Seen:
 
 
 def _full(run: Watched, seen: Seen, seconds: float) -> int:
-    """Fill the disk, wait, and make room. Returns 1 if a checkpoint found no room."""
+    """Fill the disk, wait, and free it. Returns 1 if a checkpoint found no space."""
     filler = run.path.parent / "filler"
     _fill(filler)
     kept = newest_steps(run)
@@ -81,9 +81,9 @@ def _full(run: Watched, seen: Seen, seconds: float) -> int:
     before = run.steps
     until_s = time.monotonic() + seconds
     while time.monotonic() < until_s:
-        _fill(filler)  # what the run has given free
+        _fill(filler)  # the space that the run has freed
         time.sleep(0.2)
-    seen.expect(newest_steps(run) >= kept >= 0, "the last whole checkpoint is gone")
+    seen.expect(newest_steps(run) >= kept >= 0, "the last intact checkpoint is gone")
     held = newest_steps(run)
     filler.unlink()
     run.until(lambda: newest_steps(run) > held, AGAIN_S)

@@ -1,4 +1,4 @@
-"""Bytes that are no ZeroMQ, or nearly, from those who can only reach the port."""
+"""Bytes that are not ZeroMQ, or almost are, from peers who can merely reach the port."""
 
 import contextlib
 import random
@@ -12,7 +12,7 @@ from benchmarks.faults.siege import Siege
 GREETING = b"\xff" + bytes(8) + b"\x7f"  # of ZMTP 3 (RFC 23)
 TIMEOUT_S = 0.05
 PAUSE_S = 0.004  # between two connections
-MOST_OPEN = 50  # that say nothing more
+MOST_OPEN = 50  # connections that are left open but silent
 
 Draw = random.Random
 
@@ -24,7 +24,7 @@ def _greeting(rng: Draw) -> bytes:
 
 
 def _frame(rng: Draw, body: bytes) -> bytes:
-    """A frame, perhaps of a command, perhaps with another length than it has."""
+    """A frame, perhaps of a command, perhaps with a wrong length."""
     size = rng.choice([len(body)] * 4 + [0, 255, 2**31, 2**62, 2**63, 2**64 - 1])
     flags = rng.choice([0, 1, 2, 3, 4, 6, rng.randrange(256)])
     if flags & 2 or size > 255:
@@ -93,7 +93,7 @@ KINDS: tuple[Callable[[Draw], bytes], ...] = (
 
 
 def connections(siege: Siege, seconds: float, seed: int) -> int:
-    """Connect again and again to both doors. Returns how many connections were made."""
+    """Connect to both ports, again and again. Returns how many connections were made."""
     rng, made = random.Random(seed), 0
     left_open: list[socket.socket] = []
     doors = [door.removeprefix("tcp://").rpartition(":") for door in siege.doors]
@@ -113,7 +113,7 @@ def connections(siege: Siege, seconds: float, seed: int) -> int:
 
 
 def _talk(host: str, port: int, data: bytes, rng: Draw) -> socket.socket:
-    """Send the bytes, in one piece or several. The connection is perhaps left open."""
+    """Send the bytes, in one piece or two. The connection may be left open."""
     peer = socket.create_connection((host, port), timeout=10.0)
     peer.settimeout(TIMEOUT_S)
     with contextlib.suppress(OSError):  # cut off in the middle
@@ -121,7 +121,7 @@ def _talk(host: str, port: int, data: bytes, rng: Draw) -> socket.socket:
         for part in (data[:half], data[half:]) if rng.random() < 0.5 else (data,):
             peer.sendall(part)
     if rng.random() < 0.7:
-        if rng.random() < 0.5:  # as by a crash: the other side is told at once
+        if rng.random() < 0.5:  # as after a crash: a reset, which the other side sees at once
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         peer.close()
     return peer

@@ -1,6 +1,6 @@
 """Peers that must not harm the good ones: strangers, and machines whose keys are allowed.
 
-One run plays on two nodes; the hostile peers come from the first, one kind after another.
+One run plays on two nodes; the hostile peers connect from the first, one kind after another.
 """
 
 import contextlib
@@ -20,14 +20,14 @@ from benchmarks.faults.processes import marked_environment, new_mark
 STRANGERS = ("unknown_key", "wrong_service", "idle")
 ALLOWED = ("oversized", "many_parts", "bomb", "never_reads")
 ROGUE = "rogue"  # an allowed key that no good machine has
-MOST_MORE_MB = 128.0  # that the service may hold more than before, at its worst moment
+MOST_MORE_MB = 128.0  # the service's memory may grow by this much, at its peak
 ENDED_S = 120.0
-QUICK_SHARE = 0.75  # of two seconds on a busy machine
+QUICK_SHARE = 0.75  # in the quick form: two seconds on a busy machine are noisy
 
 
 def _lowest_priority() -> None:
-    """Of this process and its session: Linux shares cores between sessions before it looks at nice
-    values, where it groups processes by session (sched_autogroup_enabled).
+    """Set it for this process and its session: with sched_autogroup_enabled, Linux divides cores
+    among sessions before it looks at nice values.
     """
     os.nice(19)
     with contextlib.suppress(OSError):
@@ -37,10 +37,10 @@ def _lowest_priority() -> None:
 def _attack(bench: Bench, broken: Far, kind: str, key: str) -> int:
     """Attack for some seconds. Returns how often.
 
-    The attacker has the lowest priority, as on another machine it would take none of these cores.
+    The attacker has the lowest priority: on another machine it would take none of these cores.
 
-    An attacker that is cut off while it sends may be ended by an assertion of its own ZeroMQ. Then
-    another one goes on; of the first it is only known that it attacked.
+    An attacker that is cut off while it sends may be aborted by an assertion in its own ZeroMQ.
+    Then another one takes over, and the first counts as one attack.
     """
     connections, keys = bench.scaled(5000, 1000), (broken.shared("service"), broken.key(key))
     until_s, count = time.monotonic() + bench.scaled(10.0, 3.0), 0
@@ -66,7 +66,7 @@ def _attack(bench: Bench, broken: Far, kind: str, key: str) -> int:
 
 
 def _share(bench: Bench, seen: Seen, broken: Far, kind: str, key: str) -> float:
-    """The PPS of the good agents under attack, of that before and after, in turn."""
+    """The PPS of the good agents under attack, relative to quiet windows before and after."""
     quiet, attacked = [], []
     quiet_s = bench.scaled(10.0, 2.0)
     for turn in range(int(bench.scaled(3, 1)) + 1):
@@ -88,9 +88,9 @@ def _share(bench: Bench, seen: Seen, broken: Far, kind: str, key: str) -> float:
 
 
 def _attacked(bench: Bench, kinds: tuple[str, ...], key: str) -> Seen:
-    """A run under one kind of attack after another; the good agents keep their PPS.
+    """A run under one kind of attack after another; the good agents must keep their PPS.
 
-    One agent has no place on the good nodes, so that a rogue can have it.
+    The run has one agent more than the good nodes have room for, so that a rogue can get it.
     """
     seen = Seen()
     with far(bench, seen, room=AGENTS // NODES) as broken:
@@ -102,14 +102,14 @@ def _attacked(bench: Bench, kinds: tuple[str, ...], key: str) -> Seen:
             seen.expect(share >= bench.scaled(RECOVERED, QUICK_SHARE), words)
             seen.note += f"; {words}"
         more_mb = max(each.memory_mb for each in broken.run.held) - before.memory_mb
-        seen.expect(more_mb <= MOST_MORE_MB, f"{more_mb:.0f} MiB more at its worst")
+        seen.expect(more_mb <= MOST_MORE_MB, f"{more_mb:.0f} MiB more at the peak")
         seen.grown(before, broken.run.held[-1])
         broken.finish(seen)
     return seen
 
 
 def strangers(bench: Bench) -> Seen:
-    """Unknown keys, peers that take the service for another one, and idle connections."""
+    """Unknown keys, peers that expect another service's key, and idle connections."""
     return _attacked(bench, STRANGERS, "node0")
 
 
@@ -121,7 +121,7 @@ def allowed(bench: Bench) -> Seen:
 CASES = (
     Case(
         "machines/strangers",
-        "peers with unknown keys, that take the service for another one, and 5,000 idle "
+        "peers with unknown keys, peers that expect another service's key, and 5,000 idle "
         f"connections: good agents keep {RECOVERED:.0%} of their PPS",
         strangers,
         is_long=True,
@@ -129,8 +129,8 @@ CASES = (
     Case(
         "machines/hostile but allowed",
         "oversized parts, messages of many parts, decompression bombs and a peer that never reads, "
-        f"with an allowed key: good agents keep {RECOVERED:.0%} of their PPS, memory grows by at "
-        f"most {MOST_MORE_MB:g} MiB",
+        f"with an allowed key: good agents keep {RECOVERED:.0%} of their PPS, and memory grows by "
+        f"at most {MOST_MORE_MB:g} MiB",
         allowed,
     ),
 )

@@ -13,7 +13,7 @@ from benchmarks.faults.watched import Watched
 from ga3c.runs import checkpoints
 
 POLL_S = 0.0005
-ON_S = 60.0  # for a run to begin again and to write its next checkpoint
+ON_S = 60.0  # for a run to resume and to write its next checkpoint
 SMALL = (
     *("--game", "tests.tiny:Wide-v0", "--scheduler", "off", "--agents", "1"),
     *("--envs-per-agent", "8"),
@@ -35,7 +35,7 @@ def on_policy(bench: Bench) -> Seen:
 
 
 def with_a_replay(bench: Bench) -> Seen:
-    """A run that keeps its replay: 80 MB a checkpoint."""
+    """A run that saves its replay: 80 MB per checkpoint."""
     return _killed(bench, REPLAY)
 
 
@@ -59,15 +59,15 @@ def _killed(bench: Bench, arguments: tuple[str, ...]) -> Seen:
             seen.expect(run.end() == 130, f"did not end well: {run.tail()}")
             _check(run.path, seen, least)
             _check_end(run.path, seen)
-            seen.expect(not run.left(), f"left: {', '.join(run.left())}")
+            seen.expect(not run.left(), f"left behind: {', '.join(run.left())}")
     seen.expect(seen.injected >= wanted, f"only {seen.injected} of {tries} kills hit a checkpoint")
     seen.note = f"{seen.injected} of {tries} kills hit a checkpoint that was being written"
     return seen
 
 
 def _is_killed_while_writing(run: Watched, rng: random.Random) -> bool:
-    """Kill the service while it writes a checkpoint. Returns whether that was left unfinished."""
-    _next(run)  # a new run's first has no figures beside it yet
+    """Kill the service while it writes a checkpoint. Returns whether it was left unfinished."""
+    _next(run)  # skip a new run's first one, which has no figures yet
     one, begun_s = _next(run), time.monotonic()
     while one.exists() and run.runs:
         time.sleep(POLL_S)
@@ -89,7 +89,7 @@ def _unfinished(run: Watched) -> set[Path]:
 
 
 def _next(run: Watched) -> Path:
-    """Wait until the next checkpoint is begun. Returns where it is written."""
+    """Wait until the next checkpoint is started. Returns where it is written."""
     before, until_s = _unfinished(run), time.monotonic() + ON_S
     while not (new := _unfinished(run) - before):
         if not run.runs or time.monotonic() > until_s:
@@ -99,27 +99,27 @@ def _next(run: Watched) -> Path:
 
 
 def _goes_on(run: Watched, steps: int) -> None:
-    """Wait until the run says that it goes on from its newest whole checkpoint."""
+    """Wait until the run says that it goes on from its newest intact checkpoint."""
     words = f"goes on from {steps:,} steps"
     run.until(lambda: words in run.log, ON_S)
 
 
 def _check(path: Path, seen: Seen, least: int) -> int | None:
-    """The newest checkpoint must be whole, and its counters right. Returns its steps."""
+    """The newest checkpoint must be intact, with correct counters. Returns its steps."""
     newest, damaged = checkpoints.newest(path / "checkpoints")
     seen.expect(not damaged, f"damaged: {'; '.join(damaged)}")
     if newest is None:
-        seen.expect(False, "no whole checkpoint")
+        seen.expect(False, "no intact checkpoint")
         return None
     steps, episodes = newest.steps, newest.state["episodes"]
     seen.expect(steps >= least, f"went back from {least} to {steps} steps")
     with open(path / "episodes.csv") as rows:
         ended = [int(row["steps"]) for row in csv.DictReader(rows)]
     before = sum(each < steps for each in ended)
-    seen.expect(before == episodes, f"episodes.csv has {before} games before {steps}: {episodes}")
-    seen.expect(ended == sorted(ended), "episodes.csv: games of before the kill are left")
+    seen.expect(before == episodes, f"episodes.csv: {before} games before {steps}, not {episodes}")
+    seen.expect(ended == sorted(ended), "episodes.csv: games from before the kill remain")
     made = [json.loads(line)["steps"] for line in (path / "metrics.jsonl").open("rb")]
-    seen.expect(made == sorted(made), "metrics.jsonl: lines of before the kill are left")
+    seen.expect(made == sorted(made), "metrics.jsonl: lines from before the kill remain")
     counted = int(newest.state["counts"]["steps"])
     seen.expect(counted == steps, f"the checkpoint of {steps} steps counts {counted}")
     updates, counted = int(newest.arrays["counters"][1]), newest.state["counts"].get("updates", 0)
@@ -132,7 +132,7 @@ def _check_end(path: Path, seen: Seen) -> None:
     result = json.loads((path / "result.json").read_bytes())
     newest, _ = checkpoints.newest(path / "checkpoints")
     steps = newest.steps if newest else None
-    seen.expect(result["steps"] == steps, f"{result['steps']} steps are not {steps}")
+    seen.expect(result["steps"] == steps, f"{result['steps']} steps, not {steps}")
     with open(path / "episodes.csv") as rows:
         ended = len(list(csv.DictReader(rows)))
-    seen.expect(ended == result["episodes"], f"{ended} games are not {result['episodes']}")
+    seen.expect(ended == result["episodes"], f"{ended} games, not {result['episodes']}")

@@ -1,4 +1,4 @@
-"""A client of our own, which speaks in the name of an agent that is dead."""
+"""A client of our own that sends messages in the name of a dead agent."""
 
 import time
 
@@ -17,7 +17,7 @@ HELD_S = 2.0  # libzmq drops what the service has not yet taken when the connect
 
 
 def send_late_steps(task: Task, count: int) -> None:
-    """Send so many steps as the agent with this task. Raises zmq.Again if nobody takes them."""
+    """Send `count` steps as the agent with this task. Raises zmq.Again if nobody takes them."""
     played = spaces(task.environment, tried=False)
     frames = np.zeros((task.envs_per_group, *played.shape), played.dtype)
     step = Step(frames, np.zeros(task.envs_per_group, messages.OUTCOME))

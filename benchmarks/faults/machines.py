@@ -1,7 +1,7 @@
-"""Faults of other machines that play for a run, and of the way to them.
+"""Faults in other machines that play for a run, and in the network between.
 
-All agents play on two nodes, each with room for all. Afterwards the ledger must have every step
-once.
+All agents play on two nodes, each with room for all of them. Afterwards the ledger must have every
+step once.
 """
 
 import signal
@@ -15,9 +15,9 @@ from benchmarks.faults.far import AGENTS, LEDGER, Far, Host, check_ledger, far
 from ga3c.wire.hosts import LOST_S
 
 CLEAN_S, AFTER_S = (20.0, 4.0), (10.0, 3.0)
-START_S = 20.0  # agents start and are as fast
-COME_BACK_S = 25.0  # after a cut: heartbeats find it, and connections are tried every 5 s at most
-SEEN_S = 60.0  # until what must happen has happened, on a busy machine
+START_S = 20.0  # for agents to start and reach the earlier speed
+COME_BACK_S = 25.0  # after a cut: heartbeats notice it, and reconnects are at most 5 s apart
+SEEN_S = 60.0  # for an expected event, on a busy machine
 
 
 def _broken(
@@ -26,7 +26,7 @@ def _broken(
     recover_s: float,
     then: Callable[[Far, Seen], None] = lambda _, __: None,
 ) -> Seen:
-    """A run on two nodes, measured before, while and after `inject` breaks it."""
+    """A run on two nodes, measured before, while, and after `inject` breaks it."""
     seen = Seen()
     with far(bench, seen) as broken:
         broken.begin(*LEDGER)
@@ -62,7 +62,7 @@ def _kill_host(broken: Far) -> int:
 
 
 def host_killed(bench: Bench) -> Seen:
-    """`kill -9` of `ga3c agents`: its agents end with it, and start on the other node."""
+    """`kill -9` of `ga3c agents`: its agents end with it, and new ones start on the other node."""
 
     def elsewhere(broken: Far, seen: Seen) -> None:
         there = sorted(len(host.agents()) for host in broken.hosts)
@@ -72,7 +72,7 @@ def host_killed(bench: Bench) -> Seen:
 
 
 def _stop_host(broken: Far) -> int:
-    """Until it goes on, the kernel holds the service's ends of its agents' connections."""
+    """Until the host resumes, the kernel keeps the service's ends of its agents' connections."""
     host = broken.fullest
     stopped = len(host.agents())
     host.signal_all(signal.SIGSTOP)
@@ -84,7 +84,7 @@ def _stop_host(broken: Far) -> int:
 
 
 def host_stopped(bench: Bench) -> Seen:
-    """SIGSTOP of a host and its agents; when they go on, the agents are no longer wanted."""
+    """SIGSTOP of a host and its agents; when they resume, the agents are no longer wanted."""
     return _broken(bench, _stop_host, START_S)
 
 
@@ -98,22 +98,22 @@ def _cut(seconds: float, broken: Far) -> int:
 
 
 def cut_shortly(bench: Bench) -> Seen:
-    """Both cables are cut for 10 s: nothing is started anew."""
+    """Both cables are cut for 10 s: nothing is restarted."""
 
     def none_died(broken: Far, seen: Seen) -> None:
-        seen.expect("is lost" not in broken.run.log, "a host was given up")
+        seen.expect("is lost" not in broken.run.log, "a host was declared lost")
         seen.expect("replaced" not in broken.run.log, "an agent died")
 
     return _broken(bench, partial(_cut, bench.scaled(10.0, 3.0)), COME_BACK_S, none_died)
 
 
 def cut_long(bench: Bench) -> Seen:
-    """Both cables are cut for 2 minutes: hosts are given up, and come back."""
+    """Both cables are cut for 2 minutes: hosts are declared lost, and come back."""
     return _broken(bench, partial(_cut, bench.scaled(120.0, 8.0)), COME_BACK_S + START_S)
 
 
 def service_anew(bench: Bench) -> Seen:
-    """`kill -9` of the service, which is resumed at the same port; hosts play on for it."""
+    """`kill -9` of the service, which is resumed on the same port; hosts keep playing for it."""
     seen = Seen()
     with far(bench, seen) as broken:
         run = broken.run
@@ -139,39 +139,40 @@ def service_anew(bench: Bench) -> Seen:
 CASES = (
     Case(
         "machines/agents of a host killed",
-        f"all agents of a host are killed: as fast within {START_S:g} s, each step once",
+        f"all agents of a host are killed: back to speed within {START_S:g} s, each step "
+        "stored once",
         agents_killed,
     ),
     Case(
         "machines/host killed",
-        f"a host is killed and, {LOST_S:g} s later, given up: as fast within {START_S:g} s of "
-        "that by the other, each step once",
+        f"a host is killed and declared lost {LOST_S:g} s later: on the other one, back to speed "
+        f"within {START_S:g} s of that, each step stored once",
         host_killed,
     ),
     Case(
         "machines/host stopped",
-        "a host and its agents are stopped: given up as if killed; when they go on, their old "
-        "agents end, each step once",
+        "a host and its agents are stopped: declared lost as if killed; when they resume, the old "
+        "agents end, each step stored once",
         host_stopped,
         is_long=True,
     ),
     Case(
         "machines/link cut for 10 s",
-        f"all links are cut for 10 s: as fast within {COME_BACK_S:g} s, no agent dies, each step "
-        "once",
+        f"all links are cut for 10 s: back to speed within {COME_BACK_S:g} s, no agent dies, each "
+        "step stored once",
         cut_shortly,
     ),
     Case(
         "machines/link cut for 2 minutes",
-        f"all links are cut for 2 minutes: as fast within {COME_BACK_S + START_S:g} s, each step "
-        "once",
+        f"all links are cut for 2 minutes: back to speed within {COME_BACK_S + START_S:g} s, each "
+        "step stored once",
         cut_long,
         is_long=True,
     ),
     Case(
         "machines/service anew",
-        "the service is killed and resumed at the same port: hosts play for it again, each step "
-        "once",
+        "the service is killed and resumed on the same port: hosts play for it again, each step "
+        "stored once",
         service_anew,
     ),
     *ray_cluster.CASES,

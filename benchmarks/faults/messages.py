@@ -1,4 +1,4 @@
-"""Faults of what is sent: damaged, too large, repeated, in another's name, or no message at all."""
+"""Faults in what is sent: damaged, too large, repeated, in another's name, or no message at all."""
 
 import time
 from collections.abc import Callable
@@ -21,7 +21,7 @@ def besiege(
 ) -> Seen:
     """Measure a service before, during and after an attack; it must learn each step once.
 
-    Args: peace: what goes on so many seconds before the attack.
+    Args: peace: what to do for a number of seconds before the attack.
     """
     seen = Seen()
     with Siege(bench.directory) as siege:
@@ -52,14 +52,14 @@ def besiege(
         seen.expect(code == 0, f"ended with exit code {code}: {siege.said()}")
         left = siege.left()
         seen.left = len(left)
-        seen.expect(not left, f"left: {', '.join(left)}")
+        seen.expect(not left, f"left behind: {', '.join(left)}")
     return seen
 
 
 def _check(seen: Seen, now: dict[str, Any], more_mb: float) -> None:
     before, during = seen.pps_before or 0.0, seen.pps_during or 0.0
     seen.expect(
-        during >= RECOVERED * before, f"{during:,.0f} PPS meanwhile, of {before:,.0f} before"
+        during >= RECOVERED * before, f"{during:,.0f} PPS during the attack, {before:,.0f} before"
     )
     seen.expect(not now["problems"], f"learned: {'; '.join(now['problems'])}")
     deaths = [event for event in now["events"] if event.startswith("agent ")]
@@ -68,13 +68,13 @@ def _check(seen: Seen, now: dict[str, Any], more_mb: float) -> None:
 
 
 def malformed(bench: Bench) -> Seen:
-    """A million damaged messages of thousands of kinds, of those who know the token."""
+    """A million damaged messages of thousands of kinds, from peers who know the token."""
     total = int(bench.scaled(1_000_000, 30_000))
     return besiege(bench, lambda siege: vandals.Vandals(siege).send(total, MESSAGES_PER_S))
 
 
 def raw_bytes(bench: Bench) -> Seen:
-    """Raw bytes to both doors."""
+    """Raw bytes to both ports."""
     seconds = bench.scaled(60.0, 5.0)
     return besiege(bench, partial(fuzz.connections, seconds=seconds, seed=bench.seed))
 
@@ -85,7 +85,7 @@ def too_large(bench: Bench) -> Seen:
 
 
 def again_and_again(bench: Bench) -> Seen:
-    """Steps that come twice, late and early, of a peer that played rightly before; and thieves."""
+    """Steps sent twice, late and early by a peer that played correctly before; and impostors."""
     players: list[Stutterer] = []
 
     def peace(siege: Siege, seconds: float) -> None:
@@ -102,23 +102,23 @@ def again_and_again(bench: Bench) -> Seen:
 CASES: tuple[Case, ...] = (
     Case(
         "messages/malformed",
-        "a million damaged messages: none raises, each step is learned once, memory is flat",
+        "a million damaged messages: none raises, each step is learned once, memory stays flat",
         malformed,
     ),
     Case(
         "messages/raw bytes",
-        "what is no ZeroMQ, and nearly is, at both ports: the same",
+        "bytes that are not ZeroMQ, or almost are, sent to both ports: the same holds",
         raw_bytes,
         is_long=True,
     ),
     Case(
         "messages/too large",
-        "messages of 20,000 parts and parts of 8 MiB: the same",
+        "messages of 20,000 parts and parts of 8 MiB: the same holds",
         too_large,
     ),
     Case(
         "messages/again and again",
-        "steps sent twice, late, early, and in others' names: each is learned once",
+        "steps sent twice, late, early and in other agents' names: each is learned once",
         again_and_again,
         is_long=True,
     ),

@@ -1,8 +1,8 @@
 """Nodes with addresses of their own on this machine: Linux network namespaces.
 
 A learner and its nodes each have a namespace, joined by a virtual cable that can be cut. Their
-addresses exist nowhere else. Without the right to make namespaces, `Relayed` is the next best: the
-nodes reach the learner over loopback, by relays that can be stopped.
+addresses exist nowhere else. Without the right to create namespaces, `Relayed` is the next best:
+the nodes reach the learner over loopback, through relays that can be stopped.
 """
 
 import contextlib
@@ -17,34 +17,34 @@ from benchmarks.delays import Delay
 PORT = 5555
 LOCAL = "127.0.0.1"
 CALL_S = 20.0
-FAR_END = "cable"  # its name on the node
+FAR_END = "cable"  # the cable's name on the node
 
 
 class NoNamespaces(RuntimeError):
-    """Namespaces cannot be made here."""
+    """Namespaces cannot be created here."""
 
 
 class Network(Protocol):
     """A learner and the nodes that reach it. Use it as a context."""
 
-    learner: tuple[str, ...]  # how a command on the learner begins
+    learner: tuple[str, ...]  # prefix of a command on the learner
     listen: str  # the address at which the learner listens
-    words: str  # what it is made of
+    words: str  # what the network is made of
 
     def __enter__(self) -> Self:
-        """Make it."""
+        """Set it up."""
 
     def __exit__(self, *_: object) -> None:
-        """Leave nothing of it."""
+        """Remove all of it."""
 
     def node(self, number: int) -> tuple[str, ...]:
-        """How a command on a node begins."""
+        """The prefix of a command on a node."""
 
     def connect(self, number: int) -> str:
-        """The learner's address, as a node reaches it."""
+        """The learner's address, as seen from a node."""
 
     def cut(self, number: int) -> None:
-        """Nothing goes between the learner and this node until `mend`, and nobody is told."""
+        """Let nothing pass between learner and node until `mend`, without telling either."""
 
     def mend(self, number: int) -> None:
         """Undo `cut`."""
@@ -72,22 +72,22 @@ class Namespaces:
             self.__exit__()
             said = getattr(error, "stderr", b"") or str(error).encode()
             raise NoNamespaces(
-                f"network namespaces cannot be made here: {said.decode().strip()}"
+                f"network namespaces cannot be created here: {said.decode().strip()}"
             ) from error
         return self
 
     def __exit__(self, *_: object) -> None:
-        for space in self._made:  # a cable goes with its ends
+        for space in self._made:  # deleting an end deletes the cable
             with contextlib.suppress(OSError, subprocess.SubprocessError):
                 _ip("netns", "delete", space)
         self._made.clear()
 
     def node(self, number: int) -> tuple[str, ...]:
-        """How a command on a node begins."""
+        """The prefix of a command on a node."""
         return self._within(self._space(f"{number}"))
 
     def connect(self, number: int) -> str:
-        """The learner's address, as a node reaches it."""
+        """The learner's address, as seen from a node."""
         return f"tcp://{_address(number, 1)}:{PORT}"
 
     def cut(self, number: int) -> None:
@@ -111,7 +111,7 @@ class Namespaces:
         _ip("-n", self._space(of), "link", "set", "lo", "up")
 
     def _join(self, number: int) -> None:
-        """A cable between the learner and a node, and addresses for both ends."""
+        """Connect the learner and a node by a cable, and give both ends addresses."""
         one, other = self._space("learner"), self._space(f"{number}")
         ends = ("type", "veth", "peer", "name", FAR_END, "netns", other)
         _ip("-n", one, "link", "add", f"to-{number}", *ends)
@@ -142,7 +142,7 @@ class Relayed:
         self._stack.close()
 
     def node(self, number: int) -> tuple[str, ...]:
-        """Nothing: it is this machine."""
+        """No prefix: the node is this machine."""
         return ()
 
     def connect(self, number: int) -> str:
@@ -154,13 +154,13 @@ class Relayed:
         self._relays[number].freeze()
 
     def mend(self, number: int) -> None:
-        """Let the relay go on."""
+        """Let the relay resume."""
         self._relays[number].mend()
 
 
 @contextlib.contextmanager
 def network(nodes: int) -> Iterator[Network]:
-    """Namespaces, or relays where there can be none."""
+    """Namespaces, or relays where namespaces cannot be created."""
     with contextlib.ExitStack() as stack:
         try:
             made: Network = stack.enter_context(Namespaces(nodes))
@@ -170,7 +170,7 @@ def network(nodes: int) -> Iterator[Network]:
 
 
 def _address(number: int, host: int) -> str:
-    """In the range that is meant for such tests between networks (RFC 2544)."""
+    """An address in the range reserved for benchmarks of networks (RFC 2544)."""
     return f"198.18.{number}.{host}"
 
 

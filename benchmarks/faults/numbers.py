@@ -1,4 +1,4 @@
-"""Numbers that are not finite: in what environments return, in losses, gradients and priorities."""
+"""Non-finite numbers: in what environments return, in losses, gradients and priorities."""
 
 import json
 from functools import partial
@@ -15,14 +15,14 @@ from ga3c.runs import checkpoints
 GAME = "BreakableCart"
 RECOVER_S = 10.0
 END_S = 60.0
-MORE_UPDATES = 20  # so many after a fault show that learning goes on
+MORE_UPDATES = 20  # this many after a fault show that learning goes on
 REFUSED = {
     "nan in observation": "is nan at",
     "infinity in observation": "is inf at",
     "nan in reward": "is nan: must",
     "infinity in reward": "is inf: must",
 }
-"""By order: what the log says of it."""
+"""By order: what the log says about it."""
 KEEP = ("--checkpoint-every-s", "0.2", "--reward-clip", "0", "--clip-norm", "0")
 A3C = ("--preset", "a3c-vectors")
 REPLAY = ("--preset", "dqn-vectors", "--replay-steps", "20000", "--replay-min-steps", "500")
@@ -30,12 +30,12 @@ PRIORITISED = (*REPLAY, "--replay-draws", "prioritised")
 
 
 def refused_steps(bench: Bench) -> Seen:
-    """Numbers in steps that are not finite, one kind after the other."""
+    """Non-finite numbers in steps, one kind after another."""
     return in_turn(bench, GAME, REFUSED)
 
 
 def refused_always(bench: Bench) -> Seen:
-    """Every observation of every environment holds NaN."""
+    """Every observation of every environment contains NaN."""
     seen, orders = Seen(), Orders(bench.directory)
     orders.always("nan in observation")
     with bench.watched() as run:
@@ -47,7 +47,7 @@ def refused_always(bench: Bench) -> Seen:
 
 
 def exploding(bench: Bench, algorithm: tuple[str, ...]) -> Seen:
-    """A learning rate with which the first update spoils the weights."""
+    """A learning rate so large that the first update ruins the weights."""
     seen, orders = Seen(), Orders(bench.directory)
     most = int(bench.scaled(100, 20))
     given = ("--learning-rate", "3e38", "--max-refused-updates", str(most))
@@ -62,7 +62,7 @@ def exploding(bench: Bench, algorithm: tuple[str, ...]) -> Seen:
 
 
 def _surge(run: Watched, orders: Orders, order: str) -> int:
-    """Let an environment return a reward that cannot be learned from. Returns 1."""
+    """Make an environment return a reward that cannot be learned from. Returns 1."""
     said = run.log.count("left out")
     obeyed = orders.obeyed(run, order)
     run.until(lambda: run.log.count("left out") > said, NAMED_S)
@@ -70,7 +70,7 @@ def _surge(run: Watched, orders: Orders, order: str) -> int:
 
 
 def surging(bench: Bench, algorithm: tuple[str, ...], order: str) -> Seen:
-    """One environment returns, once, rewards too large for a loss, a gradient or a priority."""
+    """One environment once returns rewards too large for a loss, a gradient or a priority."""
     seen, orders = Seen(), Orders(bench.directory)
     with bench.watched() as run:
         run.train(*four(orders, GAME), *algorithm, *KEEP)
@@ -99,7 +99,7 @@ def _expect_failure(run: Watched, seen: Seen, words: str) -> None:
 
 
 def _expect_finite(run: Watched, seen: Seen) -> None:
-    """The newest checkpoint is whole, and all its weights are finite."""
+    """The newest checkpoint is intact, and all its arrays are finite."""
     newest, damaged = checkpoints.newest(run.path / "checkpoints")
     seen.expect(not damaged, f"{len(damaged)} damaged checkpoints")
     arrays = {} if newest is None else newest.arrays
@@ -111,23 +111,23 @@ CASES = (
     Case(
         "numbers/in steps",
         "NaN and infinity in an observation and in a reward: the step is refused, the log names "
-        "it, and the agent is replaced",
+        "the fault, and the agent is replaced",
         refused_steps,
     ),
     Case(
         "numbers/always in steps",
-        "every observation holds NaN: none is learned from, and the run ends and says why",
+        "every observation contains NaN: none is learned from, and the run ends and says why",
         refused_always,
     ),
     Case(
         "numbers/weights explode",
-        "updates whose loss is not finite are refused and counted; so many in a row end the run, "
+        "updates with a non-finite loss are refused and counted; too many in a row end the run, "
         "and the newest checkpoint is finite",
         partial(exploding, algorithm=A3C),
     ),
     Case(
         "numbers/weights explode, replay",
-        "the same of an algorithm that learns from a replay",
+        "the same for an algorithm that learns from a replay",
         partial(exploding, algorithm=REPLAY),
     ),
     Case(
@@ -137,13 +137,13 @@ CASES = (
     ),
     Case(
         "numbers/gradient",
-        "rewards whose gradient's norm is infinite: those updates are refused, and learning goes "
-        "on",
+        "rewards that make the gradient norm infinite: those updates are refused, and learning "
+        "goes on",
         partial(surging, algorithm=A3C, order="large reward"),
     ),
     Case(
         "numbers/priority",
-        "rewards too large for a priority: a prioritised replay that has them hardly draws them "
+        "rewards too large for a priority: a prioritised replay that holds them hardly draws them "
         "again, those updates are refused, and learning goes on",
         partial(surging, algorithm=PRIORITISED, order="huge reward"),
     ),

@@ -5,7 +5,7 @@ from pathlib import Path
 from agents.worker import Task
 from benchmarks.faults.watched import Watched
 
-NAMED_S = 30.0  # a fault is named in the log within this
+NAMED_S = 30.0  # the log names a fault within this
 ANSWER_S = 10.0  # an environment obeys within this
 
 
@@ -22,25 +22,25 @@ class Orders:
         return ("--game", game, "--env-args", f"orders={self._path}")
 
     def always(self, order: str) -> None:
-        """Let every environment break, again and again."""
+        """Make every environment break, again and again."""
         (self._path / f"always-{order}").touch()
 
     def once(self, run: Watched, order: str, words: str) -> int:
-        """Let one environment break. Returns 1 once the log names the fault by `words`."""
+        """Make one environment break. Returns 1 once the log names the fault by `words`."""
         before = run.log.count(words)
         (self._path / order).touch()
         run.until(lambda: run.log.count(words) > before, NAMED_S)
         return 1
 
     def obeyed(self, run: Watched, order: str) -> int:
-        """Let one environment break. Returns 1 once it has begun to obey."""
+        """Make one environment break. Returns 1 once it has begun to obey."""
         file = self._path / order
         file.touch()
         run.until(lambda: not file.exists(), ANSWER_S)
         return 1
 
     def task(self, run: Watched) -> tuple[int, Task]:
-        """The process id of an agent, and what it was told to do."""
+        """The process id of an agent, and its task."""
         (self._path / "tells").touch()
         run.until(lambda: any(self._told()), ANSWER_S)
         told = self._told()[0]

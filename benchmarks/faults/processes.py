@@ -1,4 +1,4 @@
-"""Processes that carry a mark in their environment, wherever they hang in the process tree."""
+"""Processes marked by an environment variable, wherever they are in the process tree."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ import psutil
 from ga3c.runs.scratch import PREFIX
 
 ROOT = Path(__file__).resolve().parents[2]
-MARK = "GA3C_MARK"  # in the environment of a command and of all that it starts
+MARK = "GA3C_MARK"  # set for a command and everything it starts
 END_S = 30.0  # a command ends within this after a signal
 
 
@@ -36,9 +36,9 @@ def marked(mark: str) -> list[psutil.Process]:
 
 
 class Marked:
-    """A command whose processes carry a mark and whose temporary files have a place of their own.
+    """A command with marked processes and a directory of its own for temporary files.
 
-    So what is left of it can be told.
+    So whatever it leaves behind can be found.
     """
 
     def __init__(self, temporary: Path) -> None:
@@ -61,41 +61,41 @@ class Marked:
 
     @property
     def runs(self) -> bool:
-        """Whether the command has not ended."""
+        """Whether the command is still running."""
         return self.process is not None and self.process.poll() is None
 
     def agents(self) -> list[psutil.Process]:
-        """What it has started: the agents' processes."""
+        """The processes that it has started: the agents."""
         assert self.process is not None
         return [each for each in marked(self._mark) if each.pid != self.process.pid]
 
     def signal_all(self, number: int) -> None:
-        """Send a signal to the command and to all that it has started."""
+        """Send a signal to the command and everything it has started."""
         for process in marked(self._mark):
             with contextlib.suppress(psutil.Error):
                 process.send_signal(number)
 
     def kill_all(self) -> None:
-        """Kill the command and all that it has started."""
+        """Kill the command and everything it has started."""
         self.signal_all(signal.SIGKILL)
         if self.process is not None:
             self.process.wait(END_S)
 
     def left(self) -> list[str]:
-        """Processes and temporary files of ga3c that are left after the command has ended."""
+        """Processes and temporary files of ga3c that the ended command has left behind."""
         processes = [f"process {each.pid}" for each in marked(self._mark)]
         return processes + [str(path) for path in self.temporary.glob(f"{PREFIX}*")]
 
 
 def marked_environment(mark: str, temporary: Path) -> dict[str, str]:
-    """The environment of a command that carries `mark` and has a place for temporary files."""
+    """Environment variables for a command with this mark and directory for temporary files."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     own = {MARK: mark, "TMPDIR": str(temporary), "PYTHONUNBUFFERED": "1"}
     return {**os.environ, **own, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def _hear_signals() -> None:
-    """Also in a script's background or under nohup, where these signals are ignored."""
+    """Even in a script's background or under nohup, where these signals are ignored."""
     for number in (signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
 

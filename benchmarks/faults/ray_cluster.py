@@ -1,4 +1,4 @@
-"""Faults of a Ray cluster whose nodes play: its launcher on a node is killed, and a whole node."""
+"""Faults in a Ray cluster whose nodes play: a node's launcher is killed, or a whole node."""
 
 import importlib.util
 from collections.abc import Callable
@@ -10,13 +10,13 @@ from benchmarks.faults.watched import Watched
 from benchmarks.ray_nodes import Nodes, nodes
 from ga3c.wire.hosts import LOST_S
 
-NODES = 2  # of one core, and so one agent, each
+NODES = 2  # with one core, and so one agent, each
 WAIT_S = 120.0
 LAUNCHER_S, NODE_S = 30.0, 20.0
 
 
 def _kill_launcher(run: Watched, cluster: Nodes) -> int:
-    """Kill one, and wait until its node has another one with an agent."""
+    """Kill a launcher, and wait until its node has another one with an agent."""
     launchers = cluster.launchers()
     for each in launchers[:1]:
         each.kill()
@@ -26,7 +26,7 @@ def _kill_launcher(run: Watched, cluster: Nodes) -> int:
 
 
 def _kill_node(run: Watched, cluster: Nodes) -> int:
-    """Kill a node's processes; when its agent is given up, another node joins."""
+    """Kill a node's processes; once it is declared lost, another node joins."""
     cluster.do("remove node0")
     run.until(lambda: "host node0 is lost" in run.log, LOST_S + WAIT_S)
     cluster.do("add late")
@@ -68,15 +68,15 @@ def node_killed(bench: Bench) -> Seen:
 CASES = (
     Case(
         "machines/Ray launcher killed",
-        f"the launcher of a Ray node is killed: another is placed, as fast within {LAUNCHER_S:g} "
-        "s, each step once",
+        f"the launcher of a Ray node is killed: another is placed, back to speed within "
+        f"{LAUNCHER_S:g} s, each step stored once",
         launcher_killed,
         is_long=True,
     ),
     Case(
         "machines/Ray node killed",
-        f"a Ray node is killed and another one joins: as fast within {NODE_S:g} s of that, each "
-        "step once",
+        f"a Ray node is killed and another one joins: back to speed within {NODE_S:g} s of that, "
+        "each step stored once",
         node_killed,
         is_long=True,
     ),

@@ -1,4 +1,4 @@
-"""A service that is refused, because another program has its port or its directory."""
+"""A service that cannot start because another program uses its port or its directory."""
 
 import socket
 
@@ -9,7 +9,7 @@ from benchmarks.faults.watched import Watched
 
 
 def port_in_use(bench: Bench) -> Seen:
-    """A run is to listen at a port that another program has."""
+    """A run is told to listen on a port that another program uses."""
     seen, key = Seen(), bench.directory / "service"
     keys.run(keys.Config(key))
     keys.run(keys.Config(bench.directory / "host"))
@@ -28,7 +28,7 @@ def port_in_use(bench: Bench) -> Seen:
 
 
 def one_directory(bench: Bench) -> Seen:
-    """A second service is started in the directory of a run that goes on."""
+    """A second service is started in the directory of a run in progress."""
     seen = Seen()
     with bench.watched() as run:
         run.train(*SMALL)
@@ -52,7 +52,7 @@ CASES = (
     Case("refused/port in use", "one line names the port; exit code 2", port_in_use),
     Case(
         "refused/one directory",
-        "a second service in a run's directory is refused in one line; the first goes on",
+        "a second service in a run's directory is refused in one line; the first keeps running",
         one_directory,
     ),
 )

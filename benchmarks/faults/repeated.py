@@ -1,4 +1,4 @@
-"""Runs in lockstep that are killed, and end as if they had not been: equal to the last bit."""
+"""Lockstep runs that are killed, and end as if they had not been: equal to the last bit."""
 
 import csv
 import signal
@@ -25,7 +25,7 @@ UNTIMED = ("steps", "episodes", "scores", "actions")  # of a checkpoint's state
 
 
 def killed_and_equal(bench: Bench) -> Seen:
-    """Each run twice: once without a fault, once killed in its middle and resumed."""
+    """Each run twice: once without a fault, once killed halfway and resumed."""
     seen, equal = Seen(), []
     steps = int(bench.scaled(20_000, 5_000))
     for name, arguments in RUNS.items():
@@ -47,7 +47,7 @@ def killed_and_equal(bench: Bench) -> Seen:
 
 
 def _is_killed(run: Watched, steps: int) -> bool:
-    """Kill the service once it has a checkpoint of so many steps. Returns whether it still ran."""
+    """Kill the service once a checkpoint has this many steps. Returns whether it still ran."""
     directory = run.path / "checkpoints"
 
     def is_far() -> bool:
@@ -64,7 +64,7 @@ def _compare(name: str, one: Path, other: Path, seen: Seen) -> None:
     if expected is None or found is None:
         seen.expect(False, f"{name}: a run has no checkpoint")
         return
-    seen.expect(set(expected.arrays) == set(found.arrays), f"{name}: other arrays")
+    seen.expect(set(expected.arrays) == set(found.arrays), f"{name}: different arrays")
     unlike = [
         key
         for key in expected.arrays
@@ -72,8 +72,8 @@ def _compare(name: str, one: Path, other: Path, seen: Seen) -> None:
     ]
     seen.expect(not unlike, f"{name}: not equal to the last bit: {', '.join(unlike[:5])}")
     for key in UNTIMED:
-        seen.expect(expected.state.get(key) == found.state.get(key), f"{name}: another {key}")
-    seen.expect(_games(one) == _games(other), f"{name}: other games in episodes.csv")
+        seen.expect(expected.state.get(key) == found.state.get(key), f"{name}: different {key}")
+    seen.expect(_games(one) == _games(other), f"{name}: different games in episodes.csv")
 
 
 def _games(run: Path) -> list[tuple[str, str, str]]:

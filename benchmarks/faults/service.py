@@ -1,4 +1,4 @@
-"""Faults of the service: signals, kills, a clock that jumps and threads that raise."""
+"""Faults in the service: signals, kills, a clock that jumps and threads that raise."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def game(bench: Bench) -> tuple[str, ...]:
 
 
 def newest_steps(run: Watched) -> int:
-    """Steps of the newest whole checkpoint; -1 if there is none."""
+    """Steps of the newest intact checkpoint; -1 if there is none."""
     checkpoint, _ = checkpoints.newest(run.path / "checkpoints")
     return checkpoint.steps if checkpoint else -1
 
@@ -68,7 +68,7 @@ def signals(bench: Bench) -> Seen:
 
 
 def second_signal(bench: Bench) -> Seen:
-    """All agents are stopped, so that a clean stop takes its whole time, and two signals come."""
+    """Two signals, while all agents are stopped, so that a clean stop takes its full timeout."""
     seen = Seen()
     with bench.watched() as run:
         _resume_by_turns(bench, run, 0)
@@ -85,14 +85,14 @@ def second_signal(bench: Bench) -> Seen:
         took_s = time.monotonic() - began_s
         seen.expect(code == INTERRUPTED, f"exit code {code}")
         seen.expect(took_s < HASTENED_S, f"ended {took_s:.1f} s after the second signal")
-        seen.expect(newest_steps(run) > 0, "the checkpoint before the signals is not whole")
+        seen.expect(newest_steps(run) > 0, "the checkpoint before the signals is not intact")
         seen.note = f"ended {took_s:.1f} s after the second signal"
         bench.account(run, seen)
     return seen
 
 
 def killed(bench: Bench) -> Seen:
-    """The service alone is killed; the next start sweeps its temporary files."""
+    """The service alone is killed; the next start removes its temporary files."""
     seen = Seen()
     with bench.watched() as run:
         _resume_by_turns(bench, run, 0)
@@ -106,7 +106,7 @@ def killed(bench: Bench) -> Seen:
 
 
 def group_killed(bench: Bench) -> Seen:
-    """The service, its agents and all else that it started are killed."""
+    """The service, its agents and everything else it started are killed."""
     seen = Seen()
     with bench.watched() as run:
         _resume_by_turns(bench, run, 0)
@@ -123,17 +123,17 @@ def _expect_agents_gone(run: Watched, seen: Seen) -> None:
     while run.agents() and time.monotonic() - killed_s < 3 * ORPHANS_S:
         time.sleep(0.02)
     took_s = time.monotonic() - killed_s
-    seen.expect(took_s <= ORPHANS_S, f"agents were there {took_s:.1f} s after the kill")
+    seen.expect(took_s <= ORPHANS_S, f"agents still ran {took_s:.1f} s after the kill")
     seen.note = f"agents gone after {took_s:.2f} s"
 
 
 def _expect_swept(run: Watched, seen: Seen) -> None:
     left = set(run.temporary.glob(f"{PREFIX}*"))
-    seen.expect(bool(left), "the killed service left nothing to be swept: the case shows nothing")
+    seen.expect(bool(left), "the killed service left nothing to remove: the case shows nothing")
     known = len(run.readings)
     run.resume()
     run.until(lambda: len(run.readings) > known, 120.0)
-    seen.expect(not any(path.exists() for path in left), "the next start did not sweep it")
+    seen.expect(not any(path.exists() for path in left), "the next start did not remove it")
 
 
 def thread_raises(bench: Bench, name: str) -> Seen:
@@ -148,14 +148,14 @@ def thread_raises(bench: Bench, name: str) -> Seen:
         code = run.ended()
         seen.injected += not trigger.exists()
         seen.expect(code == 1, f"exit code {code}")
-        seen.expect("told to fail" in run.log, "the traceback is not in what was printed")
+        seen.expect("told to fail" in run.log, "the traceback was not printed")
         seen.expect(newest_steps(run) > 0, "no checkpoint was kept")
         bench.account(run, seen)
     return seen
 
 
 def clock_moved(bench: Bench) -> Seen:
-    """The wall clock of the service and its agents jumps an hour forth, two back, and two forth."""
+    """The wall clock of the service and its agents jumps 1 h forward, 2 h back and 2 h forward."""
     seen, file, library = Seen(), bench.directory / "clock", bench.directory / "clock.so"
     build = ["cc", "-shared", "-fPIC", "-o", str(library), str(Path(__file__).with_name("clock.c"))]
     subprocess.run(build, check=True, capture_output=True)
@@ -164,9 +164,9 @@ def clock_moved(bench: Bench) -> Seen:
     clock = [sys.executable, "-c", "import time; print(time.time())"]
 
     def move() -> int:
-        """Returns how often the clock of a program beside the run was seen to have moved."""
+        """Returns how many of the moves a program next to the run has seen."""
         seen_moved = 0
-        for seconds in (3600, -3600, 3600):  # where it stays until the run has ended
+        for seconds in (3600, -3600, 3600):  # it then stays until the run has ended
             file.write_text(f"{seconds}\n")
             time.sleep(2.0)
             shown = subprocess.run(
@@ -189,22 +189,22 @@ def clock_moved(bench: Bench) -> Seen:
 CASES = (
     Case(
         "service/signals",
-        "SIGINT, SIGTERM and SIGHUP end a run with exit code 130 and a checkpoint of its end",
+        "SIGINT, SIGTERM and SIGHUP end a run with exit code 130 and a final checkpoint",
         signals,
     ),
     Case(
         "service/second signal",
-        f"a second signal ends a run within {HASTENED_S:g} s though its agents do not answer",
+        f"a second signal ends a run within {HASTENED_S:g} s even if its agents do not respond",
         second_signal,
     ),
     Case(
         "service/killed",
-        f"agents of a killed service end within {ORPHANS_S:g} s; the next start sweeps the rest",
+        f"agents of a killed service end within {ORPHANS_S:g} s; the next start cleans up the rest",
         killed,
     ),
     Case(
         "service/group killed",
-        "the service and all it started are killed: the next start sweeps what is left",
+        "the service and everything it started are killed: the next start cleans up what is left",
         group_killed,
     ),
     Case(

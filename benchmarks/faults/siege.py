@@ -1,4 +1,4 @@
-"""A service that is besieged by messages: how fast its own agents are, and what it learns."""
+"""A service under attack by messages: how fast its own agents are, and what it learns."""
 
 import json
 import subprocess
@@ -16,8 +16,8 @@ from agents.messages import Hello, encode_hello
 from benchmarks.faults.processes import END_S, Belongings, Marked, belongings
 from benchmarks.faults.watched import BEGIN_S
 
-SEND_MS = 10_000  # a service that takes no message for so long has failed
-MOST_MORE_MB = 48.0  # resident memory may grow by this, which is a few arenas of the allocator
+SEND_MS = 10_000  # a service that takes no message for this long has failed
+MOST_MORE_MB = 48.0  # resident memory may grow by this: a few arenas of the allocator
 
 
 class Count(NamedTuple):
@@ -66,7 +66,7 @@ class Siege(Marked):
         while not self.counts or self.now["learned"] < 200:
             self.check()
             if time.monotonic() > until_s:
-                raise RuntimeError(f"did not begin: {self.said()}")
+                raise RuntimeError(f"did not start: {self.said()}")
             time.sleep(0.05)
 
     @property
@@ -83,7 +83,7 @@ class Siege(Marked):
 
     @property
     def doors(self) -> tuple[str, str]:
-        """The address for agents of this machine, and that for other machines."""
+        """The address for agents on this machine, and the one for other machines."""
         return self._place["near"], self._place["far"]
 
     @property
@@ -92,7 +92,7 @@ class Siege(Marked):
         return list(self._place["agents"])
 
     def peer(self, identity: bytes, far: bool = False) -> zmq.Socket:
-        """A connection of somebody who knows the run's token, or has a key that is allowed."""
+        """A connection from a peer that knows the run's token or, if `far`, has an allowed key."""
         socket = self.context.socket(zmq.DEALER)
         socket.setsockopt(zmq.IDENTITY, identity)
         socket.setsockopt(zmq.SNDTIMEO, SEND_MS)
@@ -110,7 +110,7 @@ class Siege(Marked):
         return socket
 
     def guest(self, identity: str) -> zmq.Socket:
-        """A connection of one who is expected and has said hello."""
+        """A connection from a peer that is expected and has said hello."""
         socket = self.peer(identity.encode())
         socket.send_multipart(encode_hello(self.hello))
         return socket
@@ -129,11 +129,11 @@ class Siege(Marked):
             raise RuntimeError(f"the service has ended: {self.said()}")
 
     def said(self) -> str:
-        """The last lines of its errors."""
+        """The last lines of its standard error."""
         return " | ".join(self._errors.read_text(errors="replace").splitlines()[-5:])
 
     def pps(self, start_s: float, end_s: float) -> float:
-        """Steps a second of the service's own agents between two moments."""
+        """Steps per second of the service's own agents between two moments."""
         inside = [each for each in self.counts if start_s <= each.at_s <= end_s]
         if len(inside) < 2:
             return 0.0
@@ -141,7 +141,7 @@ class Siege(Marked):
         return float(steps / (inside[-1].at_s - inside[0].at_s))
 
     def end(self) -> int:
-        """Let the service end. Returns its exit code."""
+        """Close the service's input, which ends it. Returns its exit code."""
         assert self.process is not None and self.process.stdin is not None
         self.process.stdin.close()
         return self.process.wait(END_S)

@@ -1,4 +1,4 @@
-"""A long run with random faults at random times, whose memory, descriptors and threads are flat."""
+"""A long run with random faults at random times; memory, descriptors and threads must stay flat."""
 
 import random
 import signal
@@ -24,8 +24,8 @@ PONG = (
 LIVES = 3  # the service is terminated, then killed, and resumed each time
 EVERY_S = 30.0  # mean time between two faults
 WARM_UP = 0.1  # share of a life after which its memory must be flat
-DEVIATIONS = 3.0  # the drift of a life's memory is within so many deviations from its own line
-PARTS = 40  # most means of a life's memory through which the line is drawn
+DEVIATIONS = 3.0  # a life's memory may drift by this many deviations from its own line
+PARTS = 40  # a life's memory is averaged over at most this many parts to fit the line
 
 
 def kill_one(run: Watched, rng: random.Random) -> None:
@@ -40,7 +40,7 @@ def kill_all(run: Watched, rng: random.Random) -> None:
 
 
 def stop_one(run: Watched, rng: random.Random) -> None:
-    """Stop an agent, which goes on after some seconds, or is declared dead before."""
+    """Stop an agent, which resumes after some seconds, unless it is declared dead first."""
     agent = rng.choice(run.agents())
     agent.suspend()
     time.sleep(rng.choice((2.0, TIMEOUT_S + 5.0)))
@@ -81,7 +81,7 @@ FAULTS: tuple[Fault, ...] = (kill_one, kill_all, stop_one, stop_service, send_no
 
 
 def random_faults(bench: Bench) -> Seen:
-    """All faults of `FAULTS` at random times, and the service's own end twice."""
+    """All faults of `FAULTS` at random times; the service itself is ended twice."""
     seen, rng = Seen(), random.Random(bench.seed)
     whole_s = bench.scaled(bench.soak_s, 75.0)
     notes = []
@@ -108,7 +108,7 @@ def random_faults(bench: Bench) -> Seen:
 
 
 def _live(run: Watched, rng: random.Random, seconds: float, every_s: float) -> int:
-    """Inject random faults for so long. Returns how many."""
+    """Inject random faults for `seconds`. Returns how many."""
     until_s, injected = time.monotonic() + seconds, 0
     while (left_s := until_s - time.monotonic()) > 0:
         time.sleep(min(rng.expovariate(1 / every_s), left_s))
@@ -142,7 +142,7 @@ def _judge(seen: Seen, held: Sequence[Belongings], life: int) -> str:
 
 
 def drift_and_noise(memory_mb: Sequence[float]) -> tuple[float, float]:
-    """How far a line through the means of parts rises in all, and the means' deviation from it."""
+    """The total rise of a line through the means of parts, and the means' deviation from it."""
     parts = min(PARTS, len(memory_mb))
     means = np.array([part.mean() for part in np.array_split(np.asarray(memory_mb), parts)])
     at = np.arange(parts)
@@ -151,7 +151,7 @@ def drift_and_noise(memory_mb: Sequence[float]) -> tuple[float, float]:
 
 
 def _rates(seen: Seen, run: Watched) -> None:
-    """The median speed of all seconds, those in which nothing was played among them."""
+    """The median speed between readings, including those during which nothing was played."""
     pairs = zip(run.readings, run.readings[1:])  # a later life begins at an earlier checkpoint
     rates = [(b.steps - a.steps) / (b.at_s - a.at_s) for a, b in pairs if b.steps >= a.steps]
     seen.pps_during = statistics.median(rates)
@@ -161,8 +161,8 @@ CASES = (
     Case(
         "soak/random faults",
         "two hours of random faults at random times, in three lives of the service: "
-        "descriptors and threads do not grow, memory not by more than three times its own noise, "
-        "and nothing is left",
+        "descriptors and threads do not grow, memory grows by at most three times its own noise, "
+        "and nothing is left behind",
         random_faults,
         is_long=True,
     ),

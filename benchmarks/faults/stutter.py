@@ -1,4 +1,4 @@
-"""A peer that plays the ledger rightly, and sends each step again, too late or too early."""
+"""A peer that plays the ledger correctly, but also sends steps twice, too late or too early."""
 
 import random
 import time
@@ -14,8 +14,8 @@ from agents.messages import OUTCOME, Step
 from benchmarks.faults.siege import Siege
 
 ANSWER_MS = 20_000
-PAUSE_S = 0.005  # between two steps, as the service's own agents are no faster
-EARLY = 2  # a step so far ahead can be of no use, however late it comes
+PAUSE_S = 0.005  # between two steps: the service's own agents are no faster
+EARLY = 2  # a step this far ahead is useless, however late it comes
 
 
 class Sent(NamedTuple):
@@ -26,7 +26,7 @@ class Sent(NamedTuple):
 
 
 class Envs:
-    """A group of ledgers, which begin the next episode in the step after an end."""
+    """A group of ledgers; each begins its next episode in the step after an end."""
 
     def __init__(self, n: int, seed: int) -> None:
         self._envs = [gymnasium.make("Ledger-v0").unwrapped for _ in range(n)]
@@ -55,7 +55,7 @@ class Envs:
 
 
 class Stutterer:
-    """Plays all groups of the place that the service keeps for it."""
+    """Plays all groups of the lanes that the service reserves for it."""
 
     def __init__(self, siege: Siege, seed: int) -> None:
         self._hello = siege.hello
@@ -68,7 +68,7 @@ class Stutterer:
         self._answers: dict[int, tuple[int, np.ndarray]] = {}  # newest of each group
 
     def play(self, seconds: float, stutters: bool) -> int:
-        """Play on for a while. Returns how many messages were sent that were no step's first."""
+        """Play for a while. Returns how many messages were sent beyond one per step."""
         wrong, until_s, actions = 0, time.monotonic() + seconds, self._actions
         while time.monotonic() < until_s:
             for group in self._rng.sample(range(len(self._envs)), len(self._envs)):
@@ -80,7 +80,7 @@ class Stutterer:
         return wrong
 
     def _send(self, group: int, step: Step, stutters: bool) -> int:
-        """A step, perhaps several times, among older and later ones."""
+        """Send a step, perhaps several times, among older and later ones."""
         sequence = self._sent[group][-1].sequence + 1 if self._sent[group] else 0
         parts = self._encoded(group, sequence, step)
         self._sent[group] = [*self._sent[group][-3:], Sent(sequence, parts)]
@@ -98,14 +98,14 @@ class Stutterer:
         return [bytes(part) for part in messages.encode_step(header, step)]
 
     def _again(self, group: int) -> int:
-        """The step that was answered just now, again. Its answer is repeated."""
+        """Perhaps resend the step that was just answered. Its answer is repeated."""
         again = self._rng.randrange(2)
         for _ in range(again):
             self._socket.send_multipart(self._sent[group][-1].parts)
         return again
 
     def _answer(self, group: int) -> np.ndarray:
-        """The answer to the group's last step; repeated ones are passed over."""
+        """The answer to the group's last step; repeated ones are skipped."""
         wanted = self._sent[group][-1].sequence
         while self._answers.get(group, (-1, 0))[0] != wanted:
             if not self._socket.poll(ANSWER_MS):

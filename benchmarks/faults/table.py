@@ -1,4 +1,4 @@
-"""The table of all cases for the terminal."""
+"""The table of all cases, for the terminal."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from ga3c.reports.console import show
 
 
 def print_table(cases: Mapping[str, Seen]) -> None:
-    """Print what all cases have seen."""
+    """Print what all cases have observed."""
     rows = [
         (name, "passed" if seen["passed"] else "FAILED", *cells(seen))
         for name, seen in cases.items()

@@ -1,4 +1,4 @@
-"""The part of a service that admits peers stops: nobody comes in, and who is in plays on."""
+"""The part of a service that admits peers stops: nobody gets in, and connected agents play on."""
 
 import contextlib
 import threading
@@ -28,11 +28,11 @@ SPACES = Spaces((84, 84), "uint8", Actions(6), 1)
 TOKEN = "a token"
 REFUSED_MS, ADMITTED_MS = 1000, 10_000
 WAIT_S = 20.0
-QUICK_SHARE = 0.5  # of three seconds on a busy machine
+QUICK_SHARE = 0.5  # in the quick form: three seconds on a busy machine are noisy
 
 
 class Rig:
-    """A frontend that other machines may reach, one agent that plays by it, and a predictor."""
+    """A frontend that other machines can reach, an agent that plays through it, and a predictor."""
 
     def __init__(self, directory: Path) -> None:
         self.service, self.host = keys.new(), keys.new()
@@ -69,7 +69,7 @@ class Rig:
                 sequence += 1
 
     def comes_in(self, pair: Pair, within_ms: int) -> bool:
-        """Whether a peer with this pair is admitted."""
+        """Whether a peer with this key pair is admitted."""
         peer = connect(self.context, self.endpoint, "late", "", Curve(self.service.public, *pair))
         events = peer.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
         admitted = bool(events.poll(within_ms))
@@ -78,7 +78,7 @@ class Rig:
         return admitted
 
     def pps(self, seconds: float) -> float:
-        """Environment steps a second, from now on."""
+        """Environment steps per second, over the next `seconds`."""
         start = self.metrics.snapshot()
         time.sleep(seconds)
         return Window(start, self.metrics.snapshot()).rate("messages") * ENVS
@@ -102,7 +102,7 @@ def _played(directory: Path) -> Iterator[Rig]:
 
 
 def _stop_authenticator(frontend: Frontend) -> None:
-    """From its next request on it is not heard any more."""
+    """Make the frontend ignore the authenticator from its next request on."""
     doors = frontend._doors
 
     def unheard() -> None:  # in the frontend's thread, which owns both
@@ -112,7 +112,7 @@ def _stop_authenticator(frontend: Frontend) -> None:
 
 
 def authenticator_stopped(bench: Bench) -> Seen:
-    """Requests to admit a peer are not answered any more."""
+    """Requests to admit a peer are no longer answered."""
     seen = Seen()
     with _played(bench.directory) as rig:
         until_s = time.monotonic() + WAIT_S
@@ -124,7 +124,7 @@ def authenticator_stopped(bench: Bench) -> Seen:
         seen.pps_before = rig.pps(seconds)
         _stop_authenticator(rig.frontend)
         for pair in (rig.host, keys.new()):
-            seen.expect(not rig.comes_in(pair, REFUSED_MS), "a peer was admitted unasked")
+            seen.expect(not rig.comes_in(pair, REFUSED_MS), "a peer was admitted without an answer")
             seen.injected += 1
         seen.pps_during = rig.pps(seconds)
     share = seen.pps_during / max(seen.pps_before, 1e-9)
@@ -136,8 +136,8 @@ def authenticator_stopped(bench: Bench) -> Seen:
 CASES = (
     Case(
         "machines/authenticator stopped",
-        "nobody answers whether a peer may come in: nobody does, allowed or not, and the agents "
-        "that are in play on",
+        "requests to admit a peer get no answer: no peer gets in, allowed or not, and connected "
+        "agents play on",
         authenticator_stopped,
     ),
 )

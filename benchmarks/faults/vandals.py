@@ -10,13 +10,13 @@ from agents import messages
 from benchmarks.faults.siege import Siege
 from tests.damage import HEADER_LAYOUT, Damaged, damaged_messages, numbered
 
-PAUSE_S = 0.02  # the pace is kept over parts of this length
-PARTS, BOMB_BYTES = 20_000, 8 << 20  # of a bomb of many parts, and of one part
+PAUSE_S = 0.02  # sending may run ahead of its pace by this much
+PARTS, BOMB_BYTES = 20_000, 8 << 20  # of a bomb of many parts, and of one with a large part
 BOMBS_EVERY_S = 1.0  # each takes the service 20 ms of CPU to receive
 
 
 class Vandals:
-    """A stranger, one without a name, one with an allowed key, and one that is expected."""
+    """A stranger, one whose identity is not text, one with an allowed key, and an expected peer."""
 
     def __init__(self, siege: Siege) -> None:
         self._hello = siege.hello
@@ -26,7 +26,7 @@ class Vandals:
         self._next = [0] * self._hello.groups
 
     def send(self, total: int, per_s: float) -> int:
-        """Send so many damaged messages, in turn from each, at a pace. Returns how many."""
+        """Send `total` damaged messages, from each in turn, at a given pace. Returns how many."""
         began_s = time.monotonic()
         for number, damaged in zip(range(total), self._messages(), strict=False):
             self._sockets[number % len(self._sockets)].send_multipart(damaged.parts or [b""])
@@ -36,7 +36,7 @@ class Vandals:
         return total
 
     def _messages(self) -> Iterator[Damaged]:
-        """Endlessly; steps have the number that the service waits for, so that all is checked."""
+        """Endless; steps have the number that the service expects, so that all checks are run."""
         for seed in count():
             for how, parts in damaged_messages(seed, self._hello):
                 is_step = how.startswith("step: ") and "sequence" not in how and bool(parts)
@@ -45,7 +45,7 @@ class Vandals:
                 yield Damaged(how, parts)
 
     def _hear(self) -> None:
-        """Take the answers to what the service took for steps."""
+        """Read the answers to what the service accepted as steps."""
         while self._expected.poll(0):
             header = messages.decode_header(self._expected.recv_multipart()[0])
             if header.group < len(self._next):
@@ -75,7 +75,7 @@ def _wait_for_cut(socket: zmq.Socket) -> None:
 
 
 def thieves(siege: Siege, count: int) -> int:
-    """Peers who call themselves as the service's own agents do. Returns how many came."""
+    """Peers who use the identities of the service's own agents. Returns how many there were."""
     step = messages.encode_failure("not the agent's words")
     for number in range(count):
         socket = siege.peer(siege.identities[number % len(siege.identities)].encode())

@@ -1,4 +1,4 @@
-"""A `ga3c train` in its own process, whose speed and belongings are read while it is broken."""
+"""A `ga3c train` process whose speed and resources are recorded while it is being broken."""
 
 import contextlib
 import signal
@@ -37,7 +37,7 @@ class Watched(Marked):
         self.path = directory / "runs" / name
         """The run's directory."""
         self.prefix: tuple[str, ...] = ()
-        """With what the command begins; it must become the command, as `ip netns exec` does."""
+        """What to put before the command; it must exec the command, as `ip netns exec` does."""
         self.output = directory / f"{name}.out"
         self.errors = directory / f"{name}.err"
         self.readings: list[Reading] = []
@@ -61,7 +61,7 @@ class Watched(Marked):
         self._start(["train", *arguments, *place], environment)
 
     def resume(self, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
-        """Go on with the run."""
+        """Resume the run."""
         self._start(["train", "--resume", str(self.path), *arguments], environment)
 
     def _start(self, arguments: list[str], environment: Mapping[str, str] | None) -> None:
@@ -101,9 +101,9 @@ class Watched(Marked):
         return self.output.read_text() + self.errors.read_text()
 
     def pps(self, start_s: float, end_s: float) -> float:
-        """Environment steps a second between two moments of the monotonic clock.
+        """Environment steps per second between two moments of the monotonic clock.
 
-        Until the newest reading only, unless that is older than a run that goes on would have it.
+        Measured only up to the newest reading, unless that is too old for a run in progress.
         """
         newest_s = self.readings[-1].at_s if self.readings else 0.0
         if end_s - newest_s < 2 * PROGRESS_S and newest_s > start_s:
@@ -111,7 +111,7 @@ class Watched(Marked):
         return (self._steps_at(end_s) - self._steps_at(start_s)) / max(end_s - start_s, 1e-9)
 
     def _steps_at(self, at_s: float) -> float:
-        """Between two readings, steps are as many as a line through them says."""
+        """Steps at a moment, interpolated linearly between two readings."""
         readings = list(self.readings)
         index = bisect_left(readings, at_s, key=lambda each: each.at_s)
         if index == 0 or index == len(readings):
@@ -120,7 +120,7 @@ class Watched(Marked):
         return one.steps + (two.steps - one.steps) * (at_s - one.at_s) / (two.at_s - one.at_s)
 
     def begun(self, agents: int, timeout_s: float = BEGIN_S) -> None:
-        """Wait until so many agents run and learning makes updates."""
+        """Wait until this many agents run and learning makes updates."""
         self.until(lambda: len(self.agents()) >= agents and self.updates > 0, timeout_s)
         first = self.updates
         self.until(lambda: self.updates > first, timeout_s)

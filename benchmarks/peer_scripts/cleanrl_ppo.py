@@ -3,9 +3,9 @@
     python cleanrl_ppo.py GAME SEED
 
 CleanRL is written for gym 0.23, which has no wheels for Python 3.11. This file gives its script a
-module `gym` that has the interface of gym 0.23 and makes Gymnasium's environments. Only the
-environments' interface is adapted: learning, network and settings are CleanRL's. It prints a line
-`global_step=N, episodic_return=[SCORE]` for finished games, and `SPS: N`, steps a second.
+module `gym` with the interface of gym 0.23 that creates Gymnasium environments. Only this interface
+is adapted: learning, network and settings are CleanRL's. It prints a line
+`global_step=N, episodic_return=[SCORE]` for finished games, and `SPS: N`, steps per second.
 """
 
 import importlib.metadata
@@ -23,7 +23,7 @@ GREY = {"keep_dim": False}
 
 
 class Seeded(gymnasium.Wrapper):
-    """An environment with gym's `seed`, which counts at the first reset."""
+    """An environment with gym's `seed`, which takes effect at the next reset."""
 
     def __init__(self, environment: gymnasium.Env) -> None:
         super().__init__(environment)
@@ -73,7 +73,7 @@ class SyncVectorEnv:
         return np.stack(seen), np.array(rewards), np.array(dones), list(infos)
 
     def close(self) -> None:
-        """Close all."""
+        """Close all environments."""
         for environment in self._environments:
             environment.close()
 
@@ -96,7 +96,7 @@ def old_gym() -> ModuleType:
 
 
 def main() -> None:
-    """Learn until ended."""
+    """Learn until stopped."""
     game, seed = sys.argv[1:]
     gymnasium.register_envs(ale_py)
     sys.modules["gym"] = old_gym()

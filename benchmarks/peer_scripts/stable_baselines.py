@@ -2,8 +2,8 @@
 
     python stable_baselines.py a2c|ppo GAME SEED
 
-Runs in the environment of requirements/peers.txt until it is ended. Each rollout and each finished
-game prints a line: `global_step=N` or `global_step=N, episodic_return=SCORE`.
+Runs in the environment of requirements/peers.txt until stopped. Each rollout and each finished game
+prints a line: `global_step=N` or `global_step=N, episodic_return=SCORE`.
 """
 
 import sys
@@ -35,7 +35,7 @@ class Printed(BaseCallback):
 
 
 def settings(name: str) -> tuple[Any, int, dict[str, Any]]:
-    """The class, the number of environments and the settings of RL Zoo's hyperparameters."""
+    """The class, the number of environments and the settings, as in RL Zoo."""
     if name == "a2c":
         optimizer = {"optimizer_class": RMSpropTFLike, "optimizer_kwargs": {"eps": 1e-5}}
         return A2C, 16, {"ent_coef": 0.01, "vf_coef": 0.25, "policy_kwargs": optimizer}
@@ -52,7 +52,7 @@ def settings(name: str) -> tuple[Any, int, dict[str, Any]]:
 
 
 def main() -> None:
-    """Learn until ended."""
+    """Learn until stopped."""
     name, game, seed = sys.argv[1:]
     gymnasium.register_envs(ale_py)
     make, count, given = settings(name)

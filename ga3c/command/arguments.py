@@ -1,4 +1,4 @@
-"""What a command's arguments are called, and one line about those that are wrong."""
+"""The names of a command's arguments, and one-line messages about wrong ones."""
 
 import difflib
 import os
@@ -11,7 +11,7 @@ import tyro
 
 HELP_ALL = "--help-all"
 HELP = frozenset(("-h", "--help", HELP_ALL))
-NEAR = 3  # most commands and options that are suggested
+NEAR = 3  # the most commands or options to suggest
 ELSEWHERE = {"env": "game", "env_id": "game", "total_timesteps": "steps", "gamma": "discount"}
 ELSEWHERE |= {"n_envs": "envs_per_agent", "num_envs": "envs_per_agent", "n_steps": "t_max"}
 ELSEWHERE |= {"num_steps": "t_max", "n_epochs": "passes", "update_epochs": "passes"}
@@ -20,7 +20,7 @@ ELSEWHERE |= {"clip_range": "clip_ratio", "clip_coef": "clip_ratio", "max_grad_n
 ELSEWHERE |= {"buffer_size": "replay_steps", "learning_starts": "replay_min_steps"}
 ELSEWHERE |= {"net_arch": "network", "policy_kwargs": "network", "env_kwargs": "env_args"}
 """What other libraries call our settings."""
-_POWER = re.compile(r"\d+(\.\d+)?[eE]\+?\d+")  # 1e6, a whole number as people write it
+_POWER = re.compile(r"\d+(\.\d+)?[eE]\+?\d+")  # 1e6: a whole number as people write it
 
 
 def options(kind: type[Any]) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def _settings(kind: type[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def at_home(arguments: list[str]) -> list[str]:
-    """The arguments with `~` for the home directory also behind `=`, where no shell replaces it."""
+    """The arguments with `~` expanded, also after `=`, where shells leave it alone."""
 
     def whole(found: re.Match[str]) -> str:
         return (found[1] or "") + os.path.expanduser(found[2])
@@ -50,7 +50,7 @@ def at_home(arguments: list[str]) -> list[str]:
 
 
 def with_whole_numbers(arguments: list[str], kind: type[Any]) -> list[str]:
-    """The arguments with `1e6` written out where a whole number is wanted."""
+    """The arguments with `1e6` written out where a whole number is expected."""
     hints = options(kind)
     whole = {name for name, hint in hints.items() if int in (hint, *get_args(hint))}
     found, name = [], ""
@@ -71,11 +71,11 @@ def _whole(text: str) -> str:
 
 
 def near(name: str, known: Iterable[str], most: int = 2, longer: bool = False) -> str:
-    """A question that names the few of `known` that are most like `name`; empty if none is.
+    """A "did you mean" question with the `known` names most similar to `name`; "" if none is.
 
-    Args: most: how many at most; longer: those that contain `name` come first.
+    Args: most: how many names at most; longer: those that contain `name` come first.
     """
-    known = [each for each in known if each != name]  # else it would have been understood
+    known = [each for each in known if each != name]  # it would have been accepted
     ours = ELSEWHERE.get(name.removeprefix("--").replace("-", "_"), "")
     if name.startswith("--"):
         ours = "--" + ours.replace("_", "-")

@@ -1,4 +1,4 @@
-"""Settings that would change nothing are refused: what their user meant would not be done."""
+"""Refuses settings that have no effect, because the user expects them to have one."""
 
 from dataclasses import fields
 from typing import Any
@@ -37,7 +37,7 @@ BY_CHOICE = {
     ("pacing", "pacing", "free"): {"steps_per_update", "slack_steps", "period_steps"},
     ("pacing", "pacing", "target-period"): {"slack_steps", "target_period", "update_size"},
 }
-"""By section, setting and value: the settings that are not read with it."""
+"""By section, setting and value: the settings that are not read with this value."""
 
 
 OF_PICTURES = frozenset({"padding", "center", "pixel_scale"})
@@ -46,7 +46,7 @@ OF_OUR_NETWORKS = frozenset({"padding", "layer_norm", "units"})
 
 
 def without_effect(config: TrainConfig, found: Spaces) -> dict[str, frozenset[str]]:
-    """The settings that would change nothing, by what they have no effect on.
+    """The settings that have no effect, by what they have no effect on.
 
     Args: found: the observations and actions of the configured environment.
     """
@@ -80,7 +80,7 @@ def without_effect(config: TrainConfig, found: Spaces) -> dict[str, frozenset[st
         chosen["observations that are pictures"] = OF_VECTORS
     else:
         chosen["observations that are vectors"] = OF_PICTURES
-    if config.network.is_own:  # of dqn's and dpg's heads only some have a layer of ours
+    if config.network.is_own:  # only dueling and dpg heads have dense layers of ours
         normed = config.dqn.dueling or found.actions.is_continuous
         chosen["a network of your own"] = OF_OUR_NETWORKS - ({"layer_norm"} if normed else set())
     if "dpg" in own and config.network.network == "auto" and not found.is_picture:
@@ -95,14 +95,14 @@ def check_effects(
 ) -> None:
     """Raises ValueError if one of the command's `arguments` has no effect with this `config`.
 
-    Args: found: as `without_effect` takes it.
+    Args: found: as for `without_effect`.
     """
     for what, settings in without_effect(config, found).items():
         check_effect(arguments, settings, what, f"{command} --help-all")
 
 
 def check_measured(config: Any, arguments: list[str], command: str) -> None:
-    """Raises WrongUse if one of the arguments has no effect on the run that `config` is of, if any.
+    """Raises WrongUse if `config` describes a run and one of the arguments has no effect on it.
 
     Args: config: of any command; command: its name.
     """

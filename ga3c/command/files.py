@@ -1,7 +1,7 @@
 """Reads settings from TOML or JSON files, and writes them as TOML.
 
-The sections are those of a run's config.json. TOML has no word for None: a setting that is None is
-left out, or written as "None" if its preset has a value.
+The sections are those of a run's config.json. TOML has no null: a setting that is None is left
+out, or written as "None" if its preset has a value.
 """
 
 import json
@@ -33,12 +33,12 @@ def read(file: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:  # the file is not valid UTF-8, TOML or JSON
         raise ValueError(f"config {file} cannot be read: {error}") from error
     if not isinstance(values, dict):
-        raise ValueError(f"config {file}: must hold names and values, and not a bare value or list")
+        raise ValueError(f"config {file}: must hold names and values, not a bare value or list")
     return values
 
 
 def settings(file: Path, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings in a file's `values` by their names, without sections.
+    """The settings in a file's `values`, by name and without sections.
 
     Raises ValueError, with the file, the key and what is allowed, if a setting is unknown or has
     the wrong type.
@@ -68,8 +68,8 @@ def _leaves(file: Path, values: Mapping[str, Any]) -> Iterator[tuple[str, str, A
             yield from ((name, inner, found) for inner, found in value.items())
         else:
             raise ValueError(
-                f"config {file}: {name} {value!r}: must be a section, [{name}] in TOML, as "
-                "settings are in it"
+                f"config {file}: {name} {value!r}: must be a section, [{name}] in TOML, "
+                "with its settings"
             )
 
 

@@ -1,28 +1,28 @@
-"""Chooses the tensor framework before Keras is loaded, because Keras reads KERAS_BACKEND then."""
+"""Chooses the tensor framework before Keras is loaded, which is when it reads KERAS_BACKEND."""
 
 import importlib.util
 import os
 import sys
 
 FRAMEWORKS = {
-    "tensorflow": "pip install 'ga3c[cpu]' or 'ga3c[gpu]', or use another by KERAS_BACKEND=jax",
-    "jax": "pip install 'ga3c[jax]', or use another by KERAS_BACKEND=tensorflow",
+    "tensorflow": "pip install 'ga3c[cpu]' or 'ga3c[gpu]', or choose KERAS_BACKEND=jax",
+    "jax": "pip install 'ga3c[jax]', or choose KERAS_BACKEND=tensorflow",
 }
 """The supported frameworks, each with what to do if it is missing."""
 
 _OUR_DEFAULTS = {
     "TF_CPP_MIN_LOG_LEVEL": "3",  # silences TensorFlow's startup messages
-    # Of a GPU take what is needed and not all of it, so that a run can be evaluated beside it.
+    # Allocate GPU memory as needed, not all at once, so that a run can be evaluated meanwhile.
     "TF_FORCE_GPU_ALLOW_GROWTH": "true",
     "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
 }
 
 
 def have_the_process() -> None:
-    """Choose for a process in which nobody else computes: the command's. Call before NumPy is used.
+    """Limit NumPy to one thread; only for the command's own process. Call before NumPy is loaded.
 
-    NumPy draws the first weights. With a thread for each core that took ten times as long beside
-    agents that start, and three times as long alone, as its threads wait for each other.
+    NumPy draws the initial weights. With a thread per core, that took ten times as long while
+    agents were starting, and three times as long alone, because its threads wait for each other.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 

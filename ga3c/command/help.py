@@ -23,11 +23,11 @@ COMMON = {"algorithm", "preset", "game", "env_args", "network", "precision", "le
 COMMON |= {"steps", "seconds", "score", "seed", "name", "resume", "runs_dir", "json", "track"}
 COMMON |= {"agents", "envs_per_agent", "backend", "checkpoint_every_s", "evaluate_every"}
 COMMON |= {"repeats", "part_seconds", "out", "initial_weights"}
-"""The shared settings that --help shows. All others, new ones among them, are in --help-all."""
+"""The shared settings that --help shows. All others, including new ones, are in --help-all."""
 
 
 def show(arguments: list[str], kind: type[Any], command: str, base: Any) -> None:
-    """Print the help that the arguments ask for. Raises SystemExit, or ValueError as `parse`."""
+    """Print the requested help. Raises SystemExit, or ValueError as `parse` does."""
     hidden = ignored(kind) if HELP_ALL in arguments else ignored(kind) | rare(kind)
     arguments = ["--help" if each in HELP else each for each in arguments]
     try:
@@ -72,7 +72,7 @@ def setting(option: str) -> str:
 def check_effect(
     arguments: list[str], without_effect: frozenset[str], what: str, command: str
 ) -> None:
-    """Raises ValueError if an option has no effect, as what its user meant would not be done.
+    """Raises ValueError if an option has no effect, because the user expects it to have one.
 
     Args: without_effect: the settings that have none on `what`.
     """
@@ -83,9 +83,9 @@ def check_effect(
 
 
 def without(hidden: Collection[str]) -> ConstructorRegistry:
-    """What tyro needs so that its help leaves out the settings `hidden`."""
+    """A registry that makes tyro's help leave out the settings `hidden`."""
     registry = ConstructorRegistry()
-    asking = list[StructTypeInfo]()  # what tyro's own rules are being asked for
+    asking = list[StructTypeInfo]()  # what tyro's own rules are being applied to
 
     @registry.struct_rule
     def rule(info: StructTypeInfo) -> StructConstructorSpec | None:
@@ -99,13 +99,13 @@ def without(hidden: Collection[str]) -> ConstructorRegistry:
         return dataclasses.replace(found, fields=tuple(fields))
 
     def hides(field: StructFieldSpec) -> bool:
-        return field.name in hidden and not dataclasses.is_dataclass(field.type)  # no section
+        return field.name in hidden and not dataclasses.is_dataclass(field.type)  # never a section
 
     return registry
 
 
 def _flowing(field: StructFieldSpec) -> StructFieldSpec:
-    """The field with a help text that breaks where the terminal ends, not where our source does."""
+    """The field with help text that wraps at the terminal's width, not where our source does."""
     text = field.helptext() if callable(field.helptext) else field.helptext
     flowing = text and re.sub(r"\s*\n\s*", " ", text.strip())
     kind: Any = field.type

@@ -11,7 +11,7 @@ from ga3c.command import streams
 from ga3c.command.arguments import HELP, near, unknown, with_whole_numbers
 
 LISTED = {"--preset": "preset"}
-"""Options with too many values for one line, and what `ga3c list` calls one."""
+"""Options with too many values to list in one line, and what `ga3c list` calls a value."""
 
 
 class WrongUse(Exception):
@@ -46,7 +46,7 @@ def parsed(arguments: list[str], kind: type[Any], command: str, base: Any = None
 
     said = io.StringIO()
     try:
-        # tyro would take "--algorithm a3c", the value of --train, for an option.
+        # tyro would mistake "--algorithm a3c", the value of --train, for an option.
         arguments = [f" {each}" if re.match("-[^=]* ", each) else each for each in arguments]
         if HELP & set(arguments):
             with _environment(**({"TERM": "dumb"} if os.environ.get("NO_COLOR") else {})):
@@ -54,7 +54,7 @@ def parsed(arguments: list[str], kind: type[Any], command: str, base: Any = None
         lists_all = levels.all_options(kind, command)
         levels.check_effect(arguments, levels.ignored(kind), command, lists_all)
         arguments = with_whole_numbers(arguments, kind)
-        # In the lines of a wide terminal tyro breaks no word of what it has to say.
+        # On a wide terminal, tyro does not break its messages into lines.
         with contextlib.redirect_stderr(said), _environment(COLUMNS="10000"):
             config = parse(arguments, kind, command, base)
         check_finite(config)
@@ -69,7 +69,7 @@ def parsed(arguments: list[str], kind: type[Any], command: str, base: Any = None
 
 @contextlib.contextmanager
 def _environment(**values: str) -> Iterator[None]:
-    """Environment variables that have other values within the context."""
+    """Set environment variables within the context."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -83,7 +83,7 @@ def _environment(**values: str) -> Iterator[None]:
 
 
 def _plain(text: str, kind: type[Any], command: str) -> str:
-    """What tyro says of wrong arguments, without its names for our classes and with near names."""
+    """tyro's message about wrong arguments, without its names for our classes, with suggestions."""
     from ga3c.command.help import all_options, effective
 
     text = re.sub(r"For full helptext, (see|run) .*$", "", text).strip()
@@ -93,13 +93,11 @@ def _plain(text: str, kind: type[Any], command: str) -> str:
     chosen = re.match(r"invalid choice '(.*)' for argument '(.*)'\. Expected one of \((.*)\)", text)
     if chosen:
         names = chosen[3].replace("'", "").split(", ")
-        if "None" in names:  # tyro then gives them in another order each time
+        if "None" in names:  # tyro's order then varies
             names = sorted(set(names) - {"None"})
         known = f"must be one of {', '.join(names)}"
         if chosen[2] in LISTED:
-            known = (
-                f"no such {LISTED[chosen[2]]}; ga3c list {LISTED[chosen[2]]}s says which there are"
-            )
+            known = f"no such {LISTED[chosen[2]]}; ga3c list {LISTED[chosen[2]]}s shows them"
         return f"{chosen[2]} {chosen[1]}: {near(chosen[1], names)}{known}"
     required = re.match(r"Missing from (.*?): ([A-Z]+|--\S+|\{.*?\})", text)
     if required:
@@ -121,7 +119,7 @@ def _plain(text: str, kind: type[Any], command: str) -> str:
 
 def _one_line(box: str) -> str:
     """The text of an error box that tyro prints, as one line without title and colours."""
-    box = re.sub(r"\x1b\[[0-9;]*m", "", box)  # it has them where standard output is a terminal
+    box = re.sub(r"\x1b\[[0-9;]*m", "", box)  # present if standard output is a terminal
     _, *said = [line for line in box.splitlines() if line.strip()] or [""]  # the title comes first
     lines = (re.sub(r"[╰╯│─━]+|-{3,}", " ", line).strip() for line in said)
     text = " ".join(line for line in lines if line)

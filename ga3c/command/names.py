@@ -1,4 +1,4 @@
-"""Settings by name: the section of each, the values it may have, and how to change it."""
+"""Settings by name: the section of each, its allowed values, and how to change it."""
 
 import ast
 import numbers
@@ -111,7 +111,7 @@ def _taken(option: Any, value: Any) -> tuple[bool, Any]:
 
 
 def _literal(name: str, value: Any) -> str:
-    """An environment's argument as text that gives it back. Raises ValueError if none does."""
+    """An environment's argument as text that evaluates to it. Raises ValueError if none does."""
     if isinstance(value, np.generic):
         value = value.item()
     elif isinstance(value, Path):
@@ -123,8 +123,8 @@ def _literal(name: str, value: Any) -> str:
         same = False
     if not same:
         raise ValueError(
-            f"env_args {name}={value!r}: must be a number, a text, true or false, None, or lists "
-            "or the like of these, as a run keeps it in its files"
+            f"env_args {name}={value!r}: must be a number, text, true or false, None, or lists "
+            "or the like of these, as a run stores it in its files"
         )
     return text
 
@@ -152,14 +152,14 @@ def checked(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def values_of(config: TrainConfig) -> dict[str, Any]:
-    """All settings of a configuration by name. Raises ValueError if one of its sections is none."""
+    """All settings of a configuration by name. Raises ValueError if a section is something else."""
     values = {}
     for name, setting in SETTINGS.items():
         part = getattr(config, setting.section) if setting.section else config
         if not hasattr(part, name):
             raise ValueError(
                 f"{setting.section} {part!r}: must be settings, as "
-                f"replace(config.{setting.section}, {name}=...) makes"
+                f"replace(config.{setting.section}, {name}=...) returns"
             )
         values[name] = getattr(part, name)
     return values

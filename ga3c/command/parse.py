@@ -49,9 +49,9 @@ def parse(
     """The configuration of `kind` that the command line asks for.
 
     Args:
-        base: settings that the arguments do not name; None: those of the preset with what `kind`
-            fixes, or the defaults.
-        registry: how tyro takes settings, if not by its own rules.
+        base: values of settings that the arguments do not name; None: those of the preset with
+            what `kind` fixes, or the defaults.
+        registry: rules for tyro, if not its own.
 
     Raises:
         SystemExit: for --help, or (code 2) after one line about wrong arguments.
@@ -71,9 +71,9 @@ def parse(
 def _named(arguments: list[str], unless_named: str | None = None) -> TrainConfig:
     """The preset that --preset, --algorithm and --game ask for. tyro reports unknown values later.
 
-    Args: unless_named: the algorithm if neither it nor a preset is named; None: by the game.
+    Args: unless_named: the algorithm if neither it nor a preset is named; None: chosen by the game.
 
-    Raises ValueError as `preset_of`.
+    Raises ValueError as `preset_of` does.
     """
     given: dict[str, Any] = {n: given_value(arguments, f"--{n.replace('_', '-')}") for n in BEGIN}
     if given["preset"] in (None, DEFAULT):

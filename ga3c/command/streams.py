@@ -1,4 +1,4 @@
-"""Standard output and standard error of a command that goes on if they cannot be written.
+"""Keeps a command running if its standard output or standard error cannot be written.
 
 A closed pipe, a full disk, a closed terminal or a character that the terminal cannot show does not
 end a run, because its results are in files.
@@ -66,7 +66,7 @@ def prepare() -> None:
 
 
 def go_on_without() -> None:
-    """From here on, ignore errors of printing; report the first one."""
+    """From here on, ignore errors when printing; report the first one."""
     sys.stdout = cast(Any, Tolerant(sys.stdout, UNWRITTEN, reports_error=True))
     sys.stderr = cast(Any, Tolerant(sys.stderr, UNWRITTEN, reports_error=False))
 

@@ -1,4 +1,4 @@
-"""Draws the pictures of a video: the game at the left, the policy's view of it at the right."""
+"""Draws the pictures of a video: the game on the left, the policy's view of it on the right."""
 
 import contextlib
 from collections import deque
@@ -27,17 +27,17 @@ class Moment(NamedTuple):
     score: float
     length: int
     value: float
-    policy: np.ndarray  # probabilities [actions], or what a continuous action is, in [-1, 1]
+    policy: np.ndarray  # probabilities [actions], or a continuous action [size] in [-1, 1]
     action: int | None  # None if actions are continuous
     finished: bool  # this is the last step of the game
-    action_values: np.ndarray | None = None  # [actions] Q, where the algorithm learns it
+    action_values: np.ndarray | None = None  # Q [actions], if the algorithm learns it
 
 
 @contextlib.contextmanager
 def video(out: Path, per_second: float) -> Iterator[Any]:
-    """A writer of the pictures of a video, .mp4 or .gif; its folder is created.
+    """A writer for the pictures of a video, .mp4 or .gif; its folder is created.
 
-    The file gets its name once it is whole; if it is interrupted, nothing of it is left.
+    The file gets its name once it is complete; an interrupted video leaves nothing behind.
     """
     out.parent.mkdir(exist_ok=True)
     partial = out.with_name(f".partial-{out.name}")
@@ -74,7 +74,7 @@ class Canvas:
         self._values.append(moment.value)
         game = Image.fromarray(moment.picture)
         height, width = moment.picture.shape[:2]
-        # The pixels of the console are wider than they are high.
+        # The console's pixels are wider than they are high.
         stretched = HEIGHT * 4 // 3 if (height, width) == (210, 160) else HEIGHT * width // height
         game = game.resize((stretched // 2 * 2, HEIGHT), Image.Resampling.BICUBIC)
         whole = Image.new("RGB", (game.width + PANEL, HEIGHT), PAPER)
@@ -111,7 +111,7 @@ class Canvas:
             draw.line([((start + right) / 2, top), ((start + right) / 2, bottom)], GREY)
 
     def _within(self, action_values: np.ndarray) -> np.ndarray:
-        """The action values as shares of the range of those shown."""
+        """The action values as shares of their range over the steps shown."""
         self._lowest.append(float(action_values.min()))
         self._highest.append(float(action_values.max()))
         low, high = min(self._lowest), max(self._highest)
@@ -142,7 +142,7 @@ class Canvas:
         share: float,
         is_chosen: bool,
     ) -> None:
-        """A row of the panel. Args: told: the action and its number; share: length of its bar."""
+        """A row of the panel. Args: told: an action's name and number; share: length of its bar."""
         left, top, right, bottom = box
         middle, size = (top + bottom) / 2, 13 if bottom - top > 14 else 11
         colour = INK if is_chosen else GREY

@@ -1,4 +1,4 @@
-"""Which run's weights are meant, and the policy that they make."""
+"""Finds the run and checkpoint that the user chose, and builds the policy."""
 
 import sys
 from pathlib import Path
@@ -16,7 +16,7 @@ from ga3c.settings.train import TrainConfig
 
 
 def load(wanted: LearnedConfig) -> tuple[TrainConfig, Path, Checkpoint]:
-    """The settings, the place and the checkpoint of the run that is wanted.
+    """The settings, the directory and the checkpoint of the chosen run.
 
     Raises WrongInput or RuntimeError.
     """
@@ -68,7 +68,7 @@ def _path(wanted: LearnedConfig) -> Path:
 
 
 def title(config: TrainConfig, checkpoint: Checkpoint) -> str:
-    """What has been learned: the game, and after how many steps."""
+    """Says what was learned: the game, and after how many steps."""
     return f"{config.environment.game} after {checkpoint.steps:,} steps"
 
 

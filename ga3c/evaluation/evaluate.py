@@ -29,15 +29,15 @@ PROGRESS_S = 5.0
 
 
 def _short(score: float) -> str:
-    """A score without digits that say nothing: 12,345, 0.97."""
+    """A score without meaningless digits: 12,345, 0.97."""
     return f"{round(score, 2):,.10g}"
 
 
 @contextlib.contextmanager
 def _noticed() -> Iterator[Callable[[], bool]]:
-    """Gives whether SIGINT or SIGTERM has come, to be asked between steps; a second one raises.
+    """Yields a function that says whether SIGINT or SIGTERM has come; a second signal raises.
 
-    KeyboardInterrupt within a step may be lost: TensorFlow and environments catch what they like.
+    Ask between steps: within one, TensorFlow or an environment may swallow a KeyboardInterrupt.
     """
     came_s: list[float] = []
 
@@ -54,7 +54,7 @@ def _noticed() -> Iterator[Callable[[], bool]]:
 
 
 class _Progress:
-    """Says how far the games are, every `PROGRESS_S`. `evaluate` calls it after each step."""
+    """Reports every `PROGRESS_S` how far the games are. `evaluate` calls it before each step."""
 
     def __init__(self, wanted: int, interrupted: Callable[[], bool]) -> None:
         self._wanted, self._interrupted = wanted, interrupted
@@ -68,7 +68,7 @@ class _Progress:
         return f"{ended}, mean so far {statistics.mean(game.score for game in self._ended):,.1f}"
 
     def __call__(self, steps: int, ended: Collection[Game]) -> bool:
-        """Go on. Raises KeyboardInterrupt if that was asked for."""
+        """Always True, to go on. Raises KeyboardInterrupt if the user has interrupted."""
         if self._interrupted():
             raise KeyboardInterrupt
         self._ended = ended
@@ -79,7 +79,7 @@ class _Progress:
 
 
 def _can_be_kept(path: Path) -> bool:
-    """Whether the run at `path` may be written to; says so if not."""
+    """Whether scores can be written to the run at `path`; prints a line if not."""
     for each in (path, path / EVALUATIONS):
         if each.exists() and not os.access(each, os.W_OK):
             print(f"ga3c: {each} is not writable: the scores are not kept", file=sys.stderr)
@@ -94,7 +94,7 @@ def _in_words(entry: Mapping[str, Any]) -> str:
         f"{_short(min(scores))} to {_short(max(scores))}) over "
         + ("1 game" if len(scores) == 1 else f"{len(scores)} games")
         + ("" if rate is None else f", success rate {rate:.1%}")
-        + (f", {cut} cut by a limit of their length" if cut else "")
+        + (f", {cut} cut short by a length limit" if cut else "")
     )
 
 
@@ -104,7 +104,7 @@ def run(config: Config) -> None:
 
 
 def scores(config: Config) -> dict[str, Any]:
-    """The same, and the line that is kept.
+    """The same; returns the entry that is kept.
 
     Raises WrongInput, RuntimeError, or OSError if the scores, once printed, cannot be kept.
     """

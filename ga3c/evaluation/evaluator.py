@@ -1,4 +1,4 @@
-"""Evaluates from time to time while a run goes on, in its own thread and environments."""
+"""Evaluates at intervals during a run, in its own thread and environments."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ from ga3c.evaluation.protocols import PROTOCOLS, fitting
 from ga3c.service.agents import SLOWEST_MAKE_S
 from ga3c.settings.train import TrainConfig
 
-SEED = 2**31  # not a seed of `ga3c evaluate`, so it plays other games than those that chose `best`
+SEED = 2**31  # never a seed of `ga3c evaluate`, so that it does not replay games that chose `best`
 
 
 class Evaluated(NamedTuple):
@@ -28,10 +28,10 @@ class Evaluated(NamedTuple):
 
 
 class Evaluator:
-    """Makes one evaluation at a time, of the weights at its start. Owned by the main thread."""
+    """Runs one evaluation at a time, of the weights when it begins. Owned by the main thread."""
 
     def __init__(self, config: TrainConfig, spaces: Spaces, steps: float) -> None:
-        """Build it on the main thread, as it builds a network.
+        """Build it on the main thread, because it builds a network.
 
         Args: steps: the run's steps at its last evaluation.
         """
@@ -46,7 +46,7 @@ class Evaluator:
         self._stepped_s = 0.0
         make_s = SLOWEST_MAKE_S * self._config.evaluate_episodes
         self.patience_s = config.service.agent_timeout_s + make_s
-        """An evaluation that makes no step for so long will make none."""
+        """An evaluation that makes no step for this long is stuck."""
         self._thread: threading.Thread | None = None
         self._done: list[Evaluated] = []
         self._failures: list[str] = []
@@ -62,11 +62,11 @@ class Evaluator:
         return self.is_busy and time.monotonic() - self._stepped_s > self.patience_s
 
     def due(self, steps: float) -> bool:
-        """Whether an evaluation is due, and none is running."""
+        """Whether an evaluation is due and none is running."""
         return steps >= self._next_steps and not self.is_busy
 
     def begin(self, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
-        """Start to evaluate a state that `Kept.read` returned."""
+        """Start evaluating a state that `Kept.read` returned."""
         self._next_steps = self._after(state["steps"])
         self._policy.load(arrays)
         self._stepped_s = time.monotonic()
@@ -91,7 +91,7 @@ class Evaluator:
         return not self.is_busy
 
     def _goes_on(self, steps: int, ended: Collection[Game]) -> bool:
-        """Asked before each step."""
+        """Whether to go on; called before each step."""
         self._stepped_s = time.monotonic()
         return not self._stop.is_set()
 

@@ -1,7 +1,7 @@
 """`ga3c export`: writes the policy of a run for programs without ga3c, as SavedModel or ONNX.
 
-An export takes observations as the network sees them, and returns action probabilities and values.
-It is compared with the live network on frames of the game before it is kept.
+An export maps observations, as the network sees them, to action probabilities (or continuous
+actions) and values. It is compared with the live network on frames of the game before it is kept.
 """
 
 import shutil
@@ -21,7 +21,7 @@ from ga3c.evaluation.policy import Policy, Stacks
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.machine import CORES
 
-FRAMES = 64  # observations on which export and network are compared
+FRAMES = 64  # observations on which the export and the network are compared
 LARGEST_DIFFERENCE = 1e-4  # absolute; relative for values above 1
 Judge = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
@@ -51,7 +51,7 @@ def run(config: Config) -> None:
         _remove(partial)
     print(
         f"wrote {path}, {title(trained, checkpoint)}, to {config.out}: the same as the network on "
-        f"{FRAMES} frames to {difference:.1g}"
+        f"{FRAMES} frames, to within {difference:.1g}"
     )
 
 

@@ -14,11 +14,11 @@ from ga3c.evaluation.protocols import Protocol
 
 
 class Game(NamedTuple):
-    """One game, played to its end or to a limit of its length."""
+    """One game, played to its end or to a length limit."""
 
     score: float
     length: int  # in steps
-    cut: bool  # by the protocol's step_cap, or by its frame_cap or other limit in the environment
+    cut: bool  # by the protocol's step_cap or frame_cap, or by another limit of the environment
     success: float = NOT_SAID  # 1 or 0, if the environment says so and the game ended
 
 
@@ -37,15 +37,15 @@ def evaluate(
     threads: int = 1,
     watch: Watch = lambda steps, ended: True,
 ) -> list[Game]:
-    """Play `episodes` whole games, `at_once` at the same time; fewer if `watch` ends it.
+    """Play `episodes` whole games, `at_once` in parallel; fewer if `watch` stops it.
 
-    Each lane plays one game in a round. To take the games that end first would favour short games.
-    The seed and the number of a game decide how it goes, not how many are played at once.
+    Each lane plays one game per round. Taking the games that end first would favour short games.
+    How a game goes depends on the seed and its number, not on how many are played in parallel.
     """
     games: dict[int, Game] = {}  # by number
     for first in range(0, episodes, at_once):
         if len(games) < first:
-            break  # `watch` has ended the round before
+            break  # `watch` stopped the previous round
         lanes = min(at_once, episodes - first)
         environments = Environments(protocol.environment(environment), lanes, threads)
         try:
@@ -99,7 +99,7 @@ class ActionDraws:
     """Random numbers for the actions of several games; each game has its own generator."""
 
     def __init__(self, seed: int, first: int, lanes: int) -> None:
-        """For games number `first` and on of `seed`."""
+        """For the games of `seed`, from number `first` on."""
         self._random = [np.random.default_rng([seed, first + lane]) for lane in range(lanes)]
 
     def next(self) -> np.ndarray:
@@ -112,7 +112,7 @@ def chosen_actions(
 ) -> np.ndarray:
     """Actions [n, *shape] by the protocol, for policies as `Policy.judge` returns them.
 
-    Continuous actions are played as they are, without noise. Args: draws: as `choose` takes them.
+    Continuous actions are played as they are, without noise. Args: draws: as for `choose`.
     """
     return policies if spaces.actions.is_continuous else choose(protocol, policies, draws)
 

@@ -1,4 +1,4 @@
-"""What a run has learned, to be used from Python: actions, values, and environments to act in."""
+"""A run's policy for use from Python: actions, values, and environments to act in."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +26,7 @@ GREEDY, SAMPLE = Protocol("greedy"), Protocol("sample")
 
 
 class Transition(NamedTuple):
-    """What a step of n environments has led to."""
+    """The result of a step of n environments."""
 
     observations: np.ndarray  # [n, ...], as `LearnedPolicy.act` takes them
     rewards: np.ndarray  # [n] float32, not clipped
@@ -35,14 +35,14 @@ class Transition(NamedTuple):
 
 
 class StackedEnvironments:
-    """n environments that step together and show what the network sees. For one thread.
+    """n environments that step together and return what the network sees. Use from one thread.
 
-    Where a game has ended, the next step begins another: its action counts for nothing, its reward
-    is 0. A lost life is no end.
+    Where a game has ended, the next step starts another: its action is ignored, and its reward is
+    0. A lost life does not end a game.
     """
 
     def __init__(self, config: EnvironmentConfig, n: int, seed: int) -> None:
-        """Raises ValueError if n or the seed is none, and FailedEnvironment if the game fails."""
+        """Raises ValueError if n or seed is invalid, and FailedEnvironment if the game fails."""
         check_seed(seed)
         config = replace(config, life_loss_terminates=False)
         self._environments = Environments(config, n, CORES)
@@ -50,12 +50,12 @@ class StackedEnvironments:
         self._seed: int | None = seed
         self.num_envs = n
         self.actions = self._environments.spaces.actions
-        """Which actions there are."""
+        """The valid actions."""
         self.num_actions = self.actions.count
-        """How many; 0 where an action is several numbers."""
+        """The number of actions; 0 if they are continuous."""
 
     def reset(self) -> np.ndarray:
-        """Begin a game everywhere: the seed's the first time, and others later.
+        """Start a game in each environment: the first time those of the seed, later others.
 
         Returns observations [n, ...].
         """
@@ -63,9 +63,9 @@ class StackedEnvironments:
         return self._seen(self._environments.reset(seed))
 
     def step(self, actions: ArrayLike) -> Transition:
-        """Take `actions`: whole numbers [n] from 0 on, or numbers [n, size] in [-1, 1].
+        """Take `actions`: integers [n] from 0 on, or floats [n, size] in [-1, 1].
 
-        Raises ValueError if one cannot be taken.
+        Raises ValueError if one is invalid.
         """
         taken, shape = np.asarray(actions), (self.num_envs, *self.actions.shape)
         continuous = self.actions.is_continuous
@@ -99,10 +99,10 @@ class StackedEnvironments:
 
 
 class LearnedPolicy:
-    """The policy that a run's checkpoint holds. For one thread.
+    """The policy in a run's checkpoint. Use from one thread.
 
     Observations are arrays [n, ...], n at least 1: for pictures [n, height, width, stack]. Each
-    method raises ValueError for others.
+    method raises ValueError for anything else.
     """
 
     def __init__(self, config: TrainConfig, policy: Policy, path: Path, steps: int) -> None:
@@ -111,21 +111,21 @@ class LearnedPolicy:
         self.path = path
         """The run's directory."""
         self.steps = steps
-        """Environment steps that it had learned from."""
+        """Environment steps that it was trained for."""
         self._policy = policy
         self._random = np.random.default_rng()
 
     def act(
         self, observations: ArrayLike, greedy: bool = False, seed: int | None = None
     ) -> np.ndarray:
-        """Actions int32 [n], drawn from the policy or the likeliest ones, or float32 [n, size].
+        """Actions: int32 [n], sampled or the most probable ones, or continuous float32 [n, size].
 
-        What dqn has learned is greedy always. Continuous actions are without noise always.
+        A policy learned by dqn is always greedy. Continuous actions never have noise.
 
         Args:
             observations: arrays [n, ...].
-            greedy: take the likeliest actions.
-            seed: of this call's draws; None draws others each time.
+            greedy: take the most probable actions instead of sampling.
+            seed: for the samples of this call; None: different samples each time.
         """
         policies, _ = self._policy.judge(self._taken(observations))
         random = self._random if seed is None else np.random.default_rng(seed)
@@ -133,17 +133,17 @@ class LearnedPolicy:
         return chosen_actions(GREEDY if greedy else SAMPLE, policies, draws, self._policy.spaces)
 
     def probabilities(self, observations: ArrayLike) -> np.ndarray:
-        """Of each action, float32 [n, actions]. Raises ValueError if actions are continuous."""
+        """float32 [n, actions], one per action. Raises ValueError if actions are continuous."""
         if self._policy.spaces.actions.is_continuous:
-            raise ValueError("actions are continuous and have no probabilities: `act` gives them")
+            raise ValueError("actions are continuous and have no probabilities: `act` returns them")
         return self._policy.judge(self._taken(observations))[0]
 
     def value(self, observations: ArrayLike) -> np.ndarray:
-        """What the run expects from here: the discounted sum of its rewards, float32 [n]."""
+        """The discounted sum of the run's rewards that is expected from here on, float32 [n]."""
         return self._policy.judge(self._taken(observations))[1]
 
     def make_environments(self, n: int, seed: int = 0) -> StackedEnvironments:
-        """n environments as those that the run was trained in, to be closed after use."""
+        """n environments like those that the run was trained in. Close them after use."""
         return StackedEnvironments(self.config.environment, n, seed)
 
     def player(self, environment: gymnasium.Env[Any, Any]) -> "Player":
@@ -157,56 +157,52 @@ class LearnedPolicy:
         if found.shape[1:] != shape or not len(found):
             raise ValueError(
                 f"observations of shape {found.shape}: must be (n, {', '.join(map(str, shape))}), "
-                "n at least 1, as the run was trained"
+                "n at least 1, as in training"
             )
         if not np.can_cast(found.dtype, dtype, "same_kind"):
-            raise ValueError(
-                f"observations of type {found.dtype}: must be {dtype}, as the run was trained"
-            )
+            raise ValueError(f"observations of type {found.dtype}: must be {dtype}, as in training")
         if dtype == "float32" and not np.isfinite(found).all():
             raise ValueError("observations that are not finite: no action would mean anything")
         return found.astype(dtype, copy=False)
 
 
 class Player:
-    """Plays with a policy in an environment of Gymnasium that its user steps. For one thread.
+    """Plays a policy in a Gymnasium environment that you step yourself. Use from one thread.
 
-    It takes single observations as the environment gives them (a `Dict`, say, or the newest picture
-    alone), and gives actions as the environment takes them.
+    It takes single observations as the environment returns them (a `Dict`, say, or only the newest
+    picture), and returns actions as the environment takes them.
     """
 
     def __init__(self, policy: LearnedPolicy, environment: gymnasium.Env[Any, Any]) -> None:
-        """Raises ValueError if the environment's actions are others than in training."""
+        """Raises ValueError if the environment's actions differ from those in training."""
         self._policy, self._spaces = policy, policy._policy.spaces
         self._seen, self._taken = environment.observation_space, environment.action_space
         found = actions_of(policy.config.environment, self._taken)
         if found != self._spaces.actions:
-            raise ValueError(
-                f"actions {found}: must be {self._spaces.actions}, as the run was trained"
-            )
+            raise ValueError(f"actions {found}: must be {self._spaces.actions}, as in training")
         self._stacks = Stacks(self._spaces, 1)
         self._is_first = True
 
     def reset(self) -> None:
-        """The next observation is the first one of a game."""
+        """Call this before the first observation of a game."""
         self._is_first = True
 
     def act(self, observation: Any, greedy: bool = False) -> Any:
-        """The action that follows one observation, as `LearnedPolicy.act` chooses it.
+        """The action for one observation, chosen as by `LearnedPolicy.act`.
 
-        Raises ValueError if it is another kind of observation than in training.
+        Raises ValueError if the observation is of another kind than in training.
         """
         flat = isinstance(self._seen, Box)
         found = np.asarray(observation if flat else flatten(self._seen, observation))
         shape, dtype = self._spaces.shape, self._spaces.dtype
-        is_table = len(shape) == 1 and found.size == shape[0]  # which became a vector
+        is_table = len(shape) == 1 and found.size == shape[0]  # flattened to a vector
         fits = np.can_cast(found.dtype, dtype, "same_kind") and (is_table or found.shape == shape)
         if fits and self._spaces.is_picture and dtype == "float32":
-            fits = bool(found.max() <= 1)  # and no bytes up to 255
+            fits = bool(found.max() <= 1)  # not bytes up to 255
         if not fits:
             raise ValueError(
                 f"observation of shape {found.shape} and type {found.dtype}: must be {shape} "
-                f"{dtype}, as the run was trained"
+                f"{dtype}, as in training"
             )
         observations = self._stacks.push(found.reshape(1, *shape), np.array([self._is_first]))
         self._is_first = False
@@ -214,6 +210,6 @@ class Player:
 
 
 def load_policy(wanted: LearnedConfig) -> LearnedPolicy:
-    """The policy that is wanted. Raises ValueError or RuntimeError as `chosen.load`."""
+    """The chosen policy. Raises ValueError or RuntimeError as `chosen.load` does."""
     config, path, found = load(wanted)
     return LearnedPolicy(config, policy_of(config, found), path, found.steps)

@@ -1,4 +1,4 @@
-"""What the user says of a policy: which run's it is, and how games are played with it.
+"""The options that choose a run's policy, and how games are played with it.
 
 These are the options of the commands evaluate, play and export. They are parsed before the tensor
 framework is loaded, so nothing here loads it.
@@ -24,7 +24,7 @@ DAY_S = 86_400.0
 
 @dataclass(frozen=True)
 class LearnedConfig:
-    """Which run's weights are meant."""
+    """Which run's weights to use."""
 
     run: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RUN]")] = None
     """The run: its directory, or its name or number in --runs-dir; without one, the newest run of
@@ -57,14 +57,14 @@ class PlayedConfig(LearnedConfig):
     used in training; not for Atari games."""
     settings: Protocol = field(default_factory=Protocol)
     given: Annotated[tuple[str, ...], tyro.conf.Suppress] = ()
-    """The settings that the user gave, and that change any protocol."""
+    """The settings that the user gave, which override those of any protocol."""
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
 
     @classmethod
     def defaults(cls, arguments: list[str]) -> Self:
-        """What --protocol, if it is given, makes of all other defaults."""
+        """The defaults of all options, which depend on --protocol if it is given."""
         given = given_value(arguments, "--protocol")
         known: Any = given if given in PROTOCOLS else None
         names = (each.name for each in fields(Protocol))
@@ -77,15 +77,15 @@ class PlayedConfig(LearnedConfig):
         if settings.policy != "epsilon":
             idle[f"policy {settings.policy}"] = ("epsilon",)
         if not is_atari:
-            idle["games but Atari's"] = OF_GAMES
+            idle["games other than Atari's"] = OF_GAMES
         for what, names in idle.items():
             for name in set(names) & set(self.given):
                 raise WrongInput(no_effect(f"--{name.replace('_', '-')}", what))
 
     def as_played(self, trained: TrainConfig) -> TrainConfig:
-        """The run's settings, with its environment as it is to be played in.
+        """The run's settings, with --env-args applied to its environment.
 
-        Raises WrongInput if an argument of the environment is no key=value.
+        Raises WrongInput if an argument of the environment is not key=value.
         """
         given = {pair.partition("=")[0] for pair in self.env_args}
         own = (p for p in trained.environment.env_args if p.partition("=")[0] not in given)

@@ -20,9 +20,9 @@ from ga3c.runs.finding import VIDEOS
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.machine import CORES
 
-NAMED = 100  # most characters of a protocol and of arguments in a file's name
+NAMED = 100  # the most characters of a protocol and arguments in a file name
 PROGRESS_S = 5.0
-END_S = 1.0  # for which the last picture stays
+END_S = 1.0  # how long the last picture stays
 
 
 def moments(

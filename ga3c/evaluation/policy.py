@@ -1,4 +1,4 @@
-"""What a run has learned, alone: policy and values for observations, without a service."""
+"""A run's network on its own: policy and values for observations, without a service."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -17,16 +17,16 @@ from ga3c.settings.train import TrainConfig
 
 
 class Stacks:
-    """The newest frames of n lanes, put together as the model sees them."""
+    """The newest frames of n lanes, stacked as the model sees them."""
 
     def __init__(self, spaces: Spaces, lanes: int) -> None:
         self._shape = RingShape(1, 1, spaces.shape, spaces.dtype, spaces.stack).observation_shape
         self._frames = np.zeros((lanes, *spaces.shape, spaces.stack), spaces.dtype)
 
     def push(self, frames: np.ndarray, firsts: np.ndarray) -> np.ndarray:
-        """Observations [n, *observation_shape], a copy, after `frames` [n, *shape].
+        """Add `frames` [n, *shape]. Returns a copy of the observations [n, *observation_shape].
 
-        Args: firsts: [n] bool; a reset's frame stands for all before it.
+        Args: firsts: [n] bool; a first frame of a game fills the whole stack.
         """
         self._frames[..., :-1] = self._frames[..., 1:]
         self._frames[..., -1] = frames
@@ -35,7 +35,7 @@ class Stacks:
 
 
 class Policy:
-    """The network of a run's settings; made on the main thread, then called by one thread.
+    """The network for a run's settings. Build it on the main thread, then call it from one thread.
 
     Raises ValueError if the network does not fit the spaces.
     """
@@ -44,7 +44,7 @@ class Policy:
         ring = RingShape(1, 1, spaces.shape, spaces.dtype, spaces.stack)
         self._algorithm = algorithm = build_algorithm(config, spaces.actions)
         self.spaces = spaces
-        # as the weights are: so it is the same on every machine and in every format
+        # as the weights are, so that it is the same on every machine and in every format
         network = replace(config.network, precision="float32")
         self.network = algorithm.network(
             network, ring.observation_shape, spaces.dtype, spaces.is_picture
@@ -52,12 +52,12 @@ class Policy:
         self.model = keras.Model(
             self.network.inputs[0], algorithm.policy_and_value(self.network, self.network.inputs[0])
         )
-        """Observations [n, ...] to the policy, as `Algorithm` says, and values [n]."""
+        """Maps observations [n, ...] to the policy, as `Algorithm` defines it, and values [n]."""
         self._signature = [((None, *ring.observation_shape), spaces.dtype)]
         self._judge = backend.compiled(self.model, self._signature)
 
     def load(self, values: Mapping[str, np.ndarray]) -> None:
-        """Take over `weights/PATH` of a checkpoint. Raises ValueError if they do not fit."""
+        """Load `weights/PATH` of a checkpoint. Raises ValueError if they do not fit."""
         weights.restore({"weights": self.network.weights}, values)
 
     def judge(self, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -73,5 +73,5 @@ class Policy:
 
     @cached_property
     def _action_values(self) -> Callable[[np.ndarray], Any] | None:
-        of_network = getattr(self._algorithm, "action_values", None)  # which not all have
+        of_network = getattr(self._algorithm, "action_values", None)  # not all have it
         return of_network and backend.compiled(partial(of_network, self.network), self._signature)

@@ -1,4 +1,4 @@
-"""Protocols of evaluation: how its games are played. Every setting is kept with the score."""
+"""Evaluation protocols: how games are played. Every setting is kept with the score."""
 
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
@@ -31,21 +31,21 @@ class Protocol:
     """Environment steps after which any game is cut short; its score so far counts."""
 
     def __post_init__(self) -> None:
-        self.environment(EnvironmentConfig())  # checks the values that it takes over
+        self.environment(EnvironmentConfig())  # checks the values passed on to it
         check_count(self, "step_cap")
         check_share(self, "epsilon")
 
     def environment(self, trained: EnvironmentConfig) -> EnvironmentConfig:
-        """The environment of the training, played by this protocol. A lost life ends no game."""
+        """The training environment under this protocol. A lost life does not end a game."""
         given = {name: getattr(self, name) for name in OF_GAMES}
         whole = replace(trained, sticky_actions=trained.stickiness, life_loss_terminates=False)
         return replace(whole, **{name: v for name, v in given.items() if v is not None})
 
     def check_actions(self, name: str, actions: Actions) -> None:
-        """Raises ValueError if such actions are not played by this protocol, called `name`."""
+        """Raises ValueError if this protocol, called `name`, cannot play such actions."""
         if name == "control" and not actions.is_continuous:
             raise ValueError(
-                "protocol control: is for continuous actions, and those of the game are "
+                "protocol control: is for continuous actions, but those of the game are "
                 f"{actions}: choose another"
             )
         if actions.is_continuous and self.policy != "greedy":
@@ -55,7 +55,7 @@ class Protocol:
             )
 
     def named(self, name: str, trained: EnvironmentConfig, weights: str) -> dict[str, Any]:
-        """All settings, with the protocol's name; the name says so if a setting was changed.
+        """All settings, with the protocol's name, which says if a setting was changed.
 
         Args: weights: newest, best or chosen. It is kept because the best of several evaluations
             is not a typical one.
@@ -68,7 +68,7 @@ class Protocol:
             kept = {**asdict(self), **{name: getattr(played, name) for name in OF_GAMES}, **fixed}
         else:
             own = {"env_args": " ".join(trained.env_args)} if trained.env_args else {}
-            # With other arguments it may be another game.
+            # With different arguments it may be a different game.
             kept = {"policy": self.policy, "epsilon": self.epsilon, **own}
         if self.policy != "epsilon":
             kept.pop("epsilon", None)
@@ -78,12 +78,12 @@ class Protocol:
 
 
 def fitting(name: ProtocolName, actions: Actions) -> ProtocolName:
-    """The protocol for a run's own `name`: trained draws actions, as continuous ones cannot be."""
+    """`name`, except that control replaces trained, which samples, for continuous actions."""
     return "control" if name == "trained" and actions.is_continuous else name
 
 
 PROTOCOLS = {
-    # The games of the training, so that the score is what training said. No lost life ends a game.
+    # As in training, so that the score is what training reported, but a lost life ends no game.
     "trained": Protocol("sample"),
     # GA3C: 30 games, each with its seed, sticky actions as in Gym at that time, 100,000 steps, and
     # a few no-ops (unverified: its code filled the first stack with them).
@@ -92,8 +92,8 @@ PROTOCOLS = {
     "nature": Protocol("epsilon", epsilon=0.05, noop_max=31, sticky_actions=0.0, frame_cap=18_000),
     # Machado et al. 2018: sticky actions are the only randomness of the game.
     "machado": Protocol("sample", noop_max=0, sticky_actions=0.25, frame_cap=18_000),
-    # Horgan et al. 2018: up to 30 no-ops; 50,000 frames, the cap of its training games. Which
-    # policy it evaluates is not stated: here by an epsilon of its ladder, 0.4^7 (unverified).
+    # Horgan et al. 2018: up to 30 no-ops; 50,000 frames, the cap of its training games. The
+    # evaluation policy is not stated: here it has an epsilon of its ladder, 0.4^7 (unverified).
     "apex": Protocol("epsilon", epsilon=0.00164, noop_max=31, sticky_actions=0.0, frame_cap=50_000),
     # Continuous actions without noise (Lillicrap et al. 2016; Horgan et al. 2018).
     "control": Protocol("greedy"),

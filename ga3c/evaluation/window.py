@@ -1,4 +1,4 @@
-"""Shows pictures in a window, in the game's own time."""
+"""Shows pictures in a window, at the game's own speed."""
 
 import time
 

@@ -1,8 +1,8 @@
-"""The network alone in plain Keras: what any system that learns by it has to compute.
+"""The network alone in plain Keras: what any system that trains it has to compute.
 
-No returns, no loss of an algorithm, no clipping or checks of gradients, no ring and no copies are
-in it: a forward pass, or a forward and a backward pass and a step of Keras's own Adam, on
-observations that are ready in memory.
+That is a forward pass, or a forward and a backward pass and a step of Keras's own Adam, on
+observations that are ready in memory. There are no returns, no algorithm's loss, no clipping or
+checks of gradients, no ring and no copies.
 """
 
 import keras
@@ -29,7 +29,7 @@ class BareNetwork:
         return len(np.asarray(self._forward(observations)))
 
     def train(self, observations: np.ndarray) -> int:
-        """Make an update by `observations` [n, ...]. Returns n."""
+        """Make an update from `observations` [n, ...]. Returns n."""
         np.asarray(self._train(observations))  # waits for it
         return len(observations)
 

@@ -47,7 +47,7 @@ def play_alone(
 
 
 def send_steps(endpoint: str, identity: str, token: str, spaces: Spaces, envs: int) -> None:
-    """Send steps of one group to the frontend for ever, each after the answer to the last one."""
+    """Send steps of one group to the frontend forever, each after the answer to the last one."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the parent handles Ctrl-C
     socket = connect(zmq.Context(), endpoint, identity, token)
     socket.setsockopt(zmq.RCVTIMEO, int(1000 * START_TIMEOUT_S))  # ends if the parent has died

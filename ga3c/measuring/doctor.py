@@ -1,9 +1,9 @@
 """`ga3c doctor`: what limits this run, by how much, and which setting to change.
 
 It takes about a minute: it measures the parts alone, then the service as configured, and then the
-service with the most promising change. The expected gain comes from these measurements: a cheaper
-part leaves its time to the others, and idle time could be divided as the busy time is. Of agents on
-other machines (--listen) it also says how far away they are.
+service with the most promising change. The expected gain comes from these measurements: time saved
+on one part goes to the others, and idle time could be divided as the busy time is. With agents on
+other machines (--listen), it also measures how far away they are.
 """
 
 from dataclasses import replace
@@ -34,7 +34,7 @@ CAUSES = {
     "service_python": "Python in the service",
     "agents_python": "Python in the agents",
     "other_processes": "other programs on this machine",
-    "idle": "cores that wait",
+    "idle": "idle cores",
 }
 
 
@@ -45,7 +45,7 @@ def run(config: Config) -> None:
     print(f"ga3c doctor: {config.environment.game}, about a minute", flush=True)
     parts = measure_parts(config, model, seconds)
     if config.hosts.listen:
-        print(f"waits for agents at {config.hosts.listen} (ga3c agents --connect)", flush=True)
+        print(f"waiting for agents at {config.hosts.listen} (ga3c agents --connect)", flush=True)
     as_it_is = _service(config, spaces, parts)
     account = as_it_is["core_seconds_per_s"]
     largest = sorted(account, key=lambda name: -account[name])
@@ -83,11 +83,11 @@ def _service(config: Config, spaces: Spaces, parts: dict[str, float]) -> dict[st
 def _bandwidth(
     config: Config, spaces: Spaces, parts: dict[str, float], packed: dict[str, Any]
 ) -> float | None:
-    """Measure once more with frames that are not compressed, and say how fast the way is."""
+    """Measure once more with uncompressed frames, and print the bandwidth to other machines."""
     hosts = replace(config.hosts, compress=False)
     bandwidth = bandwidth_mb(packed, _service(replace(config, hosts=hosts), spaces, parts))
-    words = f"{bandwidth:,.0f} MB/s" if bandwidth else "too fast for steps to show it"
-    print(f"bandwidth of the way, from frames as they are and compressed: {words}", flush=True)
+    words = f"{bandwidth:,.0f} MB/s" if bandwidth else "too high for steps to show it"
+    print(f"bandwidth to other machines, from compressed and raw frames: {words}", flush=True)
     return bandwidth
 
 
@@ -111,7 +111,7 @@ def _diagnosis(config: Config, figures: dict[str, Any]) -> str:
 
 
 def _changed(config: Config, remedy: Remedy) -> Config:
-    """The settings after the change, as the command would have them with these options.
+    """The settings after the change, as the command would find them with these options.
 
     Raises ValueError if they contradict each other.
     """
@@ -165,4 +165,4 @@ def _lag(config: TrainConfig, figures: dict[str, Any]) -> str:
 def _verdict(gain: float) -> str:
     if abs(gain) <= NOISE:
         return "no more than noise, leave it"
-    return "it helps" if gain > 0 else "it harms, leave it"
+    return "it helps" if gain > 0 else "it hurts, leave it"

@@ -57,12 +57,12 @@ def run(config: Config) -> None:
     print(
         f"limit of {CORES} cores: {limit_pps:,.0f} steps/s, from {best['environment_only']:,.0f} "
         f"steps, {best['predict_only']:,.0f} predictions and {best['train_only']:,.0f} trained "
-        "samples a second and core"
+        "samples per second and core"
     )
     print(
-        f"bare limit: {bare_limit_pps:,.0f} steps/s, if the network alone were computed, which "
-        f"makes {best['bare_forward']:,.0f} forward passes and {best['bare_train']:,.0f} "
-        "forward and backward passes a second and core"
+        f"bare limit: {bare_limit_pps:,.0f} steps/s, if the network alone were computed, at "
+        f"{best['bare_forward']:,.0f} forward passes and {best['bare_train']:,.0f} "
+        "forward and backward passes per second and core"
     )
     limits = {"limit_pps": limit_pps, "bare_limit_pps": bare_limit_pps, "parts": best}
     keep({**limits, **rates}, config, config.benchmark, config.run.json)

@@ -1,4 +1,4 @@
-"""What the user says of a measurement: its settings, how often, how long, and where to write it.
+"""The options of a measurement: its settings, how often, how long, and where to write it.
 
 These are the options of doctor and of the benchmarks limits and throughput, and what all benchmarks
 share. They are parsed before the tensor framework is loaded, so nothing here loads it.
@@ -17,7 +17,7 @@ from ga3c.settings.train import TrainConfig
 
 Sizes = tuple[int, ...]
 OF_PARTS = {"t_max", "passes", "intra_op_threads", "backend"}  # what a part depends on
-OF_PARTS |= {"training_batch_min", "training_batch_max", "training_queue", "minibatch"}  # or t_max
+OF_PARTS |= {"training_batch_min", "training_batch_max", "training_queue", "minibatch"}  # fit t_max
 SHORTEST_WINDOW_S = 1.0
 SHORTEST_PART_S = 0.1
 
@@ -37,7 +37,7 @@ def check_window(name: str, seconds: float, windows: int = 1) -> None:
     if seconds < windows * SHORTEST_WINDOW_S:
         raise ValueError(
             f"{name} {seconds:g}: must be at least {windows * SHORTEST_WINDOW_S:g}, as the service "
-            "is looked at every 0.1 s and the kernel counts CPU time in steps of 0.01 s: the rates "
+            "is sampled every 0.1 s and the kernel counts CPU time in steps of 0.01 s: the rates "
             "of a shorter window would mean nothing"
         )
 
@@ -59,7 +59,7 @@ class BenchmarkConfig:
         if self.part_seconds < SHORTEST_PART_S:
             raise ValueError(
                 f"part_seconds {self.part_seconds:g}: must be at least {SHORTEST_PART_S:g}, or "
-                "only a call or two of each part would be timed, which says little of its rate"
+                "only a call or two of each part would be timed, which says little about its rate"
             )
         check_file("out", self.out)
 
@@ -75,7 +75,7 @@ class MeasuringConfig(TrainConfig):
     fixed: ClassVar[dict[str, Any]] = {"scheduler": SchedulerConfig(scheduler="off")}
     """Sections that the benchmark sets itself: counts that change cannot be measured."""
     unless_named: ClassVar[str | None] = None
-    """The algorithm if the arguments name neither it nor a preset; None: by the game."""
+    """The algorithm if the arguments name neither it nor a preset; None: chosen by the game."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

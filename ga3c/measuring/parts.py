@@ -43,7 +43,7 @@ def environment_only(config: EnvironmentConfig, agents: int, envs: int, seconds:
             receiver, sender = context.Pipe(duplex=False)
             given = (config, envs, seconds, barrier, sender)
             processes.enter_context(running(context.Process(target=play_alone, args=given)))
-            sender.close()  # only the process holds it now, so its death ends the pipe
+            sender.close()  # only the process holds it now, so its death closes the pipe
             receivers.append(receiver)
         rates = []
         for receiver in receivers:
@@ -121,10 +121,10 @@ def _answer(requests: BatchQueue[Request], frontend: Frontend, actions: Actions)
 
 
 def limit(parts: dict[str, float]) -> float:
-    """Upper bound of the steps a second of a service with these parts.
+    """Upper bound on the steps a second of a service with these parts.
 
     Without a GPU: cores / (seconds of one environment step + one prediction + the samples trained
-    a step). With a GPU: the smaller of the rate at which all cores step environments and the rate
+    per step). With a GPU: the smaller of the rate at which all cores step environments and the rate
     of the GPU's predictions and training. The latter is an estimate, because calls were measured
     one at a time, and those of several threads may overlap.
     """
@@ -135,13 +135,13 @@ def limit(parts: dict[str, float]) -> float:
 
 
 def bare_limit(parts: dict[str, float]) -> float:
-    """The same bound of the environments and the bare network, if nothing else were to be done."""
+    """The same bound, if there were only the environments and the bare network."""
     bare = {"predict_only": parts["bare_forward"], "train_only": parts["bare_train"]}
     return limit({**parts, **bare})
 
 
 def samples_a_step(config: TrainConfig) -> float:
-    """Trained samples for each environment step; 0 if training takes what acting leaves."""
+    """Trained samples per environment step; 0 if training takes the time that acting leaves."""
     if not config.learns_from_replay:
         return float(config.service.passes)
     pacing = config.pacing
@@ -198,9 +198,9 @@ class ModelAlone:
         return rate(predict, seconds, self._clock)
 
     def train_only(self, batch: int, seconds: float) -> float:
-        """Trained samples a second in batches of `batch`, in whole items of a batch.
+        """Trained samples a second in batches of `batch`, rounded to whole items.
 
-        Where targets are set before the passes, as by ppo, that is a part of it.
+        If targets are set before the passes, as ppo does, the time for it is included.
         """
         source = self._model.source
         count = max(batch // source.item_steps, 1)
@@ -222,7 +222,7 @@ class ModelAlone:
         ]
 
     def _preparation(self, count: int) -> Callable[[], object]:
-        """Sets the targets of so many steps, in whole segments; does nothing without need."""
+        """Sets the targets of this many steps, in whole segments; a no-op if none are set."""
         if not self._model.preparations:
             return lambda: None
         source, network = self._model.source, self._model.network
@@ -241,6 +241,6 @@ class ModelAlone:
         return rate(lambda: self._bare.forward(observations), seconds, self._clock)
 
     def bare_train(self, batch: int, seconds: float) -> float:
-        """Observations a second that the network alone is trained with, in such batches."""
+        """Observations a second that the network alone is trained on, in batches of `batch`."""
         observations = self._observations(batch)
         return rate(lambda: self._bare.train(observations), seconds, self._clock)

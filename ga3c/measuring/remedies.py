@@ -1,4 +1,4 @@
-"""Which settings to change: each with the gain of steps a second to expect, from measurements."""
+"""Which settings to change, each with the gain in steps a second that measurements promise."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ NOISE = 0.05
 
 
 class Remedy(NamedTuple):
-    """A change of settings, and the relative gain of steps a second expected from it."""
+    """A change of settings, and the relative gain in steps a second expected from it."""
 
     options: dict[str, Any]  # settings of one section, by name
     gain: float
@@ -33,9 +33,9 @@ class Sizes(NamedTuple):
 
 
 def learning_limits(config: TrainConfig, figures: dict[str, Any]) -> bool:
-    """Whether cores idle because all else waits for learning, as may be beside a GPU.
+    """Whether cores idle because all else waits for learning, as can happen with a GPU.
 
-    Not said of a replay, from which trainers may learn without a pause.
+    False for a replay, from which trainers may learn without a pause.
     """
     idles = figures["core_seconds_per_s"]["idle"] > NOISE * CORES
     return idles and figures["trainers_waiting_share"] < NOISE and not config.learns_from_replay
@@ -47,8 +47,8 @@ def remedies(
     """Changes that may help, each with its expected gain.
 
     Args:
-        figures: of the service, as `serving.figures` gives them.
-        parts: what each part makes alone in a second, as `serving.measure_parts` gives it.
+        figures: of the service, as `serving.figures` returns them.
+        parts: the rate of each part alone, as `serving.measure_parts` returns them.
     """
     service, account = config.service, figures["core_seconds_per_s"]
     if config.learns_from_replay:
@@ -85,7 +85,7 @@ def _remedies_of_segments(
             because = "cores idle, and there are fewer agents than cores"
             yield Remedy({"agents": service.agents + 1}, gain_of_idle, because)
         else:
-            because = "agents and predictors wait for each other: more lanes bridge that"
+            because = "agents and predictors wait for each other: more lanes hide that"
             more = {"envs_per_agent": 2 * service.envs_per_agent}
             yield Remedy(more, gain_of_idle, because)
     batch, twice = service.update_max, 2 * service.update_max
@@ -96,7 +96,7 @@ def _remedies_of_segments(
     }
     faster = sizes.training(twice) / parts["train_only"]
     saved = 1 - 1 / faster
-    most = CORES * parts["environment_only"] / figures["pps"] - 1  # all that could be played
+    most = CORES * parts["environment_only"] / figures["pps"] - 1  # if all cores only played
     yield Remedy(
         larger if service.minibatch is None else {"minibatch": twice},
         min(faster - 1, most) if learning else _gain(account["training"] * saved),
@@ -114,7 +114,7 @@ def _remedies_of_pacing(config: TrainConfig, account: dict[str, float]) -> Itera
             "pacing": "target-period",
             "period_steps": int(config.replay.target_period * steps),
         }
-        because = "acting and learning wait for each other at every update, and not once a period"
+        because = "acting and learning wait for each other at every update, not once per period"
         yield Remedy(period, _gain(account["idle"]), because, "pacing")
     yield Remedy(
         {"steps_per_update": 2 * steps},

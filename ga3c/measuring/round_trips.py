@@ -1,9 +1,9 @@
-"""What the way to agents on other machines costs, as their own steps show it.
+"""What the distance to agents on other machines costs, as their own steps show.
 
-An agent says with each step how long it waited for actions and how long it stepped. If it had to
-wait, it took them as soon as they came, so that what is left of the time between answer and next
-step is the way there and back. While one group's answer is on its way the other groups play, so
-that G groups hide it if G - 1 of their steps take as long: G >= 1 + round trip / step of a group.
+An agent reports with each step how long it waited for actions and how long it stepped. If it had to
+wait, it took them as soon as they came, so the rest of the time between an answer and the next step
+is the round trip. While one group's answer is on its way, the other groups play, so G groups hide
+the round trip if G - 1 of their steps take as long: G >= 1 + round trip / step of a group.
 """
 
 import math
@@ -13,15 +13,15 @@ from typing import Any
 from ga3c.runs.metrics import Window
 from ga3c.settings.service import ServiceConfig
 
-FULL = 0.9  # share of its time from which on the frontend is said to be the limit
+FULL = 0.9  # busy share from which on the frontend is reported as the limit
 LEAST_TRIPS = 20
-MOST_GROUPS = 16  # beyond which groups are made longer instead: each costs messages
+MOST_GROUPS = 16  # beyond this, groups are made longer instead: each costs messages
 MB = 1e6
-MOST_WAITING = 0.9  # of agents' time, of which a gain is computed
+MOST_WAITING = 0.9  # of agents' time, for computing a gain
 
 
 def way(window: Window) -> dict[str, float]:
-    """Figures of the window: of the frontend, and of the way if agents are on other machines."""
+    """Figures of the window: of the frontend, and of the distance to agents on other machines."""
     found = {"frontend_busy_share": max(1.0 - window.rate("frontend_waiting_s"), 0.0)}
     if window.count("far_messages"):
         found["mb_per_s"] = window.rate("far_bytes") / MB
@@ -33,7 +33,7 @@ def way(window: Window) -> dict[str, float]:
 
 
 def groups_needed(figures: dict[str, Any]) -> int:
-    """The least groups that hide the round trip; 1 if agents never wait for it."""
+    """The fewest groups that hide the round trip; 1 if agents never wait for it."""
     trip_ms = figures.get("round_trip_ms", 0.0)
     return 1 + math.ceil(trip_ms / max(figures["group_step_ms"], 1e-9))
 
@@ -45,17 +45,17 @@ def more_groups(
     if "round_trip_ms" not in figures or (needed := groups_needed(figures)) <= service.groups:
         return
     groups = min(needed, max(MOST_GROUPS, service.groups))
-    longer = math.ceil((needed - 1) / (groups - 1))  # so many times the environments of a group
+    longer = math.ceil((needed - 1) / (groups - 1))  # factor on the environments of a group
     envs = groups * longer * service.envs_per_group
     waiting = min(figures["agents_waiting_share"], MOST_WAITING)
-    because = f"agents wait {waiting:.0%} of their time, and {groups} such groups hide the way"
+    because = f"agents wait {waiting:.0%} of their time; {groups} such groups hide the round trip"
     yield {"groups": groups, "envs_per_agent": envs}, waiting / (1 - waiting), because
 
 
 def bandwidth_mb(packed: dict[str, Any], whole: dict[str, Any]) -> float | None:
-    """MB/s of the way, from the round trips of small and of large messages.
+    """MB/s to other machines, from the round trips of small and of large messages.
 
-    None if the large ones do not take longer, or agents had not to wait for them.
+    None if the large ones do not take longer, or agents did not have to wait for them.
     """
     trips_ms = [each.get("round_trip_ms") for each in (packed, whole)]
     if None in trips_ms or trips_ms[1] <= trips_ms[0]:  # type: ignore[operator]
@@ -65,7 +65,7 @@ def bandwidth_mb(packed: dict[str, Any], whole: dict[str, Any]) -> float | None:
 
 
 def described(figures: dict[str, Any], service: ServiceConfig) -> Iterator[str]:
-    """Sentences about the way and the frontend."""
+    """Sentences about the frontend and the distance to other machines."""
     if figures["frontend_busy_share"] >= FULL:
         yield (
             f"the frontend is busy {figures['frontend_busy_share']:.0%} of its time: more agents "
@@ -79,7 +79,7 @@ def described(figures: dict[str, Any], service: ServiceConfig) -> Iterator[str]:
         f"{figures['bytes_a_message'] / size:,.0f} bytes a step"
     )
     if "round_trip_ms" not in figures:
-        yield f"their agents do not wait: {service.groups} groups hide the way"
+        yield f"their agents do not wait: {service.groups} groups hide the round trip"
         return
     needed = groups_needed(figures)
     yield (

@@ -116,7 +116,7 @@ def await_update(service: Service) -> None:
 
 
 def measure_window(service: Service, seconds: float) -> Measured:
-    """One window of a service that is tended meanwhile."""
+    """Measure one window of a service, which is tended meanwhile."""
     sizes: list[tuple[int, int]] = []
     start, used = _now(service)
     tend(service, seconds, lambda: sizes.append((service.requests.size, service.segments.size)))
@@ -130,7 +130,7 @@ def _now(service: Service) -> tuple[Snapshot, Usage]:
 
 
 def tend(service: Service, seconds: float, also: Callable[[], None] = lambda: None) -> None:
-    """Do what the service needs for so many seconds, and `also` after each time."""
+    """Tend the service for this many seconds, and call `also` after each time."""
     until_s = time.monotonic() + seconds
     while time.monotonic() < until_s:
         service.tend()

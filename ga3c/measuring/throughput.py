@@ -3,7 +3,7 @@
 The parts are measured alone right before and right after the service, because a machine's speed
 changes over minutes; the limit is the mean of both (`parts.limit`). Predictions and training are
 measured without the ring, the queues and the wire, so the time of these counts against the service.
-The bare limit (`parts.bare_limit`) is without the algorithm, too.
+The bare limit (`parts.bare_limit`) leaves out the algorithm, too.
 """
 
 from typing import Any
@@ -42,7 +42,7 @@ def run(config: Config) -> None:
 def _print(result: dict[str, Any]) -> None:
     before, after = result["parts_before"], result["parts_after"]
     alone = [(name, f"{before[name]:,.0f}", f"{after[name]:,.0f}") for name in before]
-    show("alone, a second and core (the limit: all cores)", ("part", "before", "after"), alone)
+    show("alone, per second and core (the limit: all cores)", ("part", "before", "after"), alone)
     pps = Spread(result["pps"], result["pps_low"], result["pps_high"])
     figures = [("PPS: predictions/s, median (range)", str(pps))]
     for name, value in result.items():

@@ -1,7 +1,7 @@
 """Evaluations of runs by protocol and game, beside the published scores of each protocol.
 
-And aggregates of scores over games, with stratified bootstrap intervals, as in Agarwal et al. 2021,
-"Deep Reinforcement Learning at the Edge of the Statistical Precipice".
+Also aggregates of scores over games, with stratified bootstrap intervals, as in Agarwal et al.
+2021, "Deep Reinforcement Learning at the Edge of the Statistical Precipice".
 """
 
 import json
@@ -67,13 +67,13 @@ REFERENCES = {  # the file with random and human scores, and the published score
         ],
     ),
 }
-OTHER: tuple[str, list[Source]] = ("atari57_random_human.csv", [])  # of all other protocols
+OTHER: tuple[str, list[Source]] = ("atari57_random_human.csv", [])  # for all other protocols
 
 
 class Row(NamedTuple):
     """The scores of one game's seeds by one protocol."""
 
-    name: str  # the game with the settings that differ, if there are other runs of it
+    name: str  # the game, with the settings that differ if it has other runs
     game: str
     scores: np.ndarray  # [seeds] mean score of each run's evaluation
     games: int  # the smallest number of games that a run was evaluated over
@@ -84,13 +84,13 @@ class Row(NamedTuple):
 
     @property
     def normalized(self) -> np.ndarray | None:
-        """(score - random) / (human - random) of each seed; None if these are not known."""
+        """(score - random) / (human - random) of each seed; None if one is not known."""
         if self.random is None or self.human is None:
             return None
         return (self.scores - self.random) / (self.human - self.random)
 
     def published_normalized(self, source: int) -> float:
-        """The same of a published score; nan if it is not known."""
+        """The same for a published score; nan if it is not known."""
         score = self.published[source]
         if score is None or self.random is None or self.human is None:
             return float("nan")
@@ -98,7 +98,7 @@ class Row(NamedTuple):
 
 
 class EvaluatedGroup(NamedTuple):
-    """Runs of one group that were evaluated by one protocol."""
+    """Evaluations of one group of runs by one protocol."""
 
     game: str
     entries: list[dict]  # of evaluations.jsonl, one for each seed

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-UNLIMITED = 10_000  # columns where no terminal limits them
+UNLIMITED = 10_000  # columns if there is no terminal
 
 
 def show(
@@ -16,10 +16,10 @@ def show(
     rows: Sequence[Sequence[str]],
     spare: Sequence[str] = (),
 ) -> None:
-    """Print a table. All columns but the first are aligned to the right.
+    """Print a table. All columns but the first are right-aligned.
 
-    A terminal that is too narrow folds the cells, after the columns `spare` have been left out, one
-    after another, as long as that is needed.
+    If the terminal is too narrow, columns in `spare` are dropped one by one until the table fits;
+    if it still does not, cells are folded.
     """
     console = Console()
     if not console.is_terminal:
@@ -32,5 +32,5 @@ def show(
     for index, (heading, *_) in enumerate(columns):
         table.add_column(heading, justify="right" if index else "left", overflow="fold")
     for row in zip(*(cells[1:] for cells in columns), strict=True):
-        table.add_row(*map(Text, row))  # not read as markup: a run's name may hold brackets
+        table.add_row(*map(Text, row))  # not parsed as markup: run names may contain brackets
     console.print(table)

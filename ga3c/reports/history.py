@@ -23,10 +23,10 @@ from ga3c.settings.train import TrainConfig
 
 CURVE = "curve.csv"  # in a kept result: the score curve, instead of all episodes
 POINTS, GRID = 400, 200  # of a curve, and of a mean curve
-DAMAGED = (ValueError, TypeError, KeyError)  # raised by a line that a kill cut short, say
-BANDS = 6  # of environments that explore alike
+DAMAGED = (ValueError, TypeError, KeyError)  # from a line that a kill cut short, say
+BANDS = 6  # groups of environments that explore alike
 LEFT_OUT = ("format", "preset", "run", "hosts", "checkpoints", "evaluation")  # not learning
-FIRST_TOLD = ("algorithm", "network", "pacing")  # settings that tell most, in this order
+FIRST_TOLD = ("algorithm", "network", "pacing")  # the most telling settings, in this order
 LAST_TOLD = ("learning_rate_end", "schedule_steps", "learns_from", "training_wait_s")  # say little
 
 Point = tuple[float, int, float]  # of a curve: seconds, steps, score
@@ -49,11 +49,11 @@ class History(NamedTuple):
     figures: list[dict[str, Any]]  # of metrics.jsonl
     evaluations: list[dict[str, Any]]
     by_epsilon: Mapping[str, Curve] = MappingProxyType({})  # of a run with a ladder, else empty
-    resumed: tuple[int, ...] = ()  # steps that had been made at each resumption
+    resumed: tuple[int, ...] = ()  # steps made before each resume
 
     @property
     def game(self) -> str:
-        """The ALE rom id or Gymnasium id, whatever name the run used; imports no module of it."""
+        """The ALE rom id or Gymnasium id, whatever name the run used. Never imports its module."""
         name = self.config.environment.game
         with contextlib.suppress(ValueError):
             return name.rpartition(":")[2] if ":" in name else resolve(name).name
@@ -89,7 +89,7 @@ def groups(histories: Sequence[History]) -> list[Group]:
 
 
 def _distinguishing(own: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A few settings, in words, that tell `own` from each of `others`, found greedily."""
+    """A few settings, in words, that distinguish `own` from each of `others`, chosen greedily."""
     left = list(others)
     while left:
         counts = {name: sum(other[name] != own[name] for other in left) for name in own}
@@ -102,7 +102,7 @@ def _distinguishing(own: Mapping[str, Any], others: Sequence[Mapping[str, Any]])
 
 def _in_words(name: str, value: Any) -> str:
     words = name.replace("_", " ")
-    if name == "algorithm":  # its value says what it is
+    if name == "algorithm":  # its value speaks for itself
         return str(value)
     if isinstance(value, bool):
         return words if value else f"no {words}"
@@ -117,7 +117,7 @@ def settings(config: TrainConfig) -> dict[str, Any]:
         if name not in LEFT_OUT:
             flat |= part if isinstance(part, dict) else {name: part}
     module, colon, _ = flat.pop("game").rpartition(":")
-    with contextlib.suppress(ValueError):  # a name that no game has any more
+    with contextlib.suppress(ValueError):  # the game may no longer exist
         flat["sticky_actions"] = None if colon else config.environment.stickiness
     return {**flat, "module": module}
 
@@ -130,7 +130,7 @@ def load(runs: Sequence[Path], runs_dir: Path) -> list[History]:
     if not runs:
         raise WrongInput(f"no run is given: name directories, or runs in the folder {runs_dir}")
     try:
-        paths = dict.fromkeys(find_run(run, runs_dir) for run in runs)  # runs/* also has `latest`
+        paths = dict.fromkeys(find_run(run, runs_dir) for run in runs)  # runs/* includes `latest`
         return [read(path) for path in paths]
     except ValueError as error:
         raise WrongInput(str(error)) from error
@@ -152,10 +152,10 @@ def read(path: Path) -> History:
 
 
 def _resumed(file: Path) -> tuple[int, ...]:
-    """The steps of each resumption; earlier versions kept none."""
+    """The steps made before each resume; earlier versions did not record them."""
     try:
         entries = dict(json.loads(file.read_text())).get("resumed", [])
-    except (OSError, ValueError, TypeError):  # there is none, or it is damaged
+    except (OSError, ValueError, TypeError):  # missing or damaged
         return ()
     return tuple(entry["steps"] for entry in entries if "steps" in entry)
 
@@ -169,10 +169,10 @@ def mean_of(curves: Sequence[Curve], by: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def windows(run: History) -> Iterator[dict[str, Any]]:
-    """The run's figures, without those that mean nothing.
+    """The run's figures, without meaningless ones.
 
-    A resumed run starts its agents and compiles its network anew: it has no figures until the
-    window after its first update. Samples have a policy lag if some were trained, in order.
+    A resumed run restarts its agents and recompiles its network: its figures are left out until the
+    window after its first update. Policy lag is left out unless samples were trained on in order.
     """
     left, is_starting = list(run.resumed), False
     for line in run.figures:
@@ -196,8 +196,8 @@ def rolling(episodes: Sequence[Episode]) -> Curve:
 def by_epsilon(episodes: Sequence[Episode]) -> dict[str, Curve]:
     """The rolling mean scores of a run by how much its environments explore, from least to most.
 
-    The run has a ladder. Its environments are divided into at most `BANDS` of equal size, each
-    named by its epsilons. Empty without episodes.
+    For a run with a ladder. Its environments are divided into at most `BANDS` groups of equal size,
+    each named by its epsilons. Empty without episodes.
     """
     epsilons = np.unique([episode.epsilon for episode in episodes])
     curves = {}
@@ -243,7 +243,7 @@ def _kept(file: Path) -> Curve:
 
 
 def _curve(points: list[Point]) -> Curve:
-    """The points, thinned evenly, without those before all games of their step are counted."""
+    """The points, thinned evenly. Of each step only the last is used: it counts all its games."""
     settled = list({point[1]: point for point in points}.values())
     stride = max(len(settled) // POINTS, 1)
     columns = np.array(settled[:-1:stride] + settled[-1:], np.float64).reshape(-1, 3).T

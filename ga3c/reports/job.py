@@ -1,4 +1,4 @@
-"""A run to make, and how far it is by what its directory holds."""
+"""A run to make, and its progress according to what its directory holds."""
 
 import json
 import shlex
@@ -27,24 +27,24 @@ class Job(NamedTuple):
     game: str
     seed: int
     steps: int | None  # environment steps of the run
-    seconds: float | None  # its longest training time
+    seconds: float | None  # the most training time
     arguments: str = ""  # more arguments for ga3c train
     evaluation: Evaluation | None = None
 
     @property
     def asked(self) -> Path:
-        """The file with the further arguments of its training and of its evaluation."""
+        """The file that records the extra arguments of its training and its evaluation."""
         return self.path.parent / f"{self.path.name}.arguments.json"
 
     @property
     def kept(self) -> list[Path]:
-        """The checkpoints of its run, the newest last; none if it has not begun."""
+        """The checkpoints of its run, the newest last; none if it has not started."""
         return checkpoints.kept(self.path / checkpoints.FOLDER)
 
     def check(self) -> None:
-        """Raises WrongInput if the run there is of another game, or was trained otherwise.
+        """Raises WrongInput if the run there plays another game or was trained differently.
 
-        Or if its settings cannot be read.
+        Also if its settings cannot be read.
         """
         if not self.kept:
             return
@@ -56,14 +56,14 @@ class Job(NamedTuple):
         trained = _known(self.asked).get("train", self.arguments)
         if not is_same or trained != self.arguments:
             raise WrongInput(
-                f"{self.path} is a run of {game}, trained with {trained or 'no arguments'!r}, and "
+                f"{self.path} is a run of {game}, trained with {trained or 'no arguments'!r}, but "
                 f"{self.game} with {self.arguments or 'none'!r} is asked for: choose another folder"
             )
 
     def note(self, **arguments: str) -> None:
-        """Keep with which further arguments it is trained (train) or was evaluated (evaluate).
+        """Record the extra arguments of its training (train) or its evaluation (evaluate).
 
-        And, of `steps` that are asked for, `until` when it goes on.
+        When it is resumed, also the requested `steps`, and `until` when it then runs.
         """
         self.asked.write_text(json.dumps({**_known(self.asked), **arguments}))
 
@@ -81,16 +81,16 @@ class Job(NamedTuple):
 
     @property
     def until(self) -> int | None:
-        """The steps at which it ends: later than asked for if it had to fill a replay anew."""
+        """The steps at which it ends: more than requested if it had to refill a replay."""
         known = _known(self.asked)
         is_known = self.steps and known.get("steps") == str(self.steps)
         return int(known["until"]) if is_known else self.steps
 
     @property
     def resumed_until(self) -> int | None:
-        """The same if it goes on now.
+        """The same if it is resumed now.
 
-        A resumed run first fills a replay anew that was not saved, and must not end while it does.
+        A resumed run first refills a replay that was not saved, and must not end while it does.
         """
         config, until = load_config(self.path), self.until
         if until is None or not config.learns_from_replay or config.replay.save_replay:
@@ -110,7 +110,7 @@ class Job(NamedTuple):
 
     @property
     def evaluating(self) -> list[str]:
-        """The arguments of its evaluation, without the run; empty if there is to be none."""
+        """The arguments of its evaluation, without the run; empty if it is not to be evaluated."""
         if not self.evaluation:
             return []
         protocol, episodes, arguments = self.evaluation
@@ -119,7 +119,7 @@ class Job(NamedTuple):
 
     @property
     def _trained(self) -> bool:
-        """Whether its newest checkpoint is at a limit. A run with a damaged one is resumed."""
+        """Whether its newest checkpoint is at a limit. If it is damaged, the run is resumed."""
         try:
             newest = checkpoints.read(self.kept[-1])
         except (checkpoints.Damaged, IndexError):
@@ -135,7 +135,7 @@ class Job(NamedTuple):
         run = history.read(self.path)
         protocol = self.evaluation.protocol or run.config.evaluation.evaluate_protocol
         arguments = self.evaluation.arguments
-        own = (protocol, "control") if protocol == "trained" else (protocol,)  # by the actions
+        own = (protocol, "control") if protocol == "trained" else (protocol,)  # see `fitting`
         names = {*own, *(f"{name}, changed" for name in own if arguments)}
         return _known(self.asked).get("evaluate", arguments) == arguments and any(
             entry["steps"] == newest
@@ -147,7 +147,7 @@ class Job(NamedTuple):
 
 
 def _known(file: Path) -> dict[str, str]:
-    """What the file says; nothing of a run that was made by hand, or by an earlier version."""
+    """What the file says; empty for a run made by hand or by an earlier version."""
     try:
         return dict(json.loads(file.read_text()))
     except (OSError, ValueError, TypeError):

@@ -1,7 +1,7 @@
-"""Runs many runs, one command after another: train, resume what was interrupted, evaluate.
+"""Makes many runs, one command after another: train, resume what was interrupted, evaluate.
 
-Used by `ga3c scores` and by the studies of learning. The state is what the runs' directories hold,
-so the same jobs, given again, continue.
+Used by `ga3c scores` and by studies of learning. All state is in the runs' directories, so the same
+jobs, given again, continue.
 """
 
 import math
@@ -21,30 +21,30 @@ from ga3c.runs.kept_config import CONFIG
 
 STATES = {"train": "training", "evaluate": "evaluation"}  # by the command that runs
 POLL_S = 0.5
-MOST_LOSSES = 3  # of a job's nodes, before the job itself is to blame: for its memory, say
+MOST_LOSSES = 3  # of a job's nodes; then the job itself is to blame, for its memory, say
 SHOW_STATE_S = 60.0  # between two tables of the state of all runs
 
 
 def complete(
     jobs: Sequence[Job], at_once: int = 1, start: Callable[[list[str], Path], Process] = here
 ) -> None:
-    """Run what is missing. A run whose node was lost goes on elsewhere from its last checkpoint.
+    """Run what is missing. A run whose node was lost continues elsewhere from its last checkpoint.
 
     Args: start: starts a command on this machine or another.
 
-    Raises WrongInput if ga3c would refuse what is asked for, or a run is there that was trained
-    otherwise, and RuntimeError with the output of a process that fails.
+    Raises WrongInput if ga3c would refuse a command, or if an existing run was trained differently,
+    and RuntimeError with the output of a process that fails.
     """
     for job in jobs:
         job.check()
-    if start is here:  # elsewhere are other cores and perhaps other packages
+    if start is here:  # other nodes differ in cores and perhaps in packages
         new = {(job.game, job.arguments): job for job in jobs if not job.kept}
         for job in new.values():
             check_commands(job.training, job.evaluating)
     for parent in {job.path.parent for job in jobs}:
         parent.mkdir(parents=True, exist_ok=True)
     if busy := [job.path.name for job in jobs if is_running(job.path)]:
-        print(f"waiting for {', '.join(busy)}: another process trains it", flush=True)
+        print(f"waiting for {', '.join(busy)}: another process is training it", flush=True)
     while any(is_running(job.path) for job in jobs):
         time.sleep(POLL_S)
     waiting = deque(job for job in jobs if job.next_command)
@@ -93,7 +93,7 @@ def _started(job: Job, start: Callable[[list[str], Path], Process]) -> tuple[Pro
 
 
 def _count_loss(job: Job, losses: dict[Job, list[str]]) -> None:
-    """Note the newest checkpoint at a loss. Raises RuntimeError at the third with the same one."""
+    """Note the newest checkpoint at a loss. Raises RuntimeError at the third loss with it."""
     newest = max((each.name for each in job.kept), default="")
     losses[job] = [*(name for name in losses.get(job, []) if name == newest), newest]
     if len(losses[job]) == MOST_LOSSES:

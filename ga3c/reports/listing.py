@@ -57,7 +57,7 @@ def _state(path: Path, newest: dict[str, Any]) -> str:
 
 
 def _places(path: Path) -> str:
-    """Where the agents of a run are, as its log said last; empty if it has not said."""
+    """Where the agents of a run are, as its log last said; empty if it never said."""
     for file in (path / LOG, path / f"{LOG}.1"):  # the older part
         lines = file.read_text(errors="replace").splitlines() if file.exists() else []
         for line in reversed(lines):
@@ -107,7 +107,7 @@ def _print(lines: list[dict[str, Any]]) -> None:
 
 
 def show_states(states: Mapping[Path, str]) -> None:
-    """Print the steps and the score of some runs beside their given states. Runs may be to come."""
+    """Print the steps and the scores of some runs beside their states. Runs need not exist yet."""
     rows = []
     for path, state in states.items():
         newest = newest_figures(path)

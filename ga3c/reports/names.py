@@ -1,4 +1,4 @@
-"""`ga3c list`: the names that options take, each with a line about it."""
+"""`ga3c list`: the names that options accept, each with a line about it."""
 
 import contextlib
 from dataclasses import dataclass

@@ -153,7 +153,7 @@ def _videos(runs: Sequence[History]) -> Iterator[str]:
 
 
 def _poster(video: Path) -> str:
-    """The picture that a video shows before it plays, from its middle; "" if it has none."""
+    """The picture that a video shows before it plays, from its middle; "" if it is unreadable."""
     out = io.BytesIO()
     try:
         about = imageio.immeta(video)

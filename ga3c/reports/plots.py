@@ -23,7 +23,7 @@ from ga3c.settings.checks import WrongInput, check_file
 
 ROLES = {"agents": "C0", "predictors": "C1", "trainers": "C2"}  # colours, the same in all plots
 FIGURES: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
-    # Of each panel the axis, and the label and the colour of its figures in metrics.jsonl.
+    # For each panel: its axis label, and the labels and colours of its figures in metrics.jsonl.
     "reward": ("reward per step", {"reward_per_step": ("", "C0")}),
     "throughput": (
         "a second",
@@ -38,18 +38,18 @@ FIGURES: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
         "share of time spent waiting",
         {f"{role}_waiting": (role, colour) for role, colour in ROLES.items()},
     ),
-    "counts": ("how many of each", {role: (role, colour) for role, colour in ROLES.items()}),
+    "counts": ("number of each", {role: (role, colour) for role, colour in ROLES.items()}),
 }
 PANELS = ("score", "epsilon", *FIGURES)
-DASHES = ("-", "--", ":")  # of the figures of a plot, where colours tell runs apart
-LINE_INCHES = 0.17  # of a legend
+DASHES = ("-", "--", ":")  # for the figures of a plot, if colours distinguish runs
+LINE_INCHES = 0.17  # per line of a legend
 LEGEND_WIDTH = 64  # characters; a wider one would leave its plot too narrow
 MARKERS = {"DDPG": "v", "TD3": "^", "SAC": "s"}  # of published scores
 SCALES = {"steps": (1.0, "environment steps"), "seconds": (1 / 60, "minutes")}
 
 
 class Look(NamedTuple):
-    """How one run is told apart from the others, in all plots of a picture."""
+    """How one run is distinguished from the others, in all plots of a picture."""
 
     label: str
     colour: str
@@ -90,13 +90,13 @@ def run(config: Config) -> None:
 
 
 def can_draw(runs: Sequence[History], panels: Sequence[str]) -> bool:
-    """Whether the runs have anything for one of the panels."""
+    """Whether the runs have data for one of the panels."""
     return any(_parts(panel, runs) for panel in panels)
 
 
 def draw(runs: Sequence[History], panels: Sequence[str]) -> Figure:
-    """Two plots, by steps and time, of each panel that the runs have something for; of score one
-    row for each game, of epsilon one for each run."""
+    """Two plots, by steps and by time, of each panel that the runs have data for. Score has one
+    row per game, epsilon one per run."""
     drawn = [(panel, part) for panel in panels for part in _parts(panel, runs)]
     looks = looks_of(runs)
     figure = Figure(layout="constrained")
@@ -112,7 +112,7 @@ def draw(runs: Sequence[History], panels: Sequence[str]) -> Figure:
 
 
 def dress(axes: Axes, by: str) -> None:
-    """The axis of steps (20k, 1.5M) or of time, the grid, and the legend."""
+    """Format the axis of steps (20k, 1.5M) or of time, the grid, and the legend."""
     axes.set_xlabel(SCALES[by][1])
     axes.set_xlim(left=0)
     if by == "steps":
@@ -124,7 +124,7 @@ def dress(axes: Axes, by: str) -> None:
 def legend_below(axes: Axes) -> None:
     """Name the curves below the plot: inside it, there may be curves in every corner."""
     if axes.get_legend_handles_labels()[0]:
-        inches = ScaledTranslation(0.0, -0.4, axes.figure.dpi_scale_trans)  # for the axis
+        inches = ScaledTranslation(0.0, -0.4, axes.figure.dpi_scale_trans)  # room for the axis
         below: dict[str, Any] = {"bbox_transform": axes.transAxes + inches, "loc": "upper left"}
         axes.legend(frameon=False, fontsize="small", bbox_to_anchor=(0.0, 0.0), **below)
 
@@ -149,7 +149,7 @@ def looks_of(runs: Sequence[History]) -> dict[Path, Look]:
 
 
 def _parts(panel: str, runs: Sequence[History]) -> list[list[History]]:
-    """The runs of each drawing of a panel."""
+    """The runs in each row of a panel."""
     if panel == "score":
         scored = [run for run in runs if len(run.curve.score)]
         games = dict.fromkeys(run.game for run in scored)
@@ -194,7 +194,7 @@ def _score(axes: Axes, runs: Sequence[History], by: str, looks: Looks) -> None:
 
 
 def _shown(label: str, by: str, is_needed: bool = True) -> str | None:
-    """The label for the legend, which only the plot at the left has; None for no entry."""
+    """The label for the legend, which only the plot on the left has; None for no entry."""
     return textwrap.fill(label, LEGEND_WIDTH) if is_needed and by == "steps" else None
 
 
@@ -210,12 +210,12 @@ def _epsilon(axes: Axes, runs: Sequence[History], by: str, looks: Looks) -> None
 
 
 def _figures(axes: Axes, runs: Sequence[History], by: str, looks: Looks, panel: str) -> None:
-    """Figures of metrics.jsonl. Of several runs, colours tell runs apart, and dashes figures."""
+    """Figures of metrics.jsonl. Of several runs, colours show the run and dashes the figure."""
     label_y, names = FIGURES[panel]
     several = len(looks) > 1
     for number, run in enumerate(runs):
         lines = list(history.windows(run))
-        apart = 0.03 * number if panel == "counts" else 0.0  # as equal counts would hide a run
+        apart = 0.03 * number if panel == "counts" else 0.0  # or equal counts would hide a run
         places = [line[by] * SCALES[by][0] for line in lines]
         for (name, (label, colour)), dash in zip(names.items(), DASHES, strict=False):
             axes.plot(

@@ -28,19 +28,19 @@ from ga3c.settings.begin import given_value
 from ga3c.settings.checks import WrongInput
 
 END_S = SAY_S = 12.0  # longer than most clean stops take
-KILL_S = 12.0  # then a killed command's node cannot be reached
+KILL_S = 12.0  # after that, a killed command's node counts as unreachable
 POLL_S = 0.05
 LOST = -1000  # the exit code of a command whose node was lost
 INTERRUPTED = 130
 
 
-# Arguments that a job sets itself, so that a user's further arguments may not contain them.
+# Arguments that a job sets itself. A user's extra arguments may not contain them.
 OWN = {"--game", "--seed", "--name", "--runs-dir", "--resume", "--steps", "--seconds", "--score"}
 OWN |= {"--protocol", "--episodes", "--checkpoint"}
 
 
 class Process(Protocol):
-    """A command that runs somewhere, with what a `subprocess.Popen` has of it."""
+    """A command that runs somewhere, with a part of the interface of `subprocess.Popen`."""
 
     returncode: Any
 
@@ -48,10 +48,10 @@ class Process(Protocol):
         """Its exit code if it has ended."""
 
     def terminate(self) -> None:
-        """Let it end."""
+        """Ask it to end."""
 
     def kill(self) -> None:
-        """End it."""
+        """Kill it."""
 
 
 def check_arguments(setting: str, arguments: str, command: str) -> None:
@@ -70,8 +70,8 @@ def check_arguments(setting: str, arguments: str, command: str) -> None:
 def check_commands(training: list[str], evaluating: list[str]) -> None:
     """Raises WrongInput if `ga3c train` or `ga3c evaluate` refuses these arguments.
 
-    Else an evaluation's mistake would be found when all is trained. Nothing is checked where a file
-    says more. Args: evaluating: empty if there is no evaluation.
+    Otherwise a mistake in the evaluation would only show after all training. Checks nothing if
+    --config is given. Args: evaluating: empty if there is no evaluation.
     """
     if given_value(training, "--config") is not None:
         return
@@ -97,7 +97,7 @@ def here(command: list[str], errors: Path) -> Process:
 def end(*processes: Process, within_s: float = END_S) -> None:
     """End the commands that still run: first by SIGTERM, after `within_s` by SIGKILL.
 
-    SIGINT or SIGTERM meanwhile kills them at once, unless it is still the request to end.
+    SIGINT or SIGTERM meanwhile kills them at once, unless it repeats the same request to end.
     """
     begun_s, is_said = time.monotonic(), False
     kill_s = begun_s + within_s
@@ -118,7 +118,7 @@ def end(*processes: Process, within_s: float = END_S) -> None:
                     process.kill()
             elif now_s > begun_s + SAY_S and not is_said:
                 is_said = True
-                words = "waiting until runs have kept their state; Ctrl-C ends them without"
+                words = "waiting until runs have saved their state; Ctrl-C ends them without saving"
                 print(f"ga3c: {words}", file=sys.stderr, flush=True)
             time.sleep(POLL_S)
             running = [process for process in running if process.poll() is None]
@@ -127,10 +127,10 @@ def end(*processes: Process, within_s: float = END_S) -> None:
 
 
 class OnRay:
-    """Starts ga3c commands on the nodes of a cluster, when Ray finds the cores for them."""
+    """Starts ga3c commands on the nodes of a cluster, as Ray finds cores for them."""
 
     def __init__(self, address: str, cores: int, gpus: float) -> None:
-        """Args: cores, gpus: what Ray counts for each command."""
+        """Args: cores, gpus: what Ray reserves for each command."""
         import ray
 
         ray.init(address, namespace="ga3c", log_to_driver=False, logging_level=logging.CRITICAL)
@@ -145,7 +145,7 @@ class OnRay:
 
 
 class RayProcess:
-    """A command on some node, with what a `subprocess.Popen` has of it."""
+    """A command on some node, with a part of the interface of `subprocess.Popen`."""
 
     def __init__(self, ray: Any, task: Any, errors: Path) -> None:
         """Args: errors: the file that says why, if its node is lost."""
@@ -167,11 +167,11 @@ class RayProcess:
         return self.returncode
 
     def terminate(self) -> None:
-        """Let the command keep its state and end."""
+        """Ask the command to save its state and end."""
         self._ray.cancel(self._task)
 
     def kill(self) -> None:
-        """End the command, whatever it does."""
+        """Kill the command, whatever it is doing."""
         self._ray.cancel(self._task, force=True)
 
 

@@ -1,10 +1,10 @@
-"""Reads the published figures that ours are compared with; `published/README.md` has sources."""
+"""Reads the published figures that ours are compared with; sources: `published/README.md`."""
 
 import csv
 from pathlib import Path
 
 PUBLISHED = Path(__file__).parent / "published"
-CONTROL = "control.csv"  # of each algorithm a column for each number of steps: sac_500k
+CONTROL = "control.csv"  # a column for each algorithm and number of steps: sac_500k
 
 
 def published_rows(name: str) -> list[dict[str, str]]:
@@ -14,7 +14,7 @@ def published_rows(name: str) -> list[dict[str, str]]:
 
 
 def published_scores(name: str) -> dict[str, dict[str, float]]:
-    """The numbers that a file of published scores has for each game, by column."""
+    """The numbers in a file of published scores, by game and column."""
     return {
         row["game"]: {k: float(v) for k, v in row.items() if k != "game" and v}
         for row in published_rows(name)
@@ -24,7 +24,7 @@ def published_scores(name: str) -> dict[str, dict[str, float]]:
 def control_scores(game: str, furthest: float) -> dict[str, dict[int, float]]:
     """Published scores of a control task after up to `furthest` steps, by algorithm and steps.
 
-    Such as {"DDPG": {100_000: 443.0, 500_000: 794.0}, "TD3": ...
+    For example {"DDPG": {100_000: 443.0, 500_000: 794.0}, "TD3": ...
     """
     scores: dict[str, dict[int, float]] = {}
     for column, score in published_scores(CONTROL).get(game, {}).items():

@@ -113,7 +113,7 @@ def _jobs(config: Config) -> list[Job]:
             if known != protocol or not are_same(known_game, game):
                 raise WrongInput(
                     f"games {' '.join(config.games)}: {game} is in two lists that train or "
-                    "evaluate it in two ways; name one of them, or make two tables"
+                    "evaluate it differently; name one of them, or make two tables"
                 )
     return [
         Job(
@@ -131,7 +131,7 @@ def _jobs(config: Config) -> list[Job]:
 
 
 def _games_of(protocol: ProtocolName | None, game: str) -> str:
-    """Arguments that train with a protocol's sticky actions: without, they cost much of a score."""
+    """Arguments that train with a protocol's sticky actions, which otherwise cost much score."""
     sticky = PROTOCOLS[protocol].sticky_actions if protocol and check(game).is_atari else None
     return f"--sticky-actions {sticky}" if sticky else ""
 

@@ -1,4 +1,4 @@
-"""`ga3c table`: score tables of runs, one for each protocol, beside what was published.
+"""`ga3c table`: score tables of runs, one for each protocol, beside published scores.
 
 The form is that of GA3C's Table 3 and of the 57-game tables: raw and human-normalised scores, and
 the median, the mean and the interquartile mean over all games, with intervals.
@@ -75,7 +75,7 @@ def cells(table: ScoreTable) -> tuple[list[str], list[list[str]]]:
 
 
 def numbers(table: ScoreTable) -> Iterator[dict[str, str | int | float | None]]:
-    """The rows for programs: one number a cell, None where it is not known."""
+    """The rows for programs: one number per cell, None if it is not known."""
     for row in table.rows:
         normalized = row.normalized
         published = zip(table.sources, row.published, strict=True)
@@ -102,7 +102,7 @@ def summary(table: ScoreTable) -> str:
         return ""
     games = [row.game for row in table.rows]
     if several := sorted({game for game in games if games.count(game) > 1}):
-        return f"No mean over games: {', '.join(several)} is here with several settings."
+        return f"No mean over games: {', '.join(several)} appears with several settings."
     fewest = min(map(len, scores))
     aggregates = []
     for name, aggregate in AGGREGATES.items():

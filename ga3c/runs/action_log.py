@@ -18,7 +18,7 @@ READ_BYTES = 1 << 22
 
 
 class ActionLog:
-    """Appends the actions of n environments, [n, *shape] per step. One thread at a time."""
+    """Appends the actions of n environments, [n, *shape] per step. For one thread at a time."""
 
     def __init__(self, path: Path, actions: Actions) -> None:
         self.path = path
@@ -61,7 +61,7 @@ class ActionLog:
         return self._bytes // (self._dtype.itemsize * self._size)
 
     def adopt(self, actions: np.ndarray) -> int:
-        """Store `actions` [t, n] of a checkpoint from before this file. Returns their number."""
+        """Store `actions` [t, n] of a checkpoint older than this file. Returns their number."""
         self.append(actions)
         self.save()
         return int(actions.size)

@@ -1,8 +1,8 @@
-"""Checkpoints that survive a kill at any moment; a damaged one is noticed when it is read.
+"""Checkpoints that survive a kill at any moment; damage is detected on reading.
 
 A checkpoint is a directory named for its steps: `arrays.npz`, `state.json`, and `manifest.json`
-with the size and the SHA-256 of both. It is written under another name, synced and renamed. Older
-checkpoints are removed only after that. Reading a checkpoint runs no code from it.
+with the size and the SHA-256 of both. It is written under a temporary name, fsynced and renamed.
+Only then are older checkpoints removed. Reading a checkpoint executes no code from it.
 """
 
 import json
@@ -19,7 +19,7 @@ from ga3c.runs.durable import Progress, SyncedFile, Work, fingerprint, put_in_pl
 ARRAYS, STATE, MANIFEST = "arrays.npz", "state.json", "manifest.json"
 PARTIAL = ".partial-"
 FOLDER = "checkpoints"  # in a run's directory
-BEST = "best"  # the folder of the one with the best evaluation
+BEST = "best"  # the folder of the checkpoint with the best evaluation
 FORMAT = 1
 RETRY_S = 10.0
 LEARNED = ("weights/", "target/", "optimizer/")  # arrays that must be finite
@@ -38,20 +38,20 @@ def _no_progress(done: int, total: int) -> None:
 
 
 class Checkpoint(NamedTuple):
-    """All that a run needs to continue."""
+    """Everything that a run needs to resume."""
 
     path: Path
-    state: dict[str, Any]  # of JSON: counters, random state
+    state: dict[str, Any]  # JSON: counters, recent scores
     arrays: dict[str, np.ndarray]
 
     @property
     def steps(self) -> int:
-        """How many environment steps the run had made."""
+        """The environment steps that the run had made."""
         return int(self.state["steps"])
 
 
 def place_of(steps: int, directory: Path) -> Path:
-    """Where the checkpoint of so many steps is."""
+    """The path of the checkpoint after `steps` environment steps."""
     return directory / f"{steps:012}"
 
 
@@ -63,13 +63,13 @@ def write(
 ) -> None:
     """Write a checkpoint, whole or not at all.
 
-    It replaces one that is already at `path`: updates may go on after the last step.
+    It replaces one that is already at `path`: more updates may follow the last step.
 
     Args:
-        progress: called every few megabytes. An exception that it raises ends the writing.
+        progress: called every few megabytes. An exception that it raises aborts the write.
 
     Raises:
-        NotWritten: if a weight is not finite. The last good checkpoint then stays the newest.
+        NotWritten: if a learned array is not finite; the last good checkpoint stays the newest.
         OSError: for example if the disk is full.
     """
     _check_finite(arrays)
@@ -97,11 +97,11 @@ def _check_finite(arrays: Mapping[str, np.ndarray]) -> None:
     for name, array in arrays.items():
         learned = name.startswith(LEARNED) and np.issubdtype(array.dtype, np.floating)
         if learned and not np.isfinite(array).all():
-            raise NotWritten(f"{name} is not finite: the checkpoint before it stays the newest")
+            raise NotWritten(f"{name} is not finite: the previous checkpoint stays the newest")
 
 
 def read(path: Path) -> Checkpoint:
-    """Read a checkpoint. Raises Damaged if it is not whole."""
+    """Read a checkpoint. Raises Damaged if it is not intact."""
     try:
         manifest = json.loads((path / MANIFEST).read_bytes())
         if manifest["format"] != FORMAT:
@@ -124,7 +124,7 @@ def kept(directory: Path) -> list[Path]:
 
 
 def newest(directory: Path) -> tuple[Checkpoint | None, list[str]]:
-    """The newest whole checkpoint, if any, and what is wrong with the ones after it."""
+    """The newest intact checkpoint, if any, and what is wrong with each newer one."""
     faults: list[str] = []
     for path in reversed(kept(directory)):
         try:
@@ -135,7 +135,7 @@ def newest(directory: Path) -> tuple[Checkpoint | None, list[str]]:
 
 
 def set_aside(checkpoint: Checkpoint) -> None:
-    """Rename the damaged checkpoints that are newer than `checkpoint`, from which a run goes on."""
+    """Rename damaged checkpoints newer than `checkpoint`, from which a run is being resumed."""
     for path in kept(checkpoint.path.parent):
         if path.name > checkpoint.path.name:
             aside = path.with_name(f"damaged-{path.name}")
@@ -158,7 +158,7 @@ def _sweep(directory: Path) -> None:
 
 
 def remove(paths: Sequence[Path]) -> None:
-    """Remove checkpoints. Each is renamed first, so that a kill leaves no half checkpoint."""
+    """Remove checkpoints. Each is renamed first, so that a kill leaves no partial one."""
     for path in paths:
         renamed = path.rename(path.with_name(f"{PARTIAL}old-{path.name}"))
         shutil.rmtree(renamed, ignore_errors=True)
@@ -172,7 +172,7 @@ class Checkpoints:
     Args:
         every_s: seconds between two checkpoints.
         every_steps: steps between two checkpoints; None: only time counts.
-        milestone_steps: the first checkpoint beyond each multiple of this is never removed.
+        milestone_steps: the first checkpoint at or after each multiple of this is never removed.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class Checkpoints:
         self._last_s = self._last_steps = 0.0
 
     def begin(self, seconds: float, steps: float) -> None:
-        """Count time and steps from here: the run starts or is resumed."""
+        """Start counting time and steps, when the run starts or is resumed."""
         self._last_s, self._last_steps = seconds, steps
         _sweep(self._directory)
 
@@ -216,7 +216,7 @@ class Checkpoints:
         return path
 
     def postpone(self, seconds: float) -> None:
-        """Try again a little later, after a checkpoint that was due could not be written."""
+        """Retry a little later, after a due checkpoint could not be written."""
         self._last_s = seconds - self._every_s + min(RETRY_S, self._every_s)
 
     def _outdated(self) -> list[Path]:

@@ -1,29 +1,29 @@
 """A run's directory: its settings, its history and its checkpoints.
 
 config.json      every setting
-meta.json        machine, versions, git revision, at the start and at each resumption
-log.txt          every line that was printed; log.txt.1 holds those before
+meta.json        machine, versions and git revision, at the start and at each resume
+log.txt          every printed line; log.txt.1 holds the earlier ones
 episodes.csv     each finished episode: the fields of `tally.Episode`
-metrics.jsonl    the figures of each progress line, one object a line
+metrics.jsonl    the figures of each progress line, one object per line
 events.out.*     the same for TensorBoard, by environment steps
 scheduler.jsonl  the start, then one object per decision; `scheduler.replay` repeats them
-evaluations.jsonl  one object per evaluation: its protocol, its scores
-actions.bin      every action of a run in lockstep; a resumed run plays them once more
+evaluations.jsonl  one object per evaluation: its protocol and scores
+actions.bin      every action of a lockstep run; a resumed run replays them
 checkpoints/     the newest states, from which the run can be resumed (ga3c/runs/checkpoints.py)
-best/            the state that had the best evaluation of the run (--evaluate-every); one of more
-                 steps than a run is resumed from is set aside there as beyond-STEPS-TIME
+best/            the state with the run's best evaluation (--evaluate-every); if the run is resumed
+                 from an earlier step, it is renamed to beyond-STEPS-TIME
 result.json      the run's figures, written at the end
 tracking.json    only with --track: the run's id at the tracker
-lock             held while a service uses the directory
+lock             locked while a service uses the directory
 
-The files of a run of a billion steps stay below these bounds. `episodes.csv` and `metrics.jsonl`
-are thinned to half, evenly, whenever they exceed 32 and 16 MiB; `log.txt` becomes `log.txt.1` at
-8 MiB and takes the place of the one before. TensorBoard gets figures more and more rarely: 16 MiB
-are full after half a day of progress lines, and as many again each time that the run has become
-twice as old, 64 MiB after a week. The scheduler's journal has at most a decision every 40 s with
-default settings, 1.5 MB a day, and far fewer once all neighbours were rejected. What grows with
-what is asked for: `evaluations.jsonl` (about 1 kB each) and, in lockstep, `actions.bin` (2 bytes a
-step, or 4 for each number of a continuous action), which a resumed run needs whole.
+A run of a billion steps stays within these bounds. `episodes.csv` and `metrics.jsonl` are thinned
+evenly to half whenever they exceed 32 and 16 MiB; `log.txt` is rotated to `log.txt.1` at 8 MiB,
+replacing the previous one. TensorBoard gets figures less and less often: they fill 16 MiB after
+half a day of progress lines, and another 16 MiB each time the run's age doubles: 64 MiB after a
+week. The scheduler's journal has at most one decision every 40 s with default settings, 1.5 MB a
+day, and far fewer once all neighbours were rejected. Only two files have no limit:
+`evaluations.jsonl` (about 1 kB each) and, in lockstep, `actions.bin` (2 bytes per step, or 4 per
+component of a continuous action), which a resumed run needs in full.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ from ga3c.settings.machine import machine
 from ga3c.settings.train import TrainConfig
 
 LOG = "log.txt"
-# A line is about 40, 750 and 130 bytes: 800,000 episodes, a day of progress lines.
+# A line takes about 40, 750 and 130 bytes: 800,000 episodes, a day of progress lines.
 MOST_BYTES = {EPISODES: 32 << 20, METRICS: 16 << 20, LOG: 8 << 20}
 
 
@@ -60,7 +60,7 @@ class RunDirectory:
 
     Raises:
         BlockingIOError: if another service uses the directory.
-        OSError: if it cannot be created, or there is a run and this one is a new one.
+        OSError: if it cannot be created, or already has a run and this one is new.
     """
 
     def __init__(self, config: TrainConfig, path: Path) -> None:
@@ -72,20 +72,20 @@ class RunDirectory:
             raise BlockingIOError(f"another process uses {path}")
         if config.run.resume is None and (path / CONFIG).exists():
             self._lock.close()
-            raise FileExistsError(f"another process has made the run {path}")
+            raise FileExistsError(f"another process has created the run {path}")
         self._log = records.Rotated(self.path / LOG, MOST_BYTES[LOG])
         self._open: list[Any] = [self._lock, self._log]
         self._config = config
         self._reported_errors: set[str] = set()
 
     def begin(self, steps: int) -> str | None:
-        """Start, or resume after `steps`; entries beyond these are removed.
+        """Start, or resume after `steps` and remove entries beyond them.
 
         Returns a line that says where the run is tracked, if it is.
 
-        Raises WrongInput if it cannot be tracked; a new run then leaves nothing.
+        Raises WrongInput if it cannot be tracked; a new run then leaves no files.
         """
-        run = replace(self._config.run, resume=None, trace=None, trust=False)  # of this start only
+        run = replace(self._config.run, resume=None, trace=None, trust=False)  # for this start only
         settings = to_json(replace(self._config, run=run))
         tracking = self._tracking()
         self._write(CONFIG, settings)
@@ -98,7 +98,7 @@ class RunDirectory:
         self._metrics = records.Thinned(self.path / METRICS, MOST_BYTES[METRICS])
         self._events = Events(self.path, steps, tracking)
         (self.path / RESULT).unlink(missing_ok=True)
-        with self._errors_reported():  # its folder may be one that others write
+        with self._errors_reported():  # the parent folder may be shared
             self._point_latest()
         with self._errors_reported():
             self._events.settings(settings)
@@ -142,7 +142,7 @@ class RunDirectory:
         self.close()
 
     def close(self) -> None:
-        """Close the files; another process may use the directory then. Once more does nothing."""
+        """Close the files and release the directory for other processes. Idempotent."""
         while self._open:
             with self._errors_reported():
                 self._open.pop(0).close()
@@ -175,11 +175,11 @@ class RunDirectory:
             if file.exists():
                 rewrite_lines(file, _entries_until(file, steps))
         for best in kept(self.path / BEST):
-            if int(best.name) > steps:  # its evaluation is one of those that were removed
+            if int(best.name) > steps:  # its evaluation was removed above
                 best.rename(best.with_name(f"beyond-{best.name}-{time.time_ns()}"))
 
     def _note_start(self, steps: int) -> None:
-        """Write the machine of this start to meta.json, or add that of resuming after `steps`."""
+        """Write this machine to meta.json or, if resuming after `steps`, append it there."""
         file = self.path / META
         try:
             meta = json.loads(file.read_text())
@@ -194,9 +194,10 @@ class RunDirectory:
         rewrite_whole(self.path / name, json.dumps(values, indent=2, default=str) + "\n")
 
     def _point_latest(self) -> None:
-        """Write which run is the newest. A link, as before, would be a second run in TensorBoard.
+        """Write this run's name to `latest`, as the newest.
 
-        The file is replaced in one step: another run may start at the same time.
+        It is a file because TensorBoard showed the former link as a second run. It is replaced
+        atomically, as another run may start at the same time.
         """
         latest = self.path.parent / LATEST
         if latest.is_symlink() or latest.is_file() or not latest.exists():
@@ -207,10 +208,10 @@ class RunDirectory:
 
 
 def _episodes_before(table: Path, steps: int) -> Iterator[bytes]:
-    """The lines of a table of episodes, those of a checkpoint after `steps`.
+    """The lines of an episode table that belong to a checkpoint after `steps`.
 
-    An episode has the steps that had been made before the batch in which it was seen, so those of
-    the checkpoint have fewer.
+    An episode is recorded with the steps made before the batch in which it was seen, so those in
+    the checkpoint have fewer than `steps`.
     """
     with open(table, "rb") as lines:
         next(lines, b"")
@@ -222,7 +223,7 @@ def _episodes_before(table: Path, steps: int) -> Iterator[bytes]:
 
 
 def _entries_until(file: Path, steps: int) -> Iterator[bytes]:
-    """The lines of `file` that hold an object of at most `steps`."""
+    """The lines of `file` whose object has at most `steps` steps."""
     with open(file, "rb") as lines:
         for line in lines:
             if line.endswith(b"\n") and any(e["steps"] <= steps for e in records.parsed([line])):

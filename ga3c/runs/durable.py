@@ -1,4 +1,4 @@
-"""Files that are on the disk, whole, once they are written: synced, sealed with checksums."""
+"""Durable files: fsynced, replaced atomically, verified by checksums."""
 
 import contextlib
 import ctypes
@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-SYNC_BYTES = 1 << 26  # written between two syncs, so that the last sync does not take long
+SYNC_BYTES = 1 << 26  # written between two fsyncs, so that the last one does not take long
 READ_BYTES = 1 << 22
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
-Progress = Callable[[int, int], None]  # bytes done and bytes in all; may raise to stop the writing
+Progress = Callable[[int, int], None]  # bytes done and in total; may raise to abort the write
 
 
 class Work:
-    """How many bytes have been written and read so far."""
+    """Counts the bytes written and read so far, and reports progress."""
 
     def __init__(self, total: int, progress: Progress) -> None:
         self._total = total
@@ -31,7 +31,7 @@ class Work:
 
 
 class SyncedFile(io.BufferedWriter):
-    """A new file to write to. It is on the disk once it is closed without an exception."""
+    """A new file to write. It is on disk once its `with` block ends without an exception."""
 
     def __init__(self, path: Path, work: Work) -> None:
         super().__init__(io.FileIO(path, "x"))
@@ -39,7 +39,7 @@ class SyncedFile(io.BufferedWriter):
         self._unsynced = 0
 
     def write(self, data: Any) -> int:
-        """Write, sync every `SYNC_BYTES`, and report the progress."""
+        """Write, fsync every `SYNC_BYTES`, and report the progress."""
         count = super().write(data)
         self._unsynced += count
         if self._unsynced >= SYNC_BYTES:
@@ -70,7 +70,7 @@ def fingerprint(path: Path, work: Work | None = None) -> dict[str, Any]:
 
 
 def sync_directory(path: Path) -> None:
-    """Sync a directory, so that the names of its new and renamed files are on the disk."""
+    """Fsync a directory, so that the names of its new and renamed files are on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -79,10 +79,9 @@ def sync_directory(path: Path) -> None:
 
 
 def put_in_place(new: Path, path: Path) -> None:
-    """Give a directory the name `path`. One that has the name already then has that of `new`.
+    """Rename directory `new` to `path`. One that is already there becomes `new`, or is removed.
 
-    There is one or the other under this name at every moment, if the file system can exchange two
-    names, as those of Linux's own disks can.
+    If the file system can exchange two names, as Linux's native ones can, `path` exists throughout.
     """
     if path.exists():
         names = AT_FDCWD, os.fsencode(new), AT_FDCWD, os.fsencode(path)
@@ -96,12 +95,12 @@ def put_in_place(new: Path, path: Path) -> None:
 
 
 def rewrite_whole(path: Path, text: str) -> None:
-    """Replace a file by `text`, whole or not at all, even if power fails in the middle."""
+    """Replace a file's content by `text` atomically, even if the power fails midway."""
     rewrite_lines(path, [text.encode()])
 
 
 def rewrite_lines(path: Path, lines: Iterable[bytes]) -> None:
-    """The same with lines, which may be read from the file itself, one after another."""
+    """The same with lines, which may be streamed from the file itself."""
     partial = path.with_name(f".{path.name}")
     try:
         with open(partial, "wb") as file:
@@ -110,6 +109,6 @@ def rewrite_lines(path: Path, lines: Iterable[bytes]) -> None:
             os.fsync(file.fileno())
         partial.replace(path)
     except OSError:
-        partial.unlink(missing_ok=True)  # a full disk needs the room
+        partial.unlink(missing_ok=True)  # frees space: the disk may be full
         raise
     sync_directory(path.parent)

@@ -1,4 +1,4 @@
-"""A run's figures for TensorBoard and trackers, under the field's usual names, by steps."""
+"""A run's figures for TensorBoard and trackers, by steps, under commonly used tags."""
 
 import errno
 import io
@@ -62,9 +62,9 @@ PART_BYTES = 16 << 20  # of event files; each further part takes twice as long t
 class Events:
     """Writes a TensorBoard event file into `directory`; owned by one thread.
 
-    A tracker gets the same, but of the episodes only the newest, with the next figures: small
-    environments finish thousands a second. So does TensorBoard beyond the first PART_BYTES, and
-    then of the figures only every second line, every fourth beyond twice as many, and so on.
+    A tracker gets the same, except that it gets only the newest episode, with the next figures:
+    small environments finish thousands per second. Beyond the first PART_BYTES, TensorBoard
+    also gets no more, and only every second line of figures, every fourth beyond twice that, etc.
 
     Raises OSError, for example if the disk is full.
     """
@@ -76,7 +76,7 @@ class Events:
         self._lines = 0  # of figures
         before = directory.glob("events.out.*")
         self._parts_bytes = sum(file.stat().st_size for file in before)
-        # TensorBoard reads files by name: this one is the last even if the clock was set back.
+        # TensorBoard reads files in name order: this one is last even if the clock was set back.
         known = [file.name.split(".")[3] for file in directory.glob("events.out.tfevents.*")]
         number = max(time.time_ns() // 10**6, *(int(n) + 1 for n in ["0", *known] if n.isdecimal()))
         name = f"events.out.tfevents.{number:013}.{os.getpid()}"
@@ -85,7 +85,7 @@ class Events:
         self._write(Event(step=steps + 1, session_log=SessionLog(status=SessionLog.START)))
 
     def settings(self, values: Mapping[str, Any]) -> None:
-        """Add the run's settings, as text and as hyperparameters. Args: values: of config.json."""
+        """Add the run's settings, as in config.json, as text and as hyperparameters."""
         named = dict(leaves(values))
         rows = [f"| {key} | {value} |" for key, value in named.items()]
         text = "\n".join(["| setting | value |", "| --- | --- |", *rows])
@@ -117,7 +117,7 @@ class Events:
         self._add({f"eval/{entry['protocol']['name']}": entry["mean"]}, entry["steps"])
 
     def result(self, values: Mapping[str, Any]) -> None:
-        """Add the score of the run's result, the last of its curve, and end the tracking."""
+        """Add the result's score as the last point of its curve, and end the tracking."""
         try:
             if (score := values.get("score_mean_100")) is not None:
                 self._add({TAGS["score_mean_100"]: score}, values["steps"])
@@ -126,14 +126,14 @@ class Events:
                 self._tracking.close(values.get("ended", "failed"))
 
     def close(self) -> None:
-        """Close the file. A run without a result has failed."""
+        """Close the file. A run without a result counts as failed."""
         self._file.close()
         if self._tracking:
             self._tracking.close("failed")
 
     @property
     def _rarity(self) -> int:
-        """Of so many lines of figures one is written."""
+        """One in this many lines of figures is written."""
         return 2 ** (self._parts_bytes // PART_BYTES)
 
     def _add(self, scalars: Mapping[str, float], steps: int, left_out: bool = False) -> None:
@@ -142,7 +142,7 @@ class Events:
         try:
             if not left_out:
                 self._write_scalars(both if self._rarity > 1 else scalars, steps)
-        finally:  # the disk may be full
+        finally:  # even if the disk is full
             if self._tracking:
                 self._tracking.scalars(_finite(both), steps)
 
@@ -151,7 +151,7 @@ class Events:
         self._write(Event(step=steps, summary=Summary(value=values)))
 
     def _write(self, event: Event) -> None:
-        """Append a record, whole or not at all: no reader finds the ones after half a record."""
+        """Append a record, whole or not at all: no reader gets past a truncated one."""
         event.wall_time = time.time()
         record, end = io.BytesIO(), self._file.tell()
         RecordWriter(record).write(event.SerializeToString())
@@ -172,7 +172,7 @@ def _finite(scalars: Mapping[str, float]) -> dict[str, float]:
 
 
 def _hyperparameters(settings: Mapping[str, Any]) -> Any:
-    """A line of TensorBoard's HPARAMS tab; its own functions for this need TensorFlow."""
+    """A row of TensorBoard's HPARAMS tab; its own functions for this need TensorFlow."""
     start = SessionStartInfo(start_time_secs=time.time())
     for name, value in settings.items():
         if isinstance(value, bool):

@@ -1,6 +1,6 @@
 """Finds a run by its directory, its name or its game, and names the files in it.
 
-Small trained policies come with ga3c: each is a run directory with nothing but the weights.
+Small pretrained policies ship with ga3c, each as a run directory whose checkpoint has only weights.
 """
 
 import contextlib
@@ -26,12 +26,12 @@ from ga3c.settings.train import TrainConfig
 
 RESULT, LOCK = "result.json", "lock"
 EPISODES, METRICS, JOURNAL = "episodes.csv", "metrics.jsonl", "scheduler.jsonl"
-LATEST = "latest"  # a file beside the runs with the name of the newest; earlier it was a link
+LATEST = "latest"  # a file beside the runs that names the newest; formerly a symlink
 EVALUATIONS, VIDEOS = "evaluations.jsonl", "video"
 PRETRAINED = Path(__file__).resolve().parents[1] / "pretrained"
-NAME_BYTES = 200  # of a run's name: file systems take 255, and some files are named after it
-DEPTH = 3  # folders below runs/ in which runs are found, such as runs/scores/pong-0
-SHOWN = 60  # most characters of a game and of an algorithm in a run's own name
+NAME_BYTES = 200  # of a run's name: file systems allow 255, and some files are named after it
+DEPTH = 3  # folder levels below runs/ that are searched for runs, such as runs/scores/pong-0
+SHOWN = 60  # maximum characters of the game and of the algorithm in a default name
 GivenRuns = Annotated[
     tuple[Path, ...],
     tyro.conf.Positional,
@@ -45,20 +45,20 @@ def new_run_path(config: TrainConfig) -> Path:
     run = config.run
     names = (config.environment.game, config.algorithm)  # such as ALE/Pong-v5, module:name
     game, algorithm = (re.sub(r"[/:]", "-", name)[-SHOWN:] for name in names)
-    now = datetime.now().strftime("%Y%m%d-%H%M%S.%f")[:-3]  # two may start in one second
+    now = datetime.now().strftime("%Y%m%d-%H%M%S.%f")[:-3]  # two runs may start in one second
     path = run.runs_dir / (run.name or f"{game}__{algorithm}__{run.seed}__{now}")
     if path.name.isdecimal() or path.name == LATEST:
-        raise ValueError(f"name {run.name}: numbers and {LATEST} stand for runs by their age")
+        raise ValueError(f"name {run.name}: numbers and {LATEST} refer to runs by age")
     if len(path.relative_to(run.runs_dir).parts) > DEPTH:
-        raise ValueError(f"name {run.name}: must be at most {DEPTH} folders deep, or is not found")
+        raise ValueError(f"name {run.name}: must be at most {DEPTH} folders deep to be found")
     if len(os.fsencode(path.name)) > NAME_BYTES:
-        raise ValueError(f"name {run.name}: must be of at most {NAME_BYTES} bytes, to be a file's")
+        raise ValueError(f"name {run.name}: must be at most {NAME_BYTES} bytes, to fit a file name")
     if is_running(path):
         raise ValueError(f"run {path}: another process uses it: choose another --name")
     if path.exists() and not (path / CONFIG).exists():
         raise ValueError(
-            f"run {path} is a folder without a {CONFIG}, such as a run leaves that was ended at "
-            "its very start: remove it, or choose another --name"
+            f"run {path} is a folder without a {CONFIG}, as left by a run that was stopped "
+            "during startup: remove it, or choose another --name"
         )
     if path.exists():
         raise ValueError(
@@ -74,9 +74,9 @@ def new_run_path(config: TrainConfig) -> Path:
 def find_run(run: Path, runs_dir: Path = Path("runs")) -> Path:
     """The directory of an existing run: a path, a name in `runs_dir`, or its number there.
 
-    Number 1 is the newest; so is `latest`. Raises ValueError.
+    Number 1 is the newest; so is `latest`. Raises ValueError if there is no such run.
     """
-    if str(run) == LATEST and (newest := runs_in(runs_dir)[:1]):  # the file is of one folder
+    if str(run) == LATEST and (newest := runs_in(runs_dir)[:1]):  # the file covers one folder
         return _from_here(newest[0])
     for path in map(_followed, (run, runs_dir / run)):
         with contextlib.suppress(OSError):  # a name that is too long for a file
@@ -94,7 +94,7 @@ def find_run(run: Path, runs_dir: Path = Path("runs")) -> Path:
 
 
 def _from_here(path: Path) -> Path:
-    """The real directory, as a path from the working directory if it is in it."""
+    """The resolved directory, relative to the working directory if it is inside."""
     real, here = path.resolve(), Path.cwd()
     return real.relative_to(here) if here in real.parents else real
 
@@ -107,7 +107,7 @@ def _followed(path: Path) -> Path:
 
 
 def runs_in(runs_dir: Path) -> list[Path]:
-    """The runs in `runs_dir` and its folders, without `latest`: the last that began comes first."""
+    """The runs in `runs_dir` and its folders, without `latest`, last started or resumed first."""
     depths = ("*/" * depth + CONFIG for depth in range(1, DEPTH + 1))
     found = [file.parent for pattern in depths for file in runs_dir.glob(pattern)]
     real = [path for path in found if not _is_linked(path, runs_dir)]
@@ -135,7 +135,7 @@ def newest_run(game: str, runs_dir: Path = Path("runs")) -> Path:
 
 
 def game_of(game: str) -> tuple[str, bool]:
-    """The game itself, which other names may have other sticky actions of, and if it is Atari's.
+    """The game, whatever sticky actions its name implies, and whether it is an Atari game.
 
     Raises ValueError if it is unknown.
     """
@@ -144,12 +144,12 @@ def game_of(game: str) -> tuple[str, bool]:
 
 
 def pretrained() -> list[str]:
-    """The games that a policy comes with ga3c for, as ALE rom ids."""
+    """The games that ga3c ships a policy for, as ALE ROM ids."""
     return sorted(file.parent.name for file in PRETRAINED.glob(f"*/{CONFIG}"))
 
 
 def pretrained_run(game: str) -> Path:
-    """The directory of the policy for `game`. Raises ValueError if there is none."""
+    """The directory of the pretrained policy for `game`. Raises ValueError if there is none."""
     with contextlib.suppress(ValueError):  # no game has this name
         path = PRETRAINED / resolve(game).name
         if (path / CONFIG).is_file():
@@ -158,7 +158,7 @@ def pretrained_run(game: str) -> Path:
 
 
 def newest_figures(path: Path) -> dict[str, Any]:
-    """The figures of the run in `path`: its result, or its newest progress line before its end."""
+    """The figures of the run in `path`: its result or, until it ends, its newest progress line."""
     try:
         return dict(json.loads((path / RESULT).read_bytes()))
     except (OSError, ValueError, TypeError):  # the run has not ended, or the file is damaged
@@ -174,14 +174,14 @@ def evaluations(path: Path) -> list[dict[str, Any]]:
 
 
 def whole_protocol(protocol: Mapping[str, Any]) -> dict[str, Any]:
-    """A protocol with all fields. Games recorded before there was a `step_cap` ended below it."""
+    """A protocol with all fields. Games recorded before `step_cap` existed ended below it."""
     return {**protocol, "step_cap": protocol.get("step_cap", STEP_CAP)}
 
 
 def is_running(path: Path) -> bool:
     """Whether a service is using the directory."""
     try:
-        with open(path / LOCK) as file:  # only read, and so locked as NFS allows it then
+        with open(path / LOCK) as file:  # opened to read: NFS then allows a shared lock
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -192,7 +192,7 @@ def is_running(path: Path) -> bool:
 
 def locked(file: IO[str]) -> bool:
     """Lock `file` until it is closed or the process ends. False if another process has the lock."""
-    for _ in range(5):  # another may look for a moment whether the run is used
+    for _ in range(5):  # another process may hold it briefly, in is_running
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True

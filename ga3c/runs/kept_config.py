@@ -1,7 +1,7 @@
-"""A run's settings as `config.json` keeps them, and as they were kept before.
+"""A run's settings as stored in `config.json`, in this format and in all earlier ones.
 
-`format` says how they are written. Format 1 had no number. A key that this version does not know,
-or that is missing, is named: its value would else be another than the one that the run had.
+`format` is the format's number; format 1 had none. Unknown and missing keys are reported:
+otherwise their values would silently differ from those that the run had.
 """
 
 import json
@@ -17,7 +17,7 @@ from ga3c.settings.train import TrainConfig
 
 CONFIG = "config.json"
 FORMAT = 12
-# Where settings of older formats are now. The first two moved while there was format 1.
+# Where settings of older formats are now. The first two moved during format 1.
 TO_FORMAT_3 = {
     "a3c.discount": "learning.discount",
     "a3c.reward_clip": "learning.reward_clip",
@@ -26,8 +26,8 @@ TO_FORMAT_3 = {
     "dqn.batch_size": "replay.batch_size",
     "dqn.target_period": "replay.target_period",
 }
-# Settings that files of a format lack, or some files of format 1. What every run did before is
-# their default, or their value in `BEFORE`. So it is with whole sections that format 1 may lack.
+# Settings that files of a format lack; for format 1, that some files lack. Their default, or their
+# value in `BEFORE`, is what every run did then. So it is for whole sections that format 1 may lack.
 NEWER: dict[int, set[str]] = {
     1: {
         "environment.pixels",
@@ -85,14 +85,14 @@ UNREADABLE = (OSError, ValueError, TypeError, AttributeError, RecursionError)
 
 
 class KeptConfig(NamedTuple):
-    """The settings of a run, and what could not be taken from its file as it stands."""
+    """The settings of a run, and where they differ from its file."""
 
     config: TrainConfig
     notes: list[str]  # a line for each kind of difference
 
 
 def to_json(config: TrainConfig) -> dict[str, Any]:
-    """What `config.json` holds, as values of JSON."""
+    """The content of `config.json`, as JSON values."""
     values: dict[str, Any] = json.loads(json.dumps(asdict(config), default=str))
     return {"format": FORMAT, **values}
 
@@ -103,7 +103,7 @@ def load_config(path: Path) -> TrainConfig:
 
 
 def read_config(path: Path) -> KeptConfig:
-    """The settings of the run in `path`, and what to say of them.
+    """The settings of the run in `path`, with notes for the user.
 
     Raises ValueError if they cannot be read.
     """
@@ -114,7 +114,7 @@ def read_config(path: Path) -> KeptConfig:
         number = values.pop("format", 1)
         if number not in range(1, FORMAT + 1):
             raise ValueError(
-                f"format {number!r}: must be 1 to {FORMAT}; another version of ga3c has written it"
+                f"format {number!r}: must be 1 to {FORMAT}; another version of ga3c wrote it"
             )
         if number < 3:
             _move(values, TO_FORMAT_3)
@@ -128,7 +128,7 @@ def read_config(path: Path) -> KeptConfig:
 
 
 def _move(values: dict[str, Any], moved: Mapping[str, str]) -> None:
-    """Put settings of an older format where they belong in this one."""
+    """Move settings of an older format to where they are in this one."""
     for old, new in moved.items():
         (old_section, name), (section, _) = old.split("."), new.split(".")
         if name in values.get(old_section, {}):
@@ -136,7 +136,7 @@ def _move(values: dict[str, Any], moved: Mapping[str, str]) -> None:
 
 
 def _quote_truth(values: dict[str, Any]) -> None:
-    """Let `key=false` be the text that it was; it is refused where a user gives it today."""
+    """Quote `key=false` in env_args: it used to be a string, and is refused as input today."""
     environment = values.get("environment", {})
     environment["env_args"] = [
         re.sub(r"=(?!True$|False$)((?i:true|false))$", r"='\1'", pair)
@@ -145,12 +145,12 @@ def _quote_truth(values: dict[str, Any]) -> None:
 
 
 def _newer(number: int) -> set[str]:
-    """The settings that came after the format of this number."""
+    """The settings that were added after format `number`."""
     return {key for older in range(number, FORMAT) for key in NEWER[older]}
 
 
 def _fill(values: dict[str, Any], newer: set[str]) -> None:
-    """Put in the settings that the file's format lacks, if their default is not as before."""
+    """Give settings that the file's format lacks their old value, where the default differs."""
     for key in newer & set(BEFORE):
         section, name = key.split(".")
         values.setdefault(section, {}).setdefault(name, BEFORE[key])
@@ -161,19 +161,17 @@ def _notes(
 ) -> Iterator[str]:
     known, given = dict(leaves(asdict(config))), dict(leaves(values))
     if unknown := sorted(given.keys() - known.keys()):
-        yield f"{path / CONFIG} has settings that are not known and are left out: " + ", ".join(
-            unknown
-        )
+        yield f"{path / CONFIG} has unknown settings, which are ignored: " + ", ".join(unknown)
     missing = known.keys() - given.keys() - _newer(number)
     if number == 1:
         missing = {key for key in missing if key.partition(".")[0] in values}
     if missing:
         found = (f"{key} {known[key]}" for key in sorted(missing))
-        yield f"{path / CONFIG} lacks settings, which are taken to be: " + ", ".join(found)
+        yield f"{path / CONFIG} lacks settings, which are assumed to be: " + ", ".join(found)
 
 
 def leaves(values: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, Any]]:
-    """The settings of all sections by their whole names, such as `run.seed`."""
+    """The settings of all sections by their full names, such as `run.seed`."""
     for name, value in values.items():
         if isinstance(value, dict):
             yield from leaves(value, f"{section}{name}.")

@@ -1,4 +1,4 @@
-"""Counters of all threads, rates over windows of time, and the cores' time."""
+"""Counters shared by all threads, rates over time windows, and CPU time of the cores."""
 
 import contextlib
 import os
@@ -55,23 +55,23 @@ class Window:
         return self.count(name) / self.count(per) if self.count(per) else 0.0
 
     def share(self, role: str, state: str) -> float:
-        """The share of a role's time in a state: waiting, busy or blocked; 0 without any time."""
+        """The share of a role's time in a state: waiting, busy or blocked; 0 if it has none."""
         seconds = sum(self.count(f"{role}_{name}_s") for name in ("waiting", "busy", "blocked"))
         return self.count(f"{role}_{state}_s") / max(seconds, 1e-9)
 
 
 class Metrics:
-    """Counters and newest figures, safe from every thread. Only the scheduler decides by them.
+    """Counters and latest figures; thread-safe. Only the scheduler bases decisions on them.
 
     The counters are `steps` (one environment step is one prediction; the frame of a reset counts),
     `rewards` (summed, not clipped), `prediction_batches`, `updates`, `trained_samples`,
-    `lag_updates` (summed over samples), `refused_updates` (left out because their loss or gradient
-    was not finite), `*_busy_s` and `*_waiting_s` for each role, `predictors_blocked_s` (they wait
-    for learning), `*_cpu_s` (CPU time of the threads that call the model: predictors' inside it,
-    trainers' of all work with it), `frontend_waiting_s` (for messages), `messages` (each with a
+    `lag_updates` (summed over samples), `refused_updates` (skipped because their loss or gradient
+    was not finite), `*_busy_s` and `*_waiting_s` for each role, `predictors_blocked_s` (waiting for
+    learning), `*_cpu_s` (CPU time of the threads that call the model: for predictors inside it, for
+    trainers in all work with it), `frontend_waiting_s` (for messages), `messages` (each with a
     group's step), `rejected:<reason>` (messages), `repeated_steps` (sent again after a
-    reconnection), `agent_deaths` and `evaluations_failed`. Of steps from other machines:
-    `far_messages`, `far_bytes`, and `trips` with their `trips_s`, there and back.
+    reconnection), `agent_deaths` and `evaluations_failed`. For steps from other machines:
+    `far_messages`, `far_bytes`, and `trips` with `trips_s`, their round-trip times.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -86,7 +86,7 @@ class Metrics:
             return dict(self._counts)
 
     def restore(self, counts: Mapping[str, float]) -> None:
-        """Go on counting from there."""
+        """Continue counting from `counts`."""
         with self._lock:
             self._counts = Counter(counts)
 
@@ -117,16 +117,16 @@ class Metrics:
 
 
 class CoresTime(NamedTuple):
-    """CPU seconds of all cores that this process may use, since some moment before."""
+    """CPU seconds of all cores that this process may use, since an arbitrary start."""
 
-    busy: float  # including the time that a virtual machine's host took from these cores
+    busy: float  # including steal time, which a virtual machine's host took
     idle: float
 
 
 def cores_time(root: Path = Path("/"), allowed: int = CORES) -> CoresTime:
     """The busy and idle seconds until now; only the difference between two calls is meaningful.
 
-    Where a control group allows less time than our cores have, the busy time is the group's.
+    If a control group allows less time than our cores have, the busy time is the group's.
 
     Args:
         root: where the control groups' `proc` and `sys` are mounted.
@@ -142,11 +142,11 @@ def cores_time(root: Path = Path("/"), allowed: int = CORES) -> CoresTime:
 
 
 def _of_ours(times: list[Any]) -> list[Any]:
-    """Those of the cores that this process may use; all if a container numbers them otherwise."""
+    """The times of the cores that we may use; all, if a container numbers cores differently."""
     try:
         listed = re.findall(r"^cpu(\d+) ", STAT.read_text(), re.MULTILINE)
         ours = os.sched_getaffinity(0)
-    except (OSError, AttributeError):  # no Linux
+    except (OSError, AttributeError):  # not Linux
         return times
     numbered = dict(zip(map(int, listed), times, strict=False))
     return [numbered[core] for core in ours] if ours <= numbered.keys() else times
@@ -156,7 +156,7 @@ def _used_v2_s(group: Path) -> float:
     """The CPU seconds that a control group has used."""
     used = stated(group / "cpu.stat")
     if "usage_usec" not in used:
-        raise ValueError(f"{group} says no usage_usec")
+        raise ValueError(f"{group} has no usage_usec")
     return used["usage_usec"] / 1e6
 
 

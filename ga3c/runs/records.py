@@ -1,6 +1,6 @@
-"""Files to which a run appends lines, most of them JSON objects, and which stay below a size.
+"""Files that a run appends lines to, mostly JSON objects, and that stay below a size.
 
-A kill or a full disk may have cut a line short.
+A kill or a full disk may have truncated a line.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any
 
 from ga3c.runs.durable import rewrite_lines
 
-TAIL_BYTES = 1 << 16  # at the end of a file, in which its newest object is looked for
+TAIL_BYTES = 1 << 16  # at the end of a file, searched for its newest object
 
 
 def read(file: Path) -> list[dict[str, Any]]:
@@ -46,7 +46,7 @@ def parsed(lines: Iterable[bytes]) -> list[dict[str, Any]]:
 
 
 def append(file: Path, value: Mapping[str, Any]) -> None:
-    """Append a line; if the last line was cut short, start a new one first. Raises OSError."""
+    """Append a line; if the last one was truncated, start a new one first. Raises OSError."""
     with open(file, "ab+") as out:
         if out.tell():
             out.seek(-1, 2)
@@ -56,7 +56,7 @@ def append(file: Path, value: Mapping[str, Any]) -> None:
 
 
 class _Appended:
-    """A file to which lines are appended, as to a text file. Subclasses make room in it."""
+    """A text file that lines are appended to. Subclasses make room in it."""
 
     def __init__(self, path: Path, most_bytes: int) -> None:
         self._path = path
@@ -70,7 +70,7 @@ class _Appended:
         self._file.write(line)
         self._left_bytes -= len(line)
         if self._left_bytes <= 0:
-            self._left_bytes = self._most_bytes // 2  # until it is tried again if it fails now
+            self._left_bytes = self._most_bytes // 2  # until the next attempt, if this one fails
             self._file.close()
             self._make_room()
             self._left_bytes = self._most_bytes - self._open()
@@ -81,7 +81,7 @@ class _Appended:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was written to it yet."""
+        """Whether nothing has been written to it yet."""
         return not self._file.tell()
 
     def _open(self) -> int:
@@ -94,25 +94,25 @@ class _Appended:
 
 
 class Thinned(_Appended):
-    """A file that is thinned to half of `most_bytes` whenever it has grown beyond them."""
+    """A file that is thinned to half of `most_bytes` whenever it reaches that size."""
 
     def _make_room(self) -> None:
         thin(self._path, self._most_bytes // 2)
 
 
 class Rotated(_Appended):
-    """A file that takes the place of `NAME.1` when it has `most_bytes`; a new one is begun."""
+    """A file that is rotated to `NAME.1` when it reaches `most_bytes`, replacing the old one."""
 
     def _make_room(self) -> None:
         self._path.replace(self._path.with_name(f"{self._path.name}.1"))
 
 
 def thin(file: Path, most_bytes: int) -> None:
-    """Leave out lines, evenly over the whole file, until it has at most `most_bytes`.
+    """Drop lines, evenly over the whole file, until it has at most `most_bytes`.
 
-    The first and the last line stay. Of the others every second one is left out, or three of four,
-    and so on, as their checksums decide: so a file that is thinned again and again is still even,
-    and what comes at regular intervals is not left out as a whole. Raises OSError.
+    The first and the last line stay. Of the others half are dropped, or three quarters, and so on,
+    chosen by checksum: so a file that is thinned again and again stays even, and lines that come at
+    regular intervals are not all dropped. Raises OSError.
     """
     sizes: Counter[int] = Counter()
     with open(file, "rb") as lines:
@@ -140,6 +140,6 @@ def _ranked(file: Path, least: int) -> Iterator[bytes]:
 
 
 def _rank(line: bytes) -> int:
-    """Of half of all lines 0, of a quarter 1, and so on."""
+    """0 for half of all lines, 1 for a quarter, and so on."""
     checksum = zlib.crc32(line)
     return (checksum & -checksum).bit_length() - 1 if checksum else 32

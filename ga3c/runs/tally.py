@@ -1,4 +1,4 @@
-"""A run's clock and its finished episodes: its end is decided by them, and a resume keeps them."""
+"""A run's clock and finished episodes, which can decide when it ends and survive a resume."""
 
 import math
 import threading
@@ -24,7 +24,7 @@ class Episode(NamedTuple):
 
 
 class Tally:
-    """Safe from every thread."""
+    """The clock and the episodes. Thread-safe."""
 
     def __init__(
         self, clock: Callable[[], float] = time.monotonic, most_scored: float = math.inf
@@ -45,7 +45,7 @@ class Tally:
 
     @property
     def seconds(self) -> float:
-        """Since the run's first step, without the time between its end and its resume."""
+        """Seconds since the run's first step, without the time between its end and a resume."""
         now_s = self._clock() if self._ended_s is None else self._ended_s
         return self._before_s + now_s - (now_s if self._began_s is None else self._began_s)
 
@@ -55,12 +55,12 @@ class Tally:
         return self._began_s is not None
 
     def begin(self) -> None:
-        """A step is made. Time is counted from the first one on."""
+        """Called when a step is made; time counts from the first one."""
         if self._began_s is None:
             self._began_s = self._clock()
 
     def end(self) -> None:
-        """The run ends: the time that it takes to stop is not counted."""
+        """Stop the clock: the time that the run takes to stop does not count."""
         self._ended_s = self._clock()
 
     def episode(
@@ -71,7 +71,7 @@ class Tally:
         epsilon: float = 0.0,
         success: float = NOT_SAID,
     ) -> None:
-        """An episode has finished, when the run had made so many steps."""
+        """Record an episode that finished when the run had made `steps` steps."""
         scored = epsilon <= self._most_scored
         with self._lock:
             self._fresh.append(Episode(self.seconds, steps, score, length, epsilon, scored))
@@ -91,7 +91,7 @@ class Tally:
 
     @property
     def episodes(self) -> int:
-        """Finished so far."""
+        """The number of episodes finished so far."""
         return self._episodes
 
     @property
@@ -101,26 +101,26 @@ class Tally:
 
     @property
     def last_score(self) -> float:
-        """Of the newest episode that counts for the score; nan before the first."""
+        """The score of the newest episode that counts; nan before the first."""
         return self._last_score
 
     def score_mean(self) -> float:
-        """Over the last 100 episodes that count, or all if fewer do; nan before the first."""
+        """The mean of the last 100 episodes that count, or all if fewer; nan before the first."""
         with self._lock:
             return _mean(self._scores)
 
     def length_mean(self) -> float:
-        """In steps, over the same episodes; nan before the first."""
+        """The mean length of the same episodes, in steps; nan before the first."""
         with self._lock:
             return _mean(self._lengths)
 
     def success_rate(self) -> float:
-        """Of the last 100 of these episodes that said whether they succeeded; nan before one."""
+        """The rate over the last 100 of these that reported success or failure; nan before one."""
         with self._lock:
             return _mean(self._successes)
 
     def read(self) -> dict[str, Any]:
-        """All that a resumed run goes on with, as JSON holds it."""
+        """Everything that a resumed run continues with, as JSON values."""
         with self._lock:
             return {
                 "seconds": self.seconds,
@@ -131,7 +131,7 @@ class Tally:
             }
 
     def restore(self, values: Mapping[str, Any]) -> None:
-        """Take over what `read` gave; time goes on from there."""
+        """Restore what `read` returned; time continues from there."""
         with self._lock:
             self._before_s = values["seconds"]
             self._scores.extend(values["scores"])

@@ -1,4 +1,4 @@
-"""Sends a run's figures to Weights & Biases or to MLflow (--track), beside its own files."""
+"""Sends a run's figures to Weights & Biases or to MLflow (--track), besides its own files."""
 
 import importlib
 import importlib.util
@@ -18,19 +18,19 @@ from ga3c.settings.checks import WrongInput
 
 KEPT = "tracking.json"  # in the run's directory: the id that each tracker gave the run
 PROJECT = "ga3c"  # the project or experiment, unless the tracker's own variables name another
-MOST_WAITING = 10_000  # points that a tracker has not taken yet; later ones are left out
+MOST_WAITING = 10_000  # maximum points queued for a tracker; later ones are dropped
 CLOSE_S = 30.0  # longest wait for a tracker at the end of a run
-MLFLOW_BATCH = 100  # the most settings that MLflow takes at once
+MLFLOW_BATCH = 100  # the most settings that MLflow accepts at once
 
 
 class Tracker(Protocol):
-    """What a tracker is asked to do. Any exception that it raises is reported, and the run goes on.
+    """The interface of a tracker. Exceptions that it raises are reported, and the run goes on.
 
-    It is made in the main thread; after that one thread alone uses it.
+    It is created in the main thread; after that, a single thread uses it.
     """
 
     id: str  # of the run, for when it is resumed
-    place: str  # where a person finds it
+    place: str  # tells the user where to find it
 
     def settings(self, values: Mapping[str, Any]) -> None:
         """Record the run's settings, as in config.json."""
@@ -39,11 +39,11 @@ class Tracker(Protocol):
         """Record figures at a number of environment steps."""
 
     def finish(self, ended: str) -> None:
-        """Record the end and send everything. Args: ended: its reason; "failed" is a failure."""
+        """Record why the run `ended` ("failed" marks a failure), and send everything."""
 
 
 class WeightsAndBiases:
-    """A run of wandb. Its own variables (WANDB_MODE, WANDB_PROJECT, ...) hold."""
+    """A wandb run. wandb's own variables (WANDB_MODE, WANDB_PROJECT, ...) apply."""
 
     def __init__(self, path: Path, known: str | None) -> None:
         wandb = importlib.import_module("wandb")
@@ -55,7 +55,7 @@ class WeightsAndBiases:
             dir=str(path),
             id=known,
             resume="allow" if known else None,
-            reinit="create_new",  # a run of the calling program stays as it is
+            reinit="create_new",  # leaves the calling program's own run alone
             settings=wandb.Settings(console="off", silent=True),
         )
         self._run.define_metric("*", step_metric="steps")
@@ -75,7 +75,7 @@ class WeightsAndBiases:
 
 
 class MLflow:
-    """A run of MLflow, in the store of MLFLOW_TRACKING_URI or in mlflow.db beside the runs."""
+    """An MLflow run, in the store of MLFLOW_TRACKING_URI or in mlflow.db beside the runs."""
 
     def __init__(self, path: Path, known: str | None) -> None:
         mlflow = importlib.import_module("mlflow")
@@ -101,7 +101,7 @@ class MLflow:
         return str(self._client.create_experiment(name, artifact_location=self._artifacts))
 
     def settings(self, values: Mapping[str, Any]) -> None:
-        """Parameters; one that a resumption has changed is a tag, as a parameter cannot change."""
+        """Log parameters; those that a resume changed become tags, as parameters are immutable."""
         before = self._client.get_run(self.id).data.params
         texts = {name: str(value) for name, value in leaves(values)}
         new = [self._entities.Param(*each) for each in texts.items() if each[0] not in before]
@@ -131,12 +131,12 @@ TRACKERS: dict[str, Callable[[Path, str | None], Tracker]] = {
 def check_tracker(name: str | None) -> None:
     """Raises ValueError if the package of the tracker is missing."""
     found = importlib.util.find_spec(name) if name else None
-    if name and (found is None or found.origin is None):  # a folder called wandb is no package
+    if name and (found is None or found.origin is None):  # a folder called wandb is not the package
         raise ValueError(f"track {name}: the package is missing: pip install 'ga3c[{name}]'")
 
 
 def tracking(name: str, path: Path) -> "Tracking":
-    """Track the run in `path`, or go on tracking it. Raises WrongInput if that cannot be."""
+    """Track the run in `path`, or continue tracking it. Raises WrongInput if that fails."""
     kept: dict[str, str] = {}
     try:
         if (path / KEPT).exists():
@@ -151,7 +151,7 @@ def tracking(name: str, path: Path) -> "Tracking":
 
 
 class Tracking:
-    """Hands figures to a tracker in a thread of its own: one that is slow or fails ends no run.
+    """Feeds a tracker from a thread of its own, so that a slow or failing one ends no run.
 
     The first failure is raised as an OSError by the next call. Later calls are still tried.
     """
@@ -175,7 +175,7 @@ class Tracking:
         self._hand_over("scalars", scalars, steps)
 
     def close(self, ended: str) -> None:
-        """Send everything and end the thread. Once more does nothing."""
+        """Send everything and end the thread. Idempotent."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -189,7 +189,7 @@ class Tracking:
         if self._work.qsize() < MOST_WAITING:
             self._work.put((method, arguments))
         else:
-            self._failure = f"it has not taken {MOST_WAITING} points; what follows is left out"
+            self._failure = f"it has not taken {MOST_WAITING} points yet; further ones are dropped"
         self._report()
 
     def _report(self) -> None:
@@ -203,7 +203,7 @@ class Tracking:
             method, arguments = self._work.get()
             try:
                 getattr(self._tracker, method)(*arguments)
-            except Exception as error:  # of another program, or of the network
+            except Exception as error:  # of the tracker's package, or of the network
                 self._failure = _in_a_line(error)
 
 

@@ -1,8 +1,8 @@
-"""Whether modules may be imported because a run's directory names them.
+"""Decides whether modules that a run's directory names may be imported.
 
-A run may be of a game, network or algorithm of its owner's, `module:name`, and its directory may
-come from anybody. So who begins a run seals these names, with what a stranger cannot know of this
-machine, and code that no seal of this user is on is imported only if the user says so (--trust).
+A run may use its owner's game, network or algorithm, `module:name`, and its directory may come from
+anyone. So starting a run seals these names with something that a stranger cannot know of this
+machine, and code without this user's seal is imported only if the user says so (--trust).
 """
 
 import hashlib
@@ -14,17 +14,17 @@ from pathlib import Path
 from ga3c.settings.train import TrainConfig
 
 META, SEAL = "meta.json", "owner"
-MACHINE_ID = Path("/etc/machine-id")  # random, made when the system was installed
+MACHINE_ID = Path("/etc/machine-id")  # random, generated when the system was installed
 
 
 def own_code(config: TrainConfig) -> list[str]:
-    """The names in the settings that have a module, which using them imports."""
+    """The names in the settings that include a module, which is imported if they are used."""
     names = (config.environment.game, config.network.network, config.algorithm)
     return sorted(name for name in names if ":" in name)
 
 
 def seal(config: TrainConfig) -> str | None:
-    """What proves that this user named the code of `config` on this machine.
+    """A proof that this user named the code of `config` on this machine.
 
     None if there is nothing to prove, or the machine has no id.
     """
@@ -42,7 +42,7 @@ def seal(config: TrainConfig) -> str | None:
 def is_begun_by_user(path: Path, config: TrainConfig) -> bool:
     """Whether the run in `path` names no code, or this user named it on this machine.
 
-    The file with the seal must be this user's: others here can read what a seal is made of.
+    The file with the seal must be owned by this user, as other local users could compute the seal.
     """
     if not own_code(config):
         return True
@@ -59,12 +59,12 @@ def is_begun_by_user(path: Path, config: TrainConfig) -> bool:
 def check_trust(path: Path, config: TrainConfig, trusted: bool) -> None:
     """Raises ValueError unless the code that the run in `path` names may be imported.
 
-    Args: trusted: whether the user has said that it may.
+    Args: trusted: whether the user has allowed it.
     """
     if not trusted and not is_begun_by_user(path, config):
-        why = "was not begun by you on this machine"
+        why = "was not started by you on this machine"
         if seal(config) is None:
-            why = f"{MACHINE_ID}, by which runs of your own are known, is missing or empty here"
+            why = f"{MACHINE_ID}, which identifies your own runs, is missing or empty here"
         raise ValueError(
             f"run {path}: names code, {', '.join(own_code(config))}, and {why}: that module would "
             "be imported; --trust allows it"

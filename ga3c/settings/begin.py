@@ -1,4 +1,4 @@
-"""Finds the settings that a run begins with, by the preset, algorithm and game that are given."""
+"""Finds the settings that a run starts from, given the preset, algorithm and game."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,18 +12,18 @@ from ga3c.settings.presets import OF_LANES, OURS, PRESETS, for_lanes
 from ga3c.settings.train import TrainConfig
 
 Kind = Literal["pictures", "vectors", "control"]
-"""Of a task: control has continuous actions, and observations that are vectors."""
+"""Kinds of tasks; control means continuous actions and vector observations."""
 
 DEFAULT_ALGORITHMS: dict[Kind, str] = {"pictures": "ppo", "vectors": "ppo", "control": "dpg"}
-"""The algorithm for each kind of game where the user names none."""
+"""The algorithm for each kind of task if the user names none."""
 BEGIN = ("preset", "algorithm", "game", "learns_from", *OF_LANES)
-"""The settings, beside env_args, by which those that a run begins with are chosen."""
+"""The settings that, together with env_args, determine what a run starts from."""
 
 
 def begun_with(given: Mapping[str, Any]) -> TrainConfig:
-    """The settings that a run begins with, by `BEGIN` and env_args among those given.
+    """The settings that a run starts from, determined by `BEGIN` and env_args in `given`.
 
-    Raises ValueError as `preset_of`.
+    Raises ValueError as `preset_of` does.
     """
     preset, algorithm, game, learns_from, *lanes = map(given.get, BEGIN)
     env_args = tuple(given.get("env_args", ()))
@@ -38,11 +38,11 @@ def preset_of(
     *,
     env_args: tuple[str, ...] = (),
 ) -> TrainConfig:
-    """The settings that a run begins with, before other arguments change them.
+    """The settings that a run starts from, before other arguments change them.
 
-    They are those of the preset called `name`, or else those for the algorithm and the game's kind
-    of observation. An algorithm that the user wrote gets the settings of dqn if it learns from a
-    replay, else those of a3c. An argument that is not given is None.
+    They are those of the preset called `name`, or else those for the algorithm and kind of game. A
+    user's own algorithm gets those of dqn (dpg for continuous actions) if it learns from a replay,
+    otherwise those of a3c. Arguments that are not given are None.
 
     Raises ValueError if the arguments contradict each other, or the game cannot be played.
     """
@@ -51,7 +51,7 @@ def preset_of(
         if algorithm not in (None, found.algorithm):
             raise ValueError(
                 f"algorithm {algorithm} with preset {name}: must be {found.algorithm}, which "
-                "the preset is of"
+                "the preset uses"
             )
         return found
     kind = kind_of(game or EnvironmentConfig().game, env_args)
@@ -65,7 +65,7 @@ def preset_of(
 
 
 def preset_like(config: TrainConfig) -> TrainConfig:
-    """The settings that a run with these settings began with. Raises ValueError as `preset_of`."""
+    """What a run with these settings started from. Raises ValueError as `preset_of` does."""
     played, begun = config.environment, PRESETS.get(config.preset)
     name = config.preset if begun and begun.algorithm == config.algorithm else None
     given = (name, config.algorithm, played.game, config.learns_from)
@@ -73,22 +73,22 @@ def preset_like(config: TrainConfig) -> TrainConfig:
 
 
 def kind_of(game: str, env_args: tuple[str, ...] = ()) -> Kind:
-    """What the presets for `game` are called after.
+    """The kind of `game`, as in the names of the presets for it.
 
-    An environment that is not an Atari game is made once to find out.
+    Environments other than Atari games are created once to find out.
 
     Raises ValueError if the game is unknown or cannot be played.
     """
     if resolve(game).is_atari:
         return "pictures"
-    found = spaces(EnvironmentConfig(game, env_args), tried=False)  # the run's start tries it
+    found = spaces(EnvironmentConfig(game, env_args), tried=False)  # the run will try it
     if found.is_picture:
         return "pictures"
     return "control" if found.actions.is_continuous else "vectors"
 
 
 def given_values(arguments: list[str], name: str) -> tuple[str, ...]:
-    """The values, up to the next option, that the command line gives for the last option `name`."""
+    """The values that the command line gives for the last option `name`, up to the next option."""
     split = [argument.partition("=") for argument in arguments]
     at = [i for i, (option, *_) in enumerate(split) if option.replace("_", "-") == name]
     if not at:

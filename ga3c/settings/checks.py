@@ -21,12 +21,12 @@ class WrongInput(ValueError):
 
 
 def is_own(name: str) -> bool:
-    """Whether `name` has the form module:name, which names a part that the user wrote."""
+    """Whether `name` has the form module:name, which refers to the user's own code."""
     return _OWN.fullmatch(name) is not None
 
 
 def no_effect(setting: str, what: str) -> str:
-    """What is said of a setting that changes nothing about `what`."""
+    """The error message for a setting that has no effect on `what`."""
     return f"{setting} has no effect on {what}: leave it out"
 
 
@@ -51,7 +51,7 @@ def check_count(config: object, *names: str) -> None:
 
 
 def _check(config: object, names: Iterable[str], holds: Callable[[Any], bool], rule: str) -> None:
-    """Raises ValueError if one of these settings breaks a rule, unless it is None and may be."""
+    """Raises ValueError if one of these settings breaks a rule; None passes where allowed."""
     kind: Any = type(config)
     for name in names:
         value = getattr(config, name)
@@ -86,9 +86,9 @@ def check_slack(slack_steps: int, largest_batch: int, steps_per_update: float) -
     if slack_steps < largest_batch + behind:
         raise ValueError(
             f"slack_steps {slack_steps} < {largest_batch + behind:g}: a prediction of "
-            f"{largest_batch} steps would wait for an update, and the update for more steps of the "
-            f"{steps_per_update:g} that it takes, forever; give a larger --slack-steps or smaller "
-            "groups (--groups, --envs-per-agent)"
+            f"{largest_batch} steps would wait for an update, and the update for more of the "
+            f"{steps_per_update:g} steps that it takes, forever; give a larger --slack-steps or "
+            "smaller groups (--groups, --envs-per-agent)"
         )
 
 
@@ -99,13 +99,13 @@ def check_file(name: str, path: Path | None) -> None:
     file = path.absolute()
     fits = os.access(file, os.W_OK) if file.is_file() else file.parent.is_dir()
     if file.is_dir() or not fits or not os.access(file.parent, os.W_OK):
-        raise ValueError(f"{name} {path}: must be a file in a directory to write to")
+        raise ValueError(f"{name} {path}: must be a file in a writable directory")
 
 
 def check_seed(seed: int) -> None:
     """Raises ValueError if the random number generators would not accept the seed."""
     if not 0 <= seed < 2**31:
-        raise ValueError(f"seed {seed}: must be in [0, 2**31), as random draws take it")
+        raise ValueError(f"seed {seed}: must be in [0, 2**31), as random generators need")
 
 
 def check_queue(name: str, capacity: int, smallest: int, largest: int) -> None:

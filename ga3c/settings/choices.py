@@ -1,6 +1,6 @@
-"""What options take by name: presets, algorithms and networks, and what each of them is.
+"""The names of presets, algorithms and networks that options accept, and what each one is.
 
-This module imports nothing of ga3c, so that `ga3c --help` is immediate.
+This module imports nothing from ga3c, so that `ga3c --help` starts at once.
 """
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -10,11 +10,11 @@ Conv = tuple[int, int, int]  # filters, size, stride
 
 
 class Traits(NamedTuple):
-    """What is known of an algorithm of ours before it is made."""
+    """What is known about one of our algorithms before it is built."""
 
-    line: str  # about it
+    line: str  # one line about it
     learns_from: LearnsFrom  # segments, each once, in order; or transitions drawn from a replay
-    sections: frozenset[str] = frozenset()  # of settings that are of single algorithms: those read
+    sections: frozenset[str] = frozenset()  # of algorithm-specific settings: those it reads
     unread: frozenset[str] = frozenset()  # other settings that it does not read
 
 
@@ -42,17 +42,17 @@ TRAITS = {
         frozenset({"separate_value"}),
     ),
 }
-"""The algorithms of ours, by name."""
+"""Our algorithms, by name."""
 
 
 def learns_from(algorithm: str, given: LearnsFrom | None) -> LearnsFrom | None:
-    """What an algorithm learns from. Args: given: for one that the user wrote."""
+    """What an algorithm learns from. Args: given: the answer for a user's own algorithm."""
     ours = TRAITS.get(algorithm)
     return ours.learns_from if ours else given
 
 
 class Torso(NamedTuple):
-    """The layers of a network of ours: convolutions, if it is for pictures, then dense ones."""
+    """The layers of one of our networks: convolutions, if it is for pictures, then dense layers."""
 
     convs: tuple[Conv, ...]
     units: tuple[int, ...]
@@ -61,7 +61,7 @@ class Torso(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What it is for."""
+        """What observations it is for."""
         return "pictures" if self.convs else "vectors"
 
     @property
@@ -83,7 +83,7 @@ TORSOS = {
     "mlp": Torso((), (64, 64), "Schulman et al. 2017", "tanh"),
     "parr": Torso((), (128, 512), "Parr 2018"),
 }
-"""The networks of ours between an observation and an algorithm's heads, by name."""
+"""Our networks between an observation and an algorithm's heads, by name."""
 AUTO = "small for pictures, minatar for those below 20 pixels, mlp for vectors"
 NETWORK_LINES = {"auto": AUTO, **{name: torso.line for name, torso in TORSOS.items()}}
 

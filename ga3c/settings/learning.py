@@ -8,7 +8,7 @@ from ga3c.settings.checks import check_count, check_share, is_own, not_negative
 from ga3c.settings.choices import NETWORK_LINES
 
 SCHEDULE_STEPS = 10_000_000  # length of the schedules of a run without --steps
-# If a run may go on after its schedule, the learning rate ends at this share of its first value.
+# If a run can outlast its schedule, the learning rate ends at this share of its initial value.
 LASTING_SHARE = 0.1
 
 
@@ -135,7 +135,7 @@ class DPGConfig:
     def __post_init__(self) -> None:
         not_negative(self, "noise", "action_gradient_clip")
         if min(*self.actor_units, *self.critic_units) < 1:
-            raise ValueError("actor_units, critic_units: must be above 0, or nothing is left")
+            raise ValueError("actor_units, critic_units: must be above 0, or a layer is empty")
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ class NetworkConfig:
                 "module:name of your own"
             )
         if self.units is not None and min(self.units, default=0) < 1:
-            raise ValueError(f"units {self.units}: must be above 0, of one layer or more")
+            raise ValueError(f"units {self.units}: must be one or more numbers above 0")
         if self.value_scale <= 0:
             raise ValueError(f"value_scale {self.value_scale}: must be above 0 to learn values")
 
@@ -231,7 +231,7 @@ class OptimizerConfig:
         for name in ("rms_decay", "momentum"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(
-                    f"{name} {getattr(self, name)}: must be in [0, 1), or it never adapts"
+                    f"{name} {getattr(self, name)}: must be in [0, 1), or it would never adapt"
                 )
         check_count(self, "schedule_steps")
 

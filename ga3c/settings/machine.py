@@ -17,7 +17,7 @@ GPU = "/dev/nvidia[0-9]*"
 
 
 def machine() -> dict[str, Any]:
-    """Machine, versions, git revision and command; of the environment only KERAS_BACKEND."""
+    """Machine, versions, git revision, command; of all environment variables only KERAS_BACKEND."""
     return {
         "date": time.strftime("%Y-%m-%d"),
         "processor": _processor(),
@@ -34,7 +34,7 @@ def machine() -> dict[str, Any]:
 
 
 def sees_gpu() -> bool:
-    """Whether there is an NVIDIA GPU that is not hidden; asked before a framework is loaded."""
+    """Whether there is a visible NVIDIA GPU, found without loading a framework."""
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
     return bool(glob(GPU)) and not hidden and os.environ.get("JAX_PLATFORMS") != "cpu"
 
@@ -56,9 +56,9 @@ def _processor() -> str:
 
 
 def said_of_gpus(what: str, form: str, which: str = "") -> str | None:
-    """The answer of `nvidia-smi`, one line for each GPU; None without a GPU or an answer.
+    """The answer of `nvidia-smi`, one line per GPU; None without a GPU or an answer.
 
-    Args: which: the number or UUID of the only one to ask for.
+    Args: which: the number or UUID of a single GPU to ask about; empty: all of them.
     """
     only = [f"--id={which}"] if which else []
     return _said_by("nvidia-smi", f"--query-gpu={what}", f"--format=csv,{form}", *only)

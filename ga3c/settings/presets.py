@@ -19,36 +19,36 @@ from ga3c.settings.service import ServiceConfig
 from ga3c.settings.train import TrainConfig
 
 DEFAULT = "default"
-# For dqn: its updates limit the rate with far fewer agents, and each agent takes a part of the
-# replay.
+# For dqn: its updates limit the rate with far fewer agents already, and the replay is divided among
+# the agents.
 MOST_AGENTS_DQN = 16
 # For a3c on vectors: CartPole-v1 took 160,000 steps with 32 environments, over 500,000 with 128.
 MOST_AGENTS_VECTORS = 4
 
 # For ppo on pictures.
-LANES, MOST_LANES = 64, 512  # for each two cores, and in all
-MOST_IN_PROGRESS = 16_384  # steps of one segment of each environment, with batches of 2,048
-OF_LANES = ("agents", "envs_per_agent", "t_max")  # what `for_lanes` takes, in this order
+LANES, MOST_LANES = 64, 512  # per two cores, and in total
+MOST_IN_PROGRESS = 16_384  # the most lanes * t_max for batches of 2,048 steps
+OF_LANES = ("agents", "envs_per_agent", "t_max")  # the arguments of `for_lanes`, in this order
 SIZES = ("training_batch_min", "training_batch_max", "training_queue", "minibatch")
 RATES = ("learning_rate", "learning_rate_end")
 
 WHOLE_S = 30.0
-"""ppo waits so long for a whole batch: what it learns must not depend on the machine's speed."""
+"""How long ppo waits for a full batch: learning must not depend on the machine's speed."""
 _NO_SCHEDULER = SchedulerConfig(scheduler="off")
 _CONTROL = EvaluationConfig(evaluate_episodes=10, evaluate_protocol="control")
 
 
 def ppo_pictures(cores: int, gpu: bool = False) -> TrainConfig:
-    """Our settings of ppo for pictures on a machine with so many cores, and perhaps a GPU.
+    """Our ppo settings for pictures on a machine with this many cores, and perhaps a GPU.
 
-    Without a GPU half of the cores play and the other half learns; with one all cores play.
+    Without a GPU, half of the cores play and the other half learn; with one, all cores play.
 
-    A batch is one segment of each of 64 environments. It is learned from three times in eight small
-    updates, while the next one is played. With two pending segments, environments would wait for
-    each batch to be learned whenever their segments do not end together.
+    A batch is one segment from each of 64 environments. It gets three passes of eight small updates
+    while the next one is played. With only two pending segments, environments whose segments do not
+    end together would have to wait for each batch to be trained on.
 
-    Each update's advantages are normalised: otherwise a game with rare or small rewards, such as
-    Boxing, is hardly learned, as the bonus for entropy outweighs its advantages.
+    Advantages are normalised per update. Otherwise a game with rare or small rewards, such as
+    Boxing, is hardly learned, because the entropy bonus outweighs its advantages.
     """
     pairs = max(1, cores // 2)
     agents = cores if gpu else pairs
@@ -79,15 +79,15 @@ def ppo_pictures(cores: int, gpu: bool = False) -> TrainConfig:
 def for_lanes(
     settings: TrainConfig, agents: int | None, envs_per_agent: int | None, t_max: int | None
 ) -> TrainConfig:
-    """Our settings of ppo for so many environments, or those of another algorithm unchanged.
+    """Our ppo settings for this many environments; settings of other algorithms are unchanged.
 
-    A batch has the same number of steps for up to 512 environments on pictures, so that the policy
-    improves as often. With more of them segments are older when they are learned from, which
-    V-trace corrects up to a point: beyond it batches and updates grow, so that segments are no
-    more than eight batches old, and the learning rate with the root of their size (Krizhevsky
-    2014). docs/learning.md has what was tried.
+    Up to 512 environments on pictures, a batch has the same number of steps, so that the policy
+    improves as often. The more environments, the older a segment is when it is trained on, which
+    V-trace corrects up to a point. Beyond it, batches and updates grow, so that segments are no
+    more than eight batches old, and the learning rate grows with the square root of their size
+    (Krizhevsky 2014). docs/learning.md says what was tried.
 
-    Args: agents, envs_per_agent, t_max: None stands for those of the settings.
+    Args: agents, envs_per_agent, t_max: None keeps the value in `settings`.
     """
     service, optimizer = settings.service, settings.optimizer
     if settings.algorithm != "ppo":
@@ -100,10 +100,10 @@ def for_lanes(
     return replace(settings, service=replace(service, **sizes), optimizer=optimizer)
 
 
-# On vectors rewards are not clipped, so values are large. The value has its own torso, because its
-# gradient would otherwise drown the policy's, and it is scaled, so that it is learned before the
+# On vectors, rewards are not clipped, so values are large. The value has its own torso, because its
+# gradient would otherwise swamp the policy's, and it is scaled, so that it is learned before the
 # policy needs it. Each batch's advantages are normalised. Gradients are not clipped by norm, as
-# their size does not matter to Adam.
+# Adam is insensitive to their scale.
 _VECTORS = NetworkConfig(layer_norm=False, separate_value=True, value_scale=10.0)
 
 _OURS = (
@@ -120,8 +120,8 @@ _OURS = (
         scheduler=_NO_SCHEDULER,
     ),
     ppo_pictures(CORES, sees_gpu()),
-    # A long segment of every environment, learned from four times in small updates. With segments
-    # of 20 steps LunarLander-v3 was not learned: its policy stayed in the air.
+    # A long segment from every environment, with four passes of small updates. With segments of 20
+    # steps, LunarLander-v3 was not learned: its policy stayed in the air.
     TrainConfig(
         algorithm="ppo",
         preset="ppo-vectors",
@@ -153,9 +153,9 @@ _OURS = (
         optimizer=OptimizerConfig(learning_rate=3e-4, learning_rate_end=3e-4, clip_norm=0.0),
         scheduler=_NO_SCHEDULER,
     ),
-    # Ape-X for a small machine: lanes on a ladder, and nobody waits. One group of 16 lanes waits
+    # Ape-X for a small machine: a ladder of epsilons, and free pacing. One group of 16 lanes waits
     # for its actions while the cores learn, so that each step is replayed two or three times. With
-    # 32 lanes in two groups, and batches of 32, it was 0.85 times.
+    # 32 lanes in two groups and batches of 32, it was only 0.85 times.
     TrainConfig(
         algorithm="dqn",
         preset="apex-small",
@@ -173,8 +173,8 @@ _OURS = (
         optimizer=OptimizerConfig(learning_rate=3e-4, learning_rate_end=3e-4, clip_norm=0.0),
         scheduler=_NO_SCHEDULER,
     ),
-    # For MountainCar: its velocity is a hundredth of its position, so observations are normalised,
-    # and values must stay optimistic until it is found, so a step is replayed 16 times and not 64.
+    # For MountainCar: velocity is a hundredth of position, so observations are normalised, and
+    # values must stay optimistic until the goal is found, so a step is replayed 16 times, not 64.
     TrainConfig(
         algorithm="dqn",
         preset="dqn-vectors",
@@ -195,7 +195,7 @@ _OURS = (
         scheduler=_NO_SCHEDULER,
     ),
     # Continuous actions. One group of lanes waits for its actions while the cores learn. Each step
-    # is replayed ten times, whatever the machine, so that steps say how far a run has learned.
+    # is replayed ten times on any machine, so that steps say how far a run has learned.
     TrainConfig(
         algorithm="dpg",
         preset="dpg-control",
@@ -234,7 +234,7 @@ PRESETS: dict[str, TrainConfig] = {**OURS, **PUBLISHED}
 
 
 def described(config: TrainConfig) -> str:
-    """A few words that name the preset a run's settings began with, and another algorithm."""
+    """Names the preset that a run started from, and its algorithm if it is another one."""
     name = config.preset
     if name not in PRESETS:
         return f"settings of preset {name}"

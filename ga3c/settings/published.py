@@ -1,7 +1,7 @@
-"""The published systems: those that learn from a replay here, GA3C in `published_a3c`.
+"""Presets of published systems: those that learn from a replay; GA3C is in `published_a3c`.
 
 Every value that a paper or its public code states is written in these two files, and so is every
-other value that shapes learning; `published_a3c` says more.
+other value that shapes learning; `published_a3c` says why.
 """
 
 from dataclasses import replace
@@ -139,7 +139,7 @@ IN_GPU_REPLAY = replace(
 )
 
 # Daley and Amato 2021: 8 samplers, Concurrent Training and Synchronized Execution. One of their
-# no-ops is a step of four frames. The target's period is 10,000 steps, which are 2,500 updates.
+# no-ops is a step of four frames. The target's period is 10,000 steps, or 2,500 updates.
 FAST_DQN = replace(
     DQN,
     preset="fast-dqn",
@@ -151,11 +151,11 @@ FAST_DQN = replace(
     pacing=replace(DQN.pacing, pacing="target-period"),
 )
 
-# Horgan et al. 2018: 360 actors with a fixed epsilon each, prioritised replay, nobody waits. Here
-# acting is central, so the 360 lanes are of four processes, and nobody copies parameters. What the
-# text at hand does not state is as Wang et al. 2016 (streams), Mnih et al. 2015 (the game), or as
-# others resolved it: half of the squared error, a mean over the batch (RMSProp's epsilon is that of
-# a mean), the first error by the largest acting value.
+# Horgan et al. 2018: 360 actors, each with a fixed epsilon, prioritised replay, free pacing. Here
+# acting is central: four processes step the 360 lanes, and no parameters are copied to them. What
+# our copy of the text omits follows Wang et al. 2016 (streams), Mnih et al. 2015 (the game), or how
+# others resolved it: half of the squared error, a mean over the batch (RMSProp's epsilon is meant
+# for a mean), first errors from the largest acting value.
 APEX = replace(
     DQN,
     preset="apex",
@@ -200,8 +200,8 @@ APEX = replace(
     evaluation=replace(DQN.evaluation, evaluate_protocol="apex"),
 )
 
-# Horgan et al. 2018, appendix: 64 actors. What the text at hand lost is as in Acme's D4PG, by
-# authors of the paper (learning rate, capacity, noise, clip, layers).
+# Horgan et al. 2018, appendix: 64 actors. What our copy of the text lacks is from Acme's D4PG,
+# by authors of the paper (learning rate, capacity, noise, clip, layers).
 APEX_DPG = replace(
     DQN,
     algorithm="dpg",

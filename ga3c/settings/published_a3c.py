@@ -1,7 +1,7 @@
-"""The settings of GA3C as it was published, and what all published presets have in common.
+"""GA3C's published settings, and what all published presets have in common.
 
 Every value that a paper or its public code states is written here, and so is every other value that
-shapes learning, so that a default that changes elsewhere changes nothing here. Only settings of
+shapes learning, so that changing a default elsewhere changes nothing here. Only settings of
 where things run are left to the defaults (backend, experience, transport, threads, timeouts).
 """
 
@@ -65,8 +65,8 @@ PAPER = TrainConfig(
         prediction_batch_min=1,
         prediction_batch_max=128,
         prediction_wait_s=0.005,
-        # Their trainer adds segments while its batch has at most its minimum of samples. With their
-        # minimum of 0 every update is therefore one segment.
+        # Their trainer adds segments until its batch exceeds its minimum of samples. With their
+        # minimum of 0, every update is therefore a single segment.
         t_max=5,
         training_batch_min=0,
         training_batch_max=5,

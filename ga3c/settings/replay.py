@@ -71,7 +71,7 @@ class ReplayConfig:
 
     @property
     def has_first_priorities(self) -> bool:
-        """Whether a step's first priority is its own error, from what acting keeps."""
+        """Whether a step's first priority is its own error, from values recorded when acting."""
         has_priorities = self.replay_draws == "prioritised" or self.eviction == "priority"
         return has_priorities and self.first_priority == "acting"
 

@@ -1,4 +1,4 @@
-"""Settings of a run's end, its checkpoints and its evaluations."""
+"""Settings of when a run ends, what it writes, and how it is evaluated."""
 
 import math
 from dataclasses import dataclass
@@ -110,6 +110,6 @@ class RunConfig:
 
 
 def _stays_inside(name: str) -> bool:
-    """Whether a path of this name, in some folder, is another one below that folder."""
+    """Whether a path of this name, relative to a folder, stays strictly below that folder."""
     path = PurePath(name)
     return bool(path.parts) and not path.is_absolute() and ".." not in path.parts

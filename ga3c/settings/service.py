@@ -17,7 +17,7 @@ BACKEND: BackendName = "jax" if os.environ.get("KERAS_BACKEND") == "jax" else "t
 
 OF_SEGMENTS = {"t_max", "training_batch_min", "training_batch_max", "training_queue", "minibatch"}
 OF_SEGMENTS |= {"passes", "training_wait_s", "pending_segments"}
-"""Settings of the service that are of learning from segments alone."""
+"""Settings of the service that only learning from segments uses."""
 
 
 @dataclass(frozen=True)
@@ -97,12 +97,12 @@ class ServiceConfig:
             if not 1 <= count <= most:
                 raise ValueError(
                     f"{name} {count}: must be between 1 and max_{name} {most}, "
-                    "or there is no run to begin with"
+                    "or the run could not start"
                 )
         if self.groups < 1 or self.envs_per_agent % self.groups or self.envs_per_agent < 1:
             raise ValueError(
                 f"envs_per_agent {self.envs_per_agent}: must be a multiple of groups "
-                f"{self.groups}, so that all groups are alike"
+                f"{self.groups}, so that all groups have the same size"
             )
         if self.t_max < 1:
             raise ValueError(f"t_max {self.t_max}: must be at least 1, or nothing is learned")
@@ -133,7 +133,7 @@ class ServiceConfig:
 
     @property
     def lanes(self) -> int:
-        """The environments at the start, of all agents."""
+        """Environments of all agents together, at the start."""
         return self.agents * self.envs_per_agent
 
     @property
@@ -153,7 +153,7 @@ class ServiceConfig:
 
     @property
     def updates_per_batch(self) -> int:
-        """Updates that a full batch is learned in: its minibatches, once for each pass."""
+        """Updates per full batch: one for each of its minibatches in each pass."""
         return self.passes * math.ceil(self.training_batch_max / self.update_max)
 
     @property
@@ -221,15 +221,15 @@ class HostsConfig:
         not_negative(self, "agents_here")
         if self.listen is None:
             if self.key is not None or self.allow:
-                raise ValueError("key and allow: are for --listen, and without it nobody can come")
+                raise ValueError("key and allow: are for --listen; without it nobody can join")
             return
         if not re.fullmatch(r"tcp://[^/\s]+:(\d{1,5}|\*)", self.listen):
             raise ValueError(
-                f"listen {self.listen}: must be tcp://ADDRESS:PORT, as tcp://0.0.0.0:5555"
+                f"listen {self.listen}: must be tcp://ADDRESS:PORT, such as tcp://0.0.0.0:5555"
             )
         if self.launcher == "local" and (self.key is None or not self.allow):
             raise ValueError(
-                f"listen {self.listen}: needs --key and --allow, or anybody could play; ga3c keys "
+                f"listen {self.listen}: needs --key and --allow, or anybody could join; ga3c keys "
                 "makes keys"
             )
 

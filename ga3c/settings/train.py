@@ -1,4 +1,4 @@
-"""Every setting of a run. They are checked once, here; each part of the system is given its own."""
+"""All settings of a run. They are checked once, here; each part of the system gets only its own."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, get_args
@@ -81,7 +81,7 @@ class TrainConfig:
 
     @property
     def learns_from_replay(self) -> bool:
-        """Whether learning draws transitions from a replay, and not each segment once in order."""
+        """Whether learning draws transitions from a replay, not each segment once in order."""
         return learns_from(self.algorithm, self.learns_from) == "replay"
 
     @property
@@ -92,7 +92,7 @@ class TrainConfig:
 
     @property
     def update_samples(self) -> int:
-        """The largest number of samples of one update."""
+        """The largest number of samples in one update."""
         return self.replay.batch_size if self.learns_from_replay else self.service.update_max
 
     @property
@@ -102,7 +102,7 @@ class TrainConfig:
 
     @property
     def has_ladder(self) -> bool:
-        """Whether each environment has a constant share of random actions of its own."""
+        """Whether each environment has its own constant share of random actions."""
         return self.algorithm == "dqn" and self.dqn.exploration == "ladder"
 
     @property
@@ -118,7 +118,7 @@ class TrainConfig:
 
     @property
     def replay_room(self) -> int:
-        """The most steps that the replay can have to draw from."""
+        """The most steps that the replay can draw from."""
         if self.replay.eviction == "priority":
             return self.replay.replay_steps
         return self.max_lanes * -(-self.replay.replay_steps // self.max_lanes)
@@ -126,8 +126,8 @@ class TrainConfig:
     def replay_window(self, stack: int) -> int:
         """Steps of each environment that stay in the ring at a flush.
 
-        They are all that can be drawn. With --eviction priority they are instead those that the
-        transitions of the steps since the last flush are made of.
+        They are all the steps that can be drawn. With --eviction priority, they are instead those
+        that the transitions of the steps since the last flush are built from.
         """
         if self.replay.eviction == "priority":
             return self.replay_reserve + self.replay.n_step + stack
@@ -135,18 +135,18 @@ class TrainConfig:
 
     @property
     def replay_reserve(self) -> int:
-        """Extra steps of each environment, which hold new steps until they can be drawn."""
+        """Extra room per environment, in steps, which holds new steps until they can be drawn."""
         pacing, lanes = self.pacing, self.service.lanes
         if pacing.pacing == "target-period":
             return 2 * -(-pacing.period_steps // lanes) + 1
-        if pacing.pacing == "free":  # acting goes on while an update and a flush are made
+        if pacing.pacing == "free":  # acting goes on during an update and a flush
             return -(-4 * self.replay.update_size // lanes) + 1
         return -(-(2 * self.replay.update_size + pacing.slack_steps) // lanes) + 1
 
 
 def _check_segments(config: TrainConfig) -> None:
     service, t_max = config.service, config.service.t_max
-    whole = config.algorithm == "a3c"  # the updates of ppo, and of some others, divide segments
+    whole = config.algorithm == "a3c"  # updates of ppo, and of some others, split segments
     name = "minibatch" if whole and service.minibatch is not None else "training_batch_max"
     if t_max > (largest := getattr(service, name)):
         raise ValueError(f"t_max {t_max} > {name} {largest}: no segment would fit an update")
@@ -192,7 +192,7 @@ def _check_synchronized(config: TrainConfig) -> None:
     if wrong:
         raise ValueError(
             f"synchronized with {', '.join(wrong)}: needs groups 1, predictors 1 and scheduler "
-            "off, or predictions would never be of all environments at once"
+            "off, or no prediction would be for all environments at once"
         )
 
 
@@ -200,7 +200,7 @@ def _check_lockstep(config: TrainConfig) -> None:
     service = config.service
     if config.learns_from_replay:
         raise ValueError(
-            f"lockstep with algorithm {config.algorithm}: is of a3c and ppo; --synchronized "
+            f"lockstep with algorithm {config.algorithm}: is for a3c and ppo; --synchronized "
             "--pacing target-period gives the same weights each time"
         )
     alone = "agents", "groups", "predictors", "trainers", "intra_op_threads"
@@ -208,18 +208,18 @@ def _check_lockstep(config: TrainConfig) -> None:
     if wrong or config.scheduler.scheduler != "off":
         raise ValueError(
             f"lockstep with {', '.join(wrong) or 'scheduler ' + config.scheduler.scheduler}: needs "
-            f"one of each of {', '.join(alone)}, and scheduler off, or its order would change"
+            f"one of each of {', '.join(alone)}, and scheduler off, or the order would vary"
         )
     if config.hosts.others_may_play:
         raise ValueError(
             "lockstep with --listen or --launcher ray: its agent must play on this machine, which "
-            "keeps the actions that a resumed run plays again"
+            "keeps the actions that a resumed run replays"
         )
     smallest, largest, t_max = service.training_batch_min, service.training_batch_max, service.t_max
     if smallest != largest or largest % t_max:
         raise ValueError(
             f"lockstep with training batches of {smallest} to {largest}: must be of one size, a "
-            f"multiple of t_max {t_max}, or they would depend on time"
+            f"multiple of t_max {t_max}, or they would depend on timing"
         )
     # Lanes are staggered: all wait once the first of them has no room for another segment.
     envs = service.envs_per_agent
@@ -228,5 +228,5 @@ def _check_lockstep(config: TrainConfig) -> None:
         raise ValueError(
             f"lockstep with training batches of {largest} samples: {envs} environments with "
             f"{service.pending_segments} pending segments of t_max {t_max} make {most} before they "
-            "wait for an update: it would never come; more --pending-segments make more"
+            "wait for an update: it would never come; give more --pending-segments"
         )

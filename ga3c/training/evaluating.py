@@ -1,4 +1,4 @@
-"""Evaluations during a run: they are started when due and recorded when finished."""
+"""Evaluations during a run: started when due, recorded when finished."""
 
 import sys
 
@@ -38,8 +38,8 @@ class Evaluations:
         self._directory = directory
         self._keeper = keeper
         self._say = say
-        self._told = False  # of an evaluation that is stuck
-        if kept := checkpoints.newest(directory.path / BEST)[0]:  # of a run that goes on
+        self._told = False  # whether a stuck evaluation has been reported
+        if kept := checkpoints.newest(directory.path / BEST)[0]:  # of a resumed run
             service.metrics.set(best_evaluation=kept.state["evaluation"]["mean"])
 
     @property
@@ -49,7 +49,7 @@ class Evaluations:
 
     @property
     def _goes_on(self) -> bool:
-        """Whether it will also end."""
+        """Whether an evaluation is in progress and not stuck."""
         return self.is_busy and not self._evaluator.is_stuck
 
     def tend(self, steps: float) -> None:
@@ -58,7 +58,7 @@ class Evaluations:
         if self._evaluator.is_stuck and not self._told:
             self._told = True
             silent = f"no step for {self._evaluator.patience_s:g} s"
-            self._say(f"an evaluation has made {silent}: there are no more", sys.stderr)
+            self._say(f"an evaluation has made {silent}: no more will be started", sys.stderr)
         due = self._evaluator.due(steps)
         if due and (found := self._service.kept.read(READ_TIMEOUT_S, experience=False)):
             self._evaluator.begin(*found)
@@ -72,7 +72,7 @@ class Evaluations:
             self.tend(self._service.pacing.steps)
             if not self._goes_on:
                 break
-            self._say("an evaluation goes on; Ctrl-C leaves it out")
+            self._say("an evaluation is still running; Ctrl-C skips it")
             while self._goes_on and not interrupts.first.wait(TICK_S):
                 pass
         ended = self._evaluator.stop(timeout_s)
@@ -85,7 +85,7 @@ class Evaluations:
             self._service.metrics.add(evaluations_failed=1)
             self._directory.log(failure)
             reason = failure.splitlines()[-1]
-            self._say(f"an evaluation failed; log.txt has where: {reason}", sys.stderr)
+            self._say(f"an evaluation failed; log.txt has the traceback: {reason}", sys.stderr)
         best = self._directory.path / BEST
         for entry, arrays, state in self._evaluator.take():
             kept, _ = checkpoints.newest(best)

@@ -10,10 +10,10 @@ SLICE_S = 0.05
 
 
 class Flag:
-    """Is set by a handler of signals, and waited for by the thread that they interrupt.
+    """A flag that a signal handler sets and that the interrupted thread waits for.
 
-    A `threading.Event` cannot be: its lock may be held by the code that the signal interrupts, and
-    the handler, in the same thread, would then wait for it for ever.
+    A `threading.Event` would not be safe: the interrupted code may hold its lock, and the handler,
+    which runs in the same thread, would then deadlock.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Flag:
         return self._is_set
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until it is set, but not longer than the timeout. Returns whether it is."""
+        """Wait until it is set or the timeout has passed. Returns whether it is set."""
         until_s = time.monotonic() + timeout_s
         while not self._is_set and (left_s := until_s - time.monotonic()) > 0:
             time.sleep(min(left_s, SLICE_S))
@@ -38,7 +38,7 @@ class Flag:
 class Interrupts:
     """SIGINT, SIGTERM and SIGHUP: the first stops the run, a later one cuts the clean stop short.
 
-    One that comes at once after the first is the same request (`is_same_request`).
+    One that follows the first immediately is part of the same request (`is_same_request`).
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Interrupts:
         self._before: dict[int, Any] = {}
 
     def listen(self) -> None:
-        """Handle the signals from now on, if this is the main thread: no other thread can."""
+        """Start handling the signals, if this is the main thread: no other thread can."""
         self._before |= handled(ending(), self._handle)
 
     def restore(self) -> None:

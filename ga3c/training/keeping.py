@@ -22,7 +22,7 @@ WRITING_S = 5.0  # seconds between progress lines while a checkpoint is written
 
 
 class Say(Protocol):
-    """Shows and keeps an event; the stream is standard output if none is given."""
+    """Shows an event and logs it; the default stream is standard output."""
 
     def __call__(self, text: str, to: IO[str] | None = None) -> None: ...
 
@@ -46,7 +46,7 @@ class Keeper:
         self._directory = directory
         self._interrupts = interrupts
         self._say = say
-        self._failure = ""  # what was said of the last attempt, if it failed
+        self._failure = ""  # the error of the last attempt, if it failed
         self._checkpoints = Checkpoints(
             directory.path / checkpoints.FOLDER,
             keep.keep_checkpoints,
@@ -56,7 +56,7 @@ class Keeper:
         )
 
     def begin(self) -> None:
-        """Count the time and steps to the next checkpoint from this moment of the run."""
+        """Start counting time and steps to the next checkpoint."""
         self._checkpoints.begin(self._service.tally.seconds, self._service.pacing.steps)
 
     def keep_if_due(self, steps: float) -> None:
@@ -71,7 +71,7 @@ class Keeper:
 
         def write() -> None:
             found = self._service.kept.read(READ_TIMEOUT_S)
-            self._directory.episodes(tally.take_episodes())  # all up to the checkpoint's steps
+            self._directory.episodes(tally.take_episodes())  # all up to this checkpoint
             if found is None:
                 raise checkpoints.NotWritten("an update did not end")
             self._checkpoints.save(seconds, *found, self._writing())
@@ -95,11 +95,11 @@ class Keeper:
         def progress(done: int, total: int) -> None:
             nonlocal heard, said_s
             if interrupts.second.is_set():
-                raise checkpoints.NotWritten("a second signal came; the one before it is kept")
+                raise checkpoints.NotWritten("a second signal came; the previous one is kept")
             now_s = time.monotonic()
             if (interrupts.first.is_set() and not heard) or now_s > said_s + WRITING_S:
                 heard, said_s = interrupts.first.is_set(), now_s
-                hint = "; Ctrl-C again leaves it out" if heard else ""
+                hint = "; Ctrl-C again skips it" if heard else ""
                 part = f"{done / total:.0%} of {total / 2e9:.2f} GB"
                 self._say(f"writing a checkpoint: {part}{hint}")
 
@@ -109,7 +109,7 @@ class Keeper:
         try:
             write()
         except (OSError, checkpoints.NotWritten) as error:
-            if str(error) != self._failure:  # it is tried again every few seconds
+            if str(error) != self._failure:  # retried every few seconds, so say it once
                 self._say(f"no checkpoint: {error}", sys.stderr)
             self._failure = str(error)
             return False
@@ -120,7 +120,7 @@ class Keeper:
 
 
 def write_trace(config: TrainConfig, service: Service) -> None:
-    """Write the trace of a run that has one, to the file of --trace."""
+    """Write the run's trace, if it has one, to the file given by --trace."""
     if service.trace is None or config.run.trace is None:
         return
     try:

@@ -1,4 +1,4 @@
-"""The figures of a run's progress, and the line that tells them."""
+"""A run's progress figures, and the progress line that shows them."""
 
 import math
 from collections.abc import Mapping
@@ -8,11 +8,11 @@ from ga3c.runs.tally import Tally
 from ga3c.settings.scheduler import Counts
 
 ROLES = ("agents", "predictors", "trainers")
-LEARNED = {  # figures of learning that the live view shows, where there are such
+LEARNED = {  # learning figures that the live view shows if the run has them
     "success_rate_100": "success rate of the last 100",
     "policy_loss": "policy loss",
     "value_loss": "value loss",
-    "td_error": "error of the values",
+    "td_error": "TD error",
     "entropy": "entropy",
     "best_evaluation": "best evaluation",
 }
@@ -27,7 +27,7 @@ def figures(
     lag = round(window.mean("lag_updates", "trained_samples"), 2)
     success = _finite(tally.success_rate())
     return {
-        **{name: _finite(value, 5) for name, value in newest.items()},  # also of own algorithms
+        **{name: _finite(value, 5) for name, value in newest.items()},  # also of custom algorithms
         **({} if success is None else {"success_rate_100": success}),
         "seconds": round(tally.seconds, 2),
         "steps": int(window.end["steps"]),
@@ -44,7 +44,7 @@ def figures(
         "steps_per_update": round(window.mean("steps", "updates"), 1),
         "prediction_queue": requests,
         "training_queue": samples,
-        "policy_lag": None if "replay_steps" in newest else lag,  # a replay's is its age
+        "policy_lag": None if "replay_steps" in newest else lag,  # with a replay: just its age
         "prediction_batch": round(window.mean("steps", "prediction_batches"), 1),
         **{f"{role}_waiting": round(window.share(role, "waiting"), 3) for role in ROLES},
         **counts._asdict(),
@@ -52,7 +52,7 @@ def figures(
 
 
 def legend(values: Values) -> str:
-    """What the fields of `line` are."""
+    """Explains the fields of `line`."""
     queues = "training samples, lag in updates"
     if values.get("replay_steps") is not None:
         queues = "steps in the replay, trained samples per step, epsilon or noise"
@@ -64,7 +64,7 @@ def legend(values: Values) -> str:
 
 
 def line(values: Values) -> str:
-    """The figures as one progress line, with the fields of GA3C's."""
+    """The figures as one progress line, with the fields that GA3C prints."""
     success = values.get("success_rate_100")
     succeeded = "" if success is None else f"Success {success:.0%} "
     return (
@@ -98,7 +98,7 @@ def rows(values: Values) -> list[tuple[str, str]]:
 
 
 def _queue_rows(values: Values) -> list[tuple[str, str]]:
-    """Queues and policy lag, or queue, replay and epsilon."""
+    """Queues and policy lag or, with a replay, the replay, exploration and queue."""
     queued = values["prediction_queue"]
     if (replay := values.get("replay_steps")) is None:
         queues = f"{queued}, {values['training_queue']}"
@@ -114,7 +114,7 @@ def _queue_rows(values: Values) -> list[tuple[str, str]]:
 
 
 def _queued(values: Values) -> str:
-    """The same for the progress line."""
+    """The same figures for the progress line."""
     replay = values.get("replay_steps")
     if replay is None:
         queued = f"PQ {values['prediction_queue']} TQ {values['training_queue']}"
@@ -125,11 +125,11 @@ def _queued(values: Values) -> str:
 
 
 def _exploration(values: Values) -> tuple[str, str]:
-    """What exploration is called, and its value for all environments, if they have the same."""
+    """The exploration parameter's name, and its value if all environments share one."""
     if (noise := values.get("noise")) is not None:
         return "noise", f"{noise:.2f}"
     epsilon = values.get("epsilon")
-    return "epsilon", "by environment" if epsilon is None else f"{epsilon:.2f}"
+    return "epsilon", "per environment" if epsilon is None else f"{epsilon:.2f}"
 
 
 def clock(seconds: float | None) -> str:

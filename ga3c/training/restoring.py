@@ -1,4 +1,4 @@
-"""What a service begins with that was learned before: by the run itself, or by another one."""
+"""Restores earlier learning into a new service: the run's own, or another run's weights."""
 
 import sys
 from pathlib import Path
@@ -20,23 +20,23 @@ from ga3c.training.watch import resumed_schedule
 
 
 def restore(config: TrainConfig, service: Service, path: Path, say: Say) -> None:
-    """Restore the newest whole checkpoint of the run in `path`, which goes on from there.
+    """Restore the newest intact checkpoint of the run in `path`, to resume the run from it.
 
     Raises:
-        RunFailed: if the run has no whole checkpoint.
+        RunFailed: if the run has no intact checkpoint.
         WrongInput: if it does not fit the settings, or nothing is left to do.
     """
     checkpoint = _newest(path / FOLDER, say)
     if checkpoint is None:
-        raise RunFailed(f"run {path} has no whole checkpoint: it cannot go on; start a new one")
+        raise RunFailed(f"run {path} has no whole checkpoint to resume from; start a new one")
     try:
         service.kept.restore(checkpoint)
     except ValueError as error:
         raise WrongInput(f"{checkpoint.path} does not fit the settings: {error}") from error
     if reason := finished(config, service):
         raise WrongInput(
-            f"run {path}: {reason} already, so nothing is left to do: give larger --steps, which "
-            "replace the other ends, or a larger --seconds or --score"
+            f"run {path}: {reason} already, so nothing is left to do: give a larger --steps, "
+            "which replaces the other limits, or a larger --seconds or --score"
         )
     _check_refill(config, service, checkpoint.steps)
     checkpoints.set_aside(checkpoint)
@@ -47,11 +47,11 @@ def restore(config: TrainConfig, service: Service, path: Path, say: Say) -> None
 
 
 def take_weights(path: Path, service: Service) -> str:
-    """Begin with the network's weights in another run's newest whole checkpoint.
+    """Initialize the network with the weights of another run's newest intact checkpoint.
 
-    Args: path: that run's directory, or its folder with its best weights.
+    Args: path: that run's directory, or the folder with its best weights.
 
-    Returns what has been shown of it. Raises WrongInput if there is none, or if they do not fit.
+    Returns the lines that it printed. Raises WrongInput if there is none, or if they do not fit.
     """
     folder = path / FOLDER if (path / CONFIG).is_file() else path
     lines: list[str] = []
@@ -89,7 +89,7 @@ def _check_refill(config: TrainConfig, service: Service, steps: int) -> None:
     missing, limit = service.pacing.missing_steps, config.run.steps
     if missing and limit is not None and limit - steps <= missing:
         raise WrongInput(
-            f"steps {limit}: the run has made {steps} and learns on after {missing} more, which "
-            "fill its replay anew, as --save-replay did not keep it: it would end before its next "
-            "update; give more --steps"
+            f"steps {limit}: the run has made {steps} and needs {missing} more to refill its "
+            "replay, which --save-replay did not keep: it would end before its next update; give "
+            "more --steps"
         )

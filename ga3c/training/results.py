@@ -1,4 +1,4 @@
-"""When a run is finished, and the figures of its result."""
+"""Decides when a run is finished, and collects the figures of its result."""
 
 import shlex
 from pathlib import Path
@@ -18,7 +18,7 @@ class Outcome(NamedTuple):
     """How a run ended."""
 
     result: dict[str, Any]  # the content of result.json; `ended` is the reason for the end
-    kept: bool  # whether the last checkpoint, at the end, was written
+    kept: bool  # whether the final checkpoint was written
     stuck: list[str]  # names of threads and processes that did not end in time
 
 
@@ -37,20 +37,18 @@ def finished(config: TrainConfig, service: Service) -> str | None:
 
 
 def ending(reason: str, path: Path, kept: bool, updates: int) -> str:
-    """A run's last line: why it ended, where it is kept, and how an interrupted one goes on."""
+    """A run's last line: why it ended, where it is kept, and how to resume an interrupted one."""
     was_interrupted = reason == INTERRUPTED
     if not updates:
         reason += ", before the first update: nothing was learned"
     if not kept:
-        return f"{reason}; {path} has no checkpoint of this moment, only those before it"
-    more = (
-        f"; ga3c train --resume {shlex.quote(str(path))} goes on with it" if was_interrupted else ""
-    )
+        return f"{reason}; {path} has no final checkpoint, only earlier ones"
+    more = f"; ga3c train --resume {shlex.quote(str(path))} resumes it" if was_interrupted else ""
     return f"{reason}; kept in {path}{more}"
 
 
 def figures(config: TrainConfig, service: Service, counts: Counts) -> dict[str, Any]:
-    """The figures of the whole run, of all its sessions, from its first step to now."""
+    """The figures of the whole run, across all its sessions, from its first step to now."""
     now = service.metrics.snapshot()
     window = Window(Snapshot(now.time_s - service.tally.seconds), now)
     values = progress.figures(window, service.metrics, service.tally, counts, 0, 0)

@@ -65,13 +65,13 @@ def train(start: Start, interrupts: Interrupts, launcher: LocalLauncher) -> Outc
 
 
 def _in_words(spaces: Spaces, config: TrainConfig) -> str:
-    """What is seen and done in the environment, which says whether it was understood."""
+    """Observations and actions as ga3c sees them, so that the user can spot a misreading."""
     kind = "pictures" if spaces.is_picture else "vectors"
-    stacked = f", the newest {spaces.stack} at once" if spaces.stack > 1 else ""
+    stacked = f", the newest {spaces.stack} stacked" if spaces.stack > 1 else ""
     words = f"observations {spaces.shape} {spaces.dtype}, {kind}{stacked}; actions {spaces.actions}"
     clip = config.learning.reward_clip
     if clip and not resolve(config.environment.game).is_atari:
-        words += f"; rewards clipped to [-{clip:g}, {clip:g}] (--reward-clip 0: not)"
+        words += f"; rewards clipped to [-{clip:g}, {clip:g}] (--reward-clip 0 turns this off)"
     return words
 
 
@@ -91,7 +91,7 @@ class Run:
         self._interrupts, self._spaces = interrupts, spaces
         self._service = service
         self._first = self._last = service.snapshot()
-        self._begun = self._asked = False  # whether a step was seen; whether it is to end
+        self._begun = self._asked = False  # a step was seen; on_figures asked to end
         self._evaluations: Evaluations | None = None
         self._directory = directory
         self._view = view(config.run, config.environment.game)
@@ -163,13 +163,13 @@ class Run:
             result = {"ended": reason, **figures(config, service, counts)}
             if fault:
                 first, *others = fault.strip().splitlines()
-                result["error"] = ": ".join([first, *others[-1:]])  # the last one is the cause
+                result["error"] = ": ".join([first, *others[-1:]])  # the last line is the cause
             kept = self._keeper.keep()
             failed = reason == "failed"
             if self._evaluations and not self._evaluations.end(interrupts, failed, STOP_TIMEOUT_S):
                 stuck = [*stuck, "evaluator"]
             result["evaluations_failed"] = int(service.snapshot()["evaluations_failed"])
-            if "best_evaluation" in (newest := service.metrics.newest()):  # also of the last one
+            if "best_evaluation" in (newest := service.metrics.newest()):  # also from the final one
                 result["best_evaluation"] = round(newest["best_evaluation"], 5)
             if stuck:
                 self._say(f"did not end in time: {', '.join(stuck)}", sys.stderr)

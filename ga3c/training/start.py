@@ -1,4 +1,4 @@
-"""What a run begins with."""
+"""What a run needs to start."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,13 +8,13 @@ from agents.environments import Spaces
 from ga3c.settings.train import TrainConfig
 
 OnFigures = Callable[[Mapping[str, Any]], Any]
-"""Is given each line of a run's figures, and ends the run by what is true."""
+"""Called with the figures of each progress line; a true return value ends the run."""
 
 
 class Start(NamedTuple):
-    """A run that is ready to begin or to be resumed."""
+    """A run that is ready to start or to be resumed."""
 
     config: TrainConfig
     spaces: Spaces
     path: Path  # its directory
-    on_figures: OnFigures | None = None  # of the program that has begun it
+    on_figures: OnFigures | None = None  # from the program that started the run

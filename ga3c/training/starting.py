@@ -1,4 +1,4 @@
-"""How a run begins: first all checks that need no tensor framework, then the run itself."""
+"""Starts a run: first all checks that need no tensor framework, then the run itself."""
 
 import threading
 from dataclasses import asdict, replace
@@ -29,19 +29,19 @@ if TYPE_CHECKING:  # it loads the framework
     from ga3c.training.results import Outcome
 
 OF_MEANING = ("pixel_scale", "center", "value_scale", "padding")
-"""Settings of a network that change what it computes, though not always its weights' shapes."""
+"""Network settings that change what it computes, but not always the shapes of its weights."""
 LANES = "agents x envs_per_agent"
 OF_REPLAY = (
     *("pacing", "steps_per_update", "period_steps", "replay_min_steps", "n_step", "discount"),
     *("replay_steps", "update_size", "slack_steps", "eviction", "replay_draws"),
     *("first_priority", "priority_exponent", "eviction_exponent", LANES, "pixels"),
 )
-"""What the counts, the rows and the priorities of a saved replay are of."""
-SLOW_S = 10.0  # for an environment to be made and to take a first step
+"""Settings that the counts, rows and priorities of a saved replay depend on."""
+SLOW_S = 10.0  # warn if creating an environment and its first step take longer
 
 
 class Known(NamedTuple):
-    """A run that is to be resumed."""
+    """A run to resume."""
 
     path: Path  # its directory
     config: TrainConfig
@@ -52,17 +52,17 @@ def known_run(run: Path, runs_dir: Path, new_steps: bool, trust: bool) -> Known:
 
     Args:
         run: its directory, or its name in `runs_dir`.
-        new_steps: whether it is given new `steps`. They replace its other ends, `seconds` and
-            `score`: where one of these has ended it, it would else end again at once.
-        trust: whether modules that it names may be imported, whoever began it.
+        new_steps: whether new `steps` are given. They replace its other limits, `seconds` and
+            `score`: if one of these ended the run, it would otherwise end again immediately.
+        trust: whether modules that it names may be imported, whoever started it.
 
     Raises ValueError if there is no such run, its settings cannot be read, it is not trusted, or it
-    cannot go on.
+    cannot be resumed.
     """
     path = find_run(run, runs_dir)
     if PRETRAINED in path.resolve().parents:
         raise ValueError(
-            f"run {path}: comes with ga3c to be evaluated and played; it cannot be resumed, as it "
+            f"run {path}: ships with ga3c for evaluation and play; it cannot be resumed, as it "
             "has weights only"
         )
     kept = read_config(path)
@@ -76,7 +76,7 @@ def known_run(run: Path, runs_dir: Path, new_steps: bool, trust: bool) -> Known:
 
 
 def prepared(config: TrainConfig, known: Known | None) -> Start:
-    """Check the settings and the environment before a run. Raises ValueError if it cannot begin."""
+    """Check the settings and the environment before a run. Raises ValueError if it cannot start."""
     if known:
         check_resumed(config, known.config)
         if is_running(known.path):
@@ -88,7 +88,7 @@ def prepared(config: TrainConfig, known: Known | None) -> Start:
     if config.hosts.launcher == "ray":
         check_ray(config.hosts.ray_address)
     handed_over(config.environment.game)  # checks that agent processes can find the environment
-    words = f"{config.environment.game}: still not made, or in its first step, after {SLOW_S:g} s"
+    words = f"{config.environment.game}: still starting, or in its first step, after {SLOW_S:g} s"
     slow = threading.Timer(SLOW_S, streams.complain, [words])
     slow.daemon = True
     slow.start()
@@ -106,9 +106,9 @@ def prepared(config: TrainConfig, known: Known | None) -> Start:
 
 
 def _with_weights_found(config: TrainConfig) -> TrainConfig:
-    """The settings, with the run whose weights the new one begins with as a directory.
+    """The settings, with `initial_weights` resolved to a run's directory.
 
-    Numbers and names could mean another run later. Raises ValueError if there is no such run.
+    A number or name could mean another run later. Raises ValueError if there is no such run.
     """
     given, runs_dir = config.learning.initial_weights, config.run.runs_dir
     assert given is not None
@@ -124,13 +124,13 @@ def _with_weights_found(config: TrainConfig) -> TrainConfig:
 
 
 def _check_meaning(config: TrainConfig, before: TrainConfig) -> None:
-    """Raises ValueError if the weights fit a network that would compute something else of them."""
+    """Raises ValueError if the network would compute something else with the same weights."""
     for name in OF_MEANING:
         value, old_value = getattr(config.network, name), getattr(before.network, name)
         if value != old_value:
             raise ValueError(
                 f"{name} {value}: the weights were learned with {old_value}, and would mean "
-                "something else"
+                "something else here"
             )
 
 
@@ -139,11 +139,11 @@ def check_resumed(config: TrainConfig, before: TrainConfig) -> None:
     game, game_before = config.environment.game, before.environment.game
     if game_of(game) != game_of(game_before):
         raise ValueError(
-            f"game {game}: the run is of {game_before}, and what it has learned would be lost: "
+            f"game {game}: the run plays {game_before}, and what it has learned would be lost: "
             "start a new run"
         )
     for name, rule in (
-        ("preset", "name the settings that are to change"),
+        ("preset", "name the settings to change"),
         ("algorithm", "another one could not use its weights: start a new run"),
     ):
         value, old_value = getattr(config, name), getattr(before, name)
@@ -162,8 +162,8 @@ def check_resumed(config: TrainConfig, before: TrainConfig) -> None:
             value, old_value = new_replay[name], old_replay[name]
             if value != old_value:
                 raise ValueError(
-                    f"{name} {value}: the replay was saved with {old_value}, and what it holds "
-                    "is of that: leave it out, or give --no-save-replay to fill a new one"
+                    f"{name} {value}: the replay was saved with {old_value}, which its content "
+                    "depends on: leave it out, or give --no-save-replay to fill a new one"
                 )
     played, known = (
         (
@@ -177,14 +177,14 @@ def check_resumed(config: TrainConfig, before: TrainConfig) -> None:
     if config.service.lockstep and played != known:
         raise ValueError(
             "lockstep: the seed, stagger_steps and the environment's settings must stay the same, "
-            "or the run's actions could not be played once more"
+            "or the run's actions could not be replayed"
         )
 
 
 def begin(start: Start, interrupts: Interrupts) -> "Outcome":
     """Load the tensor framework, and run until a limit, a signal or a failure.
 
-    Meanwhile agents make their environments, which takes as long.
+    While it loads, agents create their environments, which takes as long.
 
     Raises what `training.run.train` raises, and WrongInput if Keras has already been loaded with
     another framework.
@@ -202,14 +202,14 @@ def begin(start: Start, interrupts: Interrupts) -> "Outcome":
         interrupts.listen()  # before this point there is nothing to save or to stop
         return train(start, interrupts, launcher)
     finally:
-        launcher.stop(0.0)  # those that no service has taken
+        launcher.stop(0.0)  # the agents that no service has taken over
 
 
 def _prepare(launcher: LocalLauncher, config: TrainConfig) -> None:
-    """Let this machine's agents make their first environments, unless these are seeded.
+    """Start agents on this machine ahead of time, so that they create their environments.
 
-    At most one for each core: the settings are not yet known to fit the machine. Of a resumed run
-    the scheduler knows how many there were, but at least one.
+    Skipped if they are seeded or agents may play on other machines. At most one per core: the
+    settings are not yet known to fit the machine. One if a scheduler resumes its own count.
     """
     service, environment = config.service, config.environment
     if not config.seeds_games and not config.hosts.others_may_play:
@@ -228,7 +228,7 @@ def _prepare(launcher: LocalLauncher, config: TrainConfig) -> None:
 
 
 def settings_in(file: Path) -> dict[str, Any]:
-    """The settings in a file by their names, without sections.
+    """The settings in a file, by name and without sections.
 
     The file may be a run's config.json of any version. Raises ValueError if the file holds anything
     that is not a setting.

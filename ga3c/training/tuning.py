@@ -27,7 +27,7 @@ def build_scheduler(config: TrainConfig, service: Service, path: Path) -> Schedu
 
 def words(decision: Decision) -> str:
     """A sentence that says which counts were compared and which are kept."""
-    verdict = "kept" if decision.accepted else "undone" + ", to try again" * (decision.wins > 0)
+    verdict = "kept" if decision.accepted else "undone" + ", to be retried" * (decision.wins > 0)
     kept, tried = decision.figures_kept.rate, decision.figures_tried.rate
     return (
         f"{_counts(decision.kept)} made {kept:.0f} samples/s, "

@@ -19,7 +19,7 @@ from ga3c.training.progress import Values, clock, legend, line, number, rows
 
 EVENTS = 6  # event lines in the live view
 CURVE_HEIGHT = 8  # lines, at least
-LEAST_SPAN = 0.1  # of the curve's axis, as a share of the largest score
+LEAST_SPAN = 0.1  # of the curve's axis, as a fraction of the largest score
 BESIDE_CURVE = 64  # columns that the table beside the curve needs
 BLOCKS = " ▁▂▃▄▅▆▇█"
 
@@ -69,8 +69,8 @@ class Plain:
 class LiveView:
     """Redraws each second: curve of the score, figures, waiting times, progress, last events.
 
-    It is drawn on the terminal's second screen, as large as that is at the moment. Its last picture
-    is printed when it ends.
+    It fills the terminal's alternate screen at its current size. The last picture is printed when
+    the view closes.
     """
 
     def __init__(self, run: RunConfig, game: str, console: Console) -> None:
@@ -81,7 +81,7 @@ class LiveView:
         self._closed = False
         self._scores: list[float] = []
         self._values: Values = {}
-        self._shown_s = 0.0  # when the figures came
+        self._shown_s = 0.0  # when the figures arrived
         self._console = console
         self._live = Live(
             console=console, screen=True, refresh_per_second=1, get_renderable=self._picture
@@ -89,7 +89,7 @@ class LiveView:
         self._live.start()
 
     def say(self, text: str, to: IO[str] | None = None) -> None:
-        """Add it to the last events; an error is also printed once the view has ended."""
+        """Add it to the last events; an error is also printed once the view has closed."""
         self._events.append(text)
         if to is sys.stderr:
             self._errors.append(f"ga3c: {text}")
@@ -182,9 +182,9 @@ def curve(values: Sequence[float], width: int, height: int) -> list[str]:
 
 
 def scale(values: Sequence[float]) -> tuple[float, float]:
-    """The ends of an axis for `values`: at least a tenth of the largest apart, and at least 1.
+    """The limits of an axis for `values`: at least a tenth of the largest apart, and at least 1.
 
-    Otherwise the noise of a score that stays the same would look like progress.
+    Otherwise the noise of a constant score would look like progress.
     """
     low, high = min(values), max(values)
     least = max(1.0, LEAST_SPAN * max(abs(low), abs(high)))

@@ -1,4 +1,4 @@
-"""Warnings of a run about itself: refused updates, standstill, ended schedules, policy lag."""
+"""Warnings during a run: refused updates, stalls, ended schedules, policy lag."""
 
 import math
 import time
@@ -8,13 +8,13 @@ from typing import Protocol
 from ga3c.runs.metrics import Snapshot, Window
 from ga3c.settings.learning import OptimizerConfig
 
-STILL_S = 60.0  # a run that stands still for this long says so, and again after twice as long
+STILL_S = 60.0  # a run that stalls for this long says so, and again after twice as long
 REPEAT_S = 30.0  # between two lines about refused updates
-# The largest mean policy lag, in updates, at which learning was measured: by a3c with 512
-# environments Pong took a quarter more steps (benchmarks/results/pong-512-lanes).
+# The largest mean policy lag, in updates, at which learning was measured: a3c with 512
+# environments needed a quarter more steps for Pong (benchmarks/results/pong-512-lanes).
 MEASURED_LAG_UPDATES = 72
-# The same where a batch is learned in many updates: by ppo with 512 environments Pong was learned
-# with 156 to 160 updates of lag (benchmarks/results/pong-ppo-512-async).
+# The same in batches, where each takes many updates: ppo with 512 environments learned Pong at a
+# lag of 156 to 160 updates (benchmarks/results/pong-ppo-512-async).
 MEASURED_LAG_BATCHES = 7
 
 
@@ -29,7 +29,7 @@ class Watched(Protocol):
 
 
 class Watch:
-    """Notices what the user should know. Belongs to the main thread."""
+    """Notices what the user should know. Owned by the main thread."""
 
     def __init__(
         self,
@@ -44,12 +44,12 @@ class Watch:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Args:
-        steps: after which the run ends, if it does.
-        optimizer: with the schedule of this run.
-        max_refused_updates: so many in a row end the run.
-        updates_per_batch: that a batch is learned in.
+        steps: the run ends after this many; None: no limit.
+        optimizer: the settings, with this run's schedule.
+        max_refused_updates: this many in a row end the run.
+        updates_per_batch: how many updates learn from one batch.
         is_scheduled: whether a scheduler changes the number of agents.
-        refused: updates that were refused before, in a resumed run.
+        refused: updates already refused before a resume.
         """
         self._steps = steps
         self._optimizer = optimizer
@@ -73,14 +73,14 @@ class Watch:
         yield from self._end_of_schedule(now)
 
     def figures(self, window: Window) -> Iterator[str]:
-        """A line, once, if the policy lag of the window is larger than was ever measured."""
+        """A line, once, if the window's policy lag exceeds any at which learning was measured."""
         lag = window.mean("lag_updates", "trained_samples")
         in_batches = MEASURED_LAG_BATCHES * self._updates_per_batch
         if lag > max(MEASURED_LAG_UPDATES, in_batches) and not self._lag_said:
             self._lag_said = True
             known = (
-                f"those of {lag / self._updates_per_batch:.1f} batches, and the largest lag with "
-                f"which ppo learned Pong here was of {MEASURED_LAG_BATCHES} batches"
+                f"those of {lag / self._updates_per_batch:.1f} batches, and the largest lag at "
+                f"which ppo learned Pong here was {MEASURED_LAG_BATCHES} batches"
                 if in_batches > MEASURED_LAG_UPDATES
                 else f"a3c's default settings have 19, and at {MEASURED_LAG_UPDATES} it took a "
                 "quarter more steps to learn Pong"
@@ -121,16 +121,16 @@ class Watch:
         optimizer = self._optimizer
         if optimizer.learning_rate_end == optimizer.learning_rate:
             return  # the rate was constant
-        stays = "nothing more is learned" if not optimizer.learning_rate_end else "it stays there"
+        stays = "nothing more is learned" if not optimizer.learning_rate_end else "learning goes on"
         yield (
             f"the schedules have ended after {optimizer.schedule_steps:,} steps: the learning rate "
-            f"is {optimizer.learning_rate_end:g} from now on, so {stays} (--schedule-steps, "
+            f"stays at {optimizer.learning_rate_end:g} from now on, so {stays} (--schedule-steps, "
             "--learning-rate-end)"
         )
 
 
 def resumed_schedule(old: OptimizerConfig, new: OptimizerConfig, steps: int) -> str | None:
-    """A line if a run resumed after `steps` has other schedules than before; else None."""
+    """A line if the schedules of a run resumed after `steps` have changed; else None."""
     if (old.schedule_steps, old.learning_rate_end) == (new.schedule_steps, new.learning_rate_end):
         return None
     rates = [
@@ -141,6 +141,6 @@ def resumed_schedule(old: OptimizerConfig, new: OptimizerConfig, steps: int) -> 
     before, after = (f"{rate:.2g}" for rate in rates)
     instead = f" instead of {before}" if before != after else ""
     return (
-        f"schedules now end at {new.schedule_steps:,} steps, before at {old.schedule_steps:,}: the "
-        f"learning rate continues at {after}{instead}"
+        f"schedules now end at {new.schedule_steps:,} steps, previously at {old.schedule_steps:,}: "
+        f"the learning rate continues at {after}{instead}"
     )

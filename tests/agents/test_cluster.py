@@ -152,7 +152,7 @@ def test_the_process_that_keeps_the_hosts_is_started_again_if_it_ends(
     monkeypatch.setattr(sys, "executable", str(stand_in))
     known, said, allowed = children(), list[str](), list[tuple[str, str]]()
     ray = Cluster(ORDERS, lambda key, name: allowed.append((key, name)))
-    again = f"Ray at x:1 is tried again in {RETRY_S:g} s"
+    again = f"retrying Ray at x:1 in {RETRY_S:g} s"
 
     def has_ended() -> bool:
         said.extend(ray.news())
@@ -185,7 +185,7 @@ def test_a_machine_that_is_short_of_processes_is_tried_again(
     monkeypatch.setattr("agents.cluster.subprocess.Popen", short)
     ray = Cluster(ORDERS, lambda key, name: None)
     (line,) = ray.news()
-    assert line.startswith("Ray at x:1: [Errno 11] Resource temporarily unavailable; tried again")
+    assert line.startswith("Ray at x:1: [Errno 11] Resource temporarily unavailable; retrying")
     assert ray.news() == [], "not before it is due"
     ray.stop()
 

@@ -148,7 +148,7 @@ def test_who_is_not_allowed_or_asks_the_wrong_service_is_told(
         *coming(tmp_path, address, "lost")[:-2], "--service", str(tmp_path / "other.pub")
     )
     stranger.until(lambda: "it does not allow this key" in stranger.out)
-    lost.until(lambda: "another key than --service says" in lost.out)
+    lost.until(lambda: "its key differs from --service" in lost.out)
     service.until(lambda: "refused 127.0.0.1: its key is not allowed" in service.out + service.err)
     service.until_steps_are_made()
     assert "has come" not in service.out + service.err
@@ -365,9 +365,9 @@ def test_where_agents_are_is_said_once_that_has_come_to_rest() -> None:
         ({"connect": "tcp://atlas"}, "connect tcp://atlas: must be tcp://HOST:PORT"),
         ({"connect": "tcp://*:5"}, "must be tcp://HOST:PORT"),
         ({"agents": 5000}, "agents 5000: must be 1 to 4096"),
-        ({"name": "a\tb"}, "must be at most 253 printable signs"),
-        ({"name": 300 * "a"}, "must be at most 253 printable signs"),
-        ({"service": Path("two.pub")}, "service two.pub: must have one key, and has 2"),
+        ({"name": "a\tb"}, "must be at most 253 printable characters"),
+        ({"name": 300 * "a"}, "must be at most 253 printable characters"),
+        ({"service": Path("two.pub")}, "service two.pub: must hold one key, not 2"),
     ],
 )
 def test_what_the_service_would_refuse_is_said_here(
@@ -544,7 +544,7 @@ def test_a_host_of_other_settings_of_agents_says_so_and_not_to_another_service(
     newer = {"a": {**task, "new_setting": 1}}
     there = {**versions(), OURS: "00000000"}
     host._follow(encode_note(Kind.ORDER, {"game": "Pong", "versions": there, "tasks": newer}))
-    assert "ga3c has another version here" in host._state()["refuses"]
+    assert "ga3c has different versions here and there" in host._state()["refuses"]
     assert "order was refused" not in capsys.readouterr().out
     host._tell_of(zmq.EVENT_HANDSHAKE_SUCCEEDED)
     assert host._state()["refuses"] == "", "it was of the service before"
@@ -562,7 +562,7 @@ def test_a_service_that_says_nothing_is_told_of_once(
     for _ in range(2):
         host._tend()
     (line,) = (each for each in capsys.readouterr().out.splitlines() if "nothing was" in each)
-    assert "or is of another version of ga3c" in line
+    assert "or runs another version of ga3c" in line
 
 
 def test_the_agents_of_a_host_end_when_nothing_is_heard_of_the_service(
@@ -575,7 +575,7 @@ def test_the_agents_of_a_host_end_when_nothing_is_heard_of_the_service(
         wait_for(lambda: has_ended(host, name), STOP_S)  # noqa: B023
     assert host._state()["playing"] == 0
     said = capsys.readouterr().out
-    assert "nothing was heard of the service for 0.5 s, and its agents are ended" in said
+    assert "nothing was heard from the service for 0.5 s, so its agents are stopped" in said
 
 
 @pytest.mark.parametrize("host", ["h:0", "h:70000", "a,b:5", "-h:1", "exämple:5", "h", "u@h:5"])

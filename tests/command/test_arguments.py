@@ -53,8 +53,8 @@ from tests.commands import ended, refused
         (["train", "--resume", "--steps", "5"], "--resume: its value is missing"),
         (["train", "--config", "--steps", "5"], "--config: its value is missing"),
         (["train", "--resume", str(PRETRAINED / "pong")], "cannot be resumed, as it has weights"),
-        (["train", "--name", "7"], "name 7: numbers and latest stand for runs by their age"),
-        (["train", "--name", "a/b/c/d"], "name a/b/c/d: must be at most 3 folders deep, or is not"),
+        (["train", "--name", "7"], "name 7: numbers and latest refer to runs by age"),
+        (["train", "--name", "a/b/c/d"], "name a/b/c/d: must be at most 3 folders deep to be"),
         (["train", "--minibatch", "0"], "minibatch 0: must be at least 1"),
         (
             ["train", "--algorithm", "my:Own", "--learns-from", "segment"],

@@ -300,7 +300,7 @@ def test_scores_that_cannot_be_kept_are_printed(pong_run: Path, tmp_path: Path) 
     (run / "evaluations.jsonl").mkdir()
     done = ended("evaluate", str(run), "--episodes", "2", "--step-cap", "50", "--json")
     assert done.returncode == 1
-    assert "over 2 games, 2 cut by a limit of their length; not kept" in done.stdout
+    assert "over 2 games, 2 cut short by a length limit; not kept" in done.stdout
     assert len(json.loads(done.stdout.splitlines()[-1])["scores"]) == 2
     assert "evaluations.jsonl" in done.stderr and "Traceback" not in done.stderr
 
@@ -431,7 +431,7 @@ def test_an_evaluation_that_hangs_is_said_and_does_not_keep_the_run_from_its_end
     given += ["--evaluate-every", "1000", "--evaluate-episodes", "1", "--name", "mine"]
     done = ended(*given, "--runs-dir", str(tmp_path))
     assert done.returncode == 1, done.stderr
-    assert "an evaluation has made no step for 3.5 s: there are no more" in done.stderr
+    assert "an evaluation has made no step for 3.5 s: no more will be started" in done.stderr
     assert "did not end in time: evaluator" in done.stderr
     newest = checkpoints.kept(tmp_path / "mine" / "checkpoints")[-1]
     assert checkpoints.read(newest).state["steps"] >= 3000

@@ -190,7 +190,7 @@ def test_what_is_played_is_the_first_game_of_an_evaluation(pong_run: Path, tmp_p
     assert played.returncode == 0, played.stderr
     result = json.loads(played.stdout.splitlines()[-1])
     assert (result["games_cut"], result["lengths"]) == (2, [200, 200])
-    assert "2 cut by a limit of their length" in played.stdout
+    assert "2 cut short by a length limit" in played.stdout
     score = f"score {result['scores'][0]:,.0f} after 200 steps, cut there by --step-cap"
     assert score in shown.stdout
 
@@ -245,5 +245,5 @@ def test_a_drawing_process_that_dies_between_two_pictures_is_told() -> None:
         pictures.reset(0)
         pictures._process.kill()
         pictures._process.join()
-        with pytest.raises(NoPictures, match="ended with code -9"):
+        with pytest.raises(NoPictures, match="exited with code -9"):
             pictures.step(np.zeros(1, np.int32))

@@ -115,7 +115,7 @@ def _configured(**parts: Any) -> TrainConfig:
         ({"pacing": PacingConfig(slack_steps=8)}, "forever"),
         ({"replay": ReplayConfig(replay_min_steps=1000)}, "nothing to draw"),
         ({"service": ServiceConfig(synchronized=True)}, "needs groups 1"),
-        ({"service": ServiceConfig(lockstep=True)}, "lockstep with algorithm dqn: is of a3c and"),
+        ({"service": ServiceConfig(lockstep=True)}, "lockstep with algorithm dqn: is for a3c and"),
         ({"replay": ReplayConfig(update_size=20_000)}, "nothing to draw when learning begins"),
     ],
 )

@@ -733,8 +733,8 @@ def test_dense_layers_have_the_units_that_are_asked_for(
 @pytest.mark.parametrize(
     ("network", "units", "shape", "words"),
     [
-        ("auto", (), (6,), "must be above 0, of one layer or more"),
-        ("auto", (64, 0), (6,), "must be above 0, of one layer or more"),
+        ("auto", (), (6,), "must be one or more numbers above 0"),
+        ("auto", (64, 0), (6,), "must be one or more numbers above 0"),
         ("auto", (64, 64), (84, 84, 4), r"units \(64, 64\): network small has one dense layer"),
     ],
 )

@@ -100,7 +100,7 @@ def test_every_recipe_is_one_that_train_takes(recipe: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--game", "Pong"], "must have observations that are vectors"),
+        (["--game", "Pong"], "must have vector observations"),
         (["--updates", "0"], "updates 0: must be above 0"),
         (["--studies", "luck"], "actors"),
     ],
@@ -203,7 +203,7 @@ def test_a_kept_curve_is_of_one_run_alone(pong_run: Path, tmp_path: Path) -> Non
     learning_curves.keep([pong_run], tmp_path / "kept")
     (kept,) = (tmp_path / "kept").iterdir()
     assert not (kept / "evaluations.jsonl").exists(), "of the run before"
-    for runs, words in (([pong_run, other], "have one seed"), ([kept], "has no episodes.csv")):
+    for runs, words in (([pong_run, other], "share a seed"), ([kept], "has no episodes.csv")):
         with pytest.raises(ValueError, match=words):
             learning_curves.keep(runs, tmp_path / "again")
     assert not (tmp_path / "again").exists()

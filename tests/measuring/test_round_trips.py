@@ -54,7 +54,7 @@ def test_groups_hide_the_way_if_the_others_play_as_long() -> None:
     ((options, gain, because),) = more_groups({**found, "agents_waiting_share": 0.5}, service)
     assert options == {"groups": 4, "envs_per_agent": 128}
     assert gain == pytest.approx(1.0)
-    assert "4 such groups hide the way" in because
+    assert "4 such groups hide the round trip" in because
     far = {**found, "round_trip_ms": 1000.0, "agents_waiting_share": 0.99}
     ((options, gain, _),) = more_groups(far, service)
     assert options == {"groups": 16, "envs_per_agent": 16 * 17 * 32}, "15 groups of 17 times 4 ms"
@@ -80,7 +80,7 @@ def test_the_doctor_says_how_far_machines_are_and_when_the_frontend_is_full() ->
     assert trip.startswith("round trip to other machines 10.0 ms; a group's step takes 4.0 ms, ")
     assert trip.endswith("so 4 groups of 32 environments hide it, and there are 2")
     *_, hidden = described(way(window(trips=0)), service)
-    assert hidden == "their agents do not wait: 2 groups hide the way"
+    assert hidden == "their agents do not wait: 2 groups hide the round trip"
     full, *_ = described(way(window(frontend_waiting_s=0.5)), service)
     assert full.startswith("the frontend is busy 95% of its time")
     assert not [*described(way(window(far_messages=0)), service)]
@@ -119,7 +119,7 @@ def test_the_doctor_measures_the_way_to_a_real_host(command: Start, tmp_path: Pa
             *listening(tmp_path, f"tcp://127.0.0.1:{port}"),
         )
         assert doctor.wait(2 * BEGIN_S) == 0, doctor.err
-    assert f"waits for agents at tcp://127.0.0.1:{port}" in doctor.out
-    assert "bandwidth of the way" in doctor.out
+    assert f"waiting for agents at tcp://127.0.0.1:{port}" in doctor.out
+    assert "bandwidth to other machines" in doctor.out
     before = json.loads(doctor.out.splitlines()[-1])["before"]
     assert before["round_trip_ms"] >= trip_ms

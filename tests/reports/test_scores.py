@@ -167,7 +167,7 @@ def test_a_run_of_another_game_is_not_taken_for_the_one_that_is_asked_for(
     name: str, pong_run: Path
 ) -> None:
     Job(pong_run, "PONG", 0, steps=1, seconds=None).check()
-    with pytest.raises(WrongInput, match=f"is a run of Pong, .* and {name} with 'none' is asked"):
+    with pytest.raises(WrongInput, match=f"is a run of Pong, .* but {name} with 'none' is asked"):
         complete([Job(pong_run, name, 0, steps=1, seconds=None)])
 
 
@@ -253,7 +253,9 @@ def test_a_run_that_another_process_trains_is_waited_for(
         assert locked(lock)
         waiting = threading.Thread(target=complete, args=([job],), kwargs={"start": start})
         waiting.start()
-        wait_for(lambda: "waiting for run: another process trains it\n" in said.getvalue(), STOP_S)
+        wait_for(
+            lambda: "waiting for run: another process is training it\n" in said.getvalue(), STOP_S
+        )
         lock.close()
         waiting.join(STOP_S)
     assert running == [False]
@@ -334,7 +336,7 @@ def test_a_command_is_ended_when_it_has_kept_its_state_or_by_another_signal(
     finally:
         signal.signal(signal.SIGTERM, before)
     assert process.returncode == (7 if same_request_s else -signal.SIGKILL)
-    assert "waiting until runs have kept their state" in capsys.readouterr().err
+    assert "waiting until runs have saved their state" in capsys.readouterr().err
     process.stdout.close()
 
 

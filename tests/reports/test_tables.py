@@ -122,7 +122,7 @@ def test_runs_of_other_settings_are_not_seeds_of_one(runs: list[Path]) -> None:
     ]
     paper = comparison.tables(found)[0]
     assert [row.name for row in paper.rows] == ["pong (center)", "pong (no center)"]
-    assert "No mean over games: pong is here with several settings." in tables.markdown(paper)
+    assert "No mean over games: pong appears with several settings." in tables.markdown(paper)
     assert "Human-normalised, over" not in tables.markdown(paper)
 
 

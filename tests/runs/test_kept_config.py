@@ -61,8 +61,8 @@ def test_unknown_and_missing_settings_are_named(tmp_path: Path) -> None:
     del values["service"]["groups"]
     del values["optimizer"]["clip_norm"]
     unknown, missing = read_config(write(tmp_path, values)).notes
-    assert "not known and are left out: colour, learning.momentum_of_what" in unknown
-    assert "taken to be: optimizer.clip_norm 40.0, service.groups 2" in missing
+    assert "unknown settings, which are ignored: colour, learning.momentum_of_what" in unknown
+    assert "assumed to be: optimizer.clip_norm 40.0, service.groups 2" in missing
     later = {"a3c-vectors": "network.separate_value", "dqn": "dqn.loss_reduction"}
     for key in later.values():
         section, name = key.split(".")
@@ -145,11 +145,11 @@ def test_a_run_that_is_gone_on_with_says_what_its_file_lacks(
     write(run, values)
     done = ended("evaluate", str(run), "--episodes", "2")
     assert done.returncode == 0, done.stderr
-    assert "lacks settings, which are taken to be: learning.discount 0.99" in done.stderr
+    assert "lacks settings, which are assumed to be: learning.discount 0.99" in done.stderr
     steps = json.loads((run / RESULT).read_text())["steps"] + 500
     done = ended("train", "--resume", str(run), "--steps", str(steps))
     assert done.returncode == 0, done.stderr
-    assert "lacks settings, which are taken to be: learning.discount 0.99" in done.stderr
+    assert "lacks settings, which are assumed to be: learning.discount 0.99" in done.stderr
     assert read_config(run).notes == [], "it is written anew"
 
 

@@ -166,7 +166,7 @@ def test_a_replays_run_goes_on_with_it_or_fills_a_new_one(
     if not keeps:
         done = ended("train", "--resume", str(run), "--steps", "5500")
         assert done.returncode == 2
-        assert "learns on after 2000 more, which fill its replay anew" in done.stderr
+        assert "needs 2000 more to refill its replay, which" in done.stderr
     done = ended("train", "--resume", str(run), "--steps", "6500")
     assert done.returncode == 0, done.stderr
     after = state(run)
@@ -332,7 +332,7 @@ def test_a_directory_is_of_one_process_and_of_one_run(tmp_path: Path) -> None:
         RunDirectory(again, path)
     first.finish({"steps": 5})
     kept = (path / "metrics.jsonl").read_text()
-    with pytest.raises(FileExistsError, match="another process has made the run"):
+    with pytest.raises(FileExistsError, match="another process has created the run"):
         RunDirectory(TrainConfig(), path)
     assert (path / "metrics.jsonl").read_text() == kept and (path / "result.json").exists()
     RunDirectory(again, path).close()
@@ -434,7 +434,7 @@ def test_another_spelling_of_a_game_is_the_same_game() -> None:
 
     for game in ("pong", "ALE/Pong-v5", "PongNoFrameskip-v4"):
         check_resumed(of(game), of("Pong"))
-    with pytest.raises(ValueError, match="game Breakout: the run is of Pong"):
+    with pytest.raises(ValueError, match="game Breakout: the run plays Pong"):
         check_resumed(of("Breakout"), of("Pong"))
     with pytest.raises(ValueError, match="unknown game 'Pogn'"):
         check_resumed(of("Pogn"), of("Pong"))

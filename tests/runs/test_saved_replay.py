@@ -174,7 +174,7 @@ def test_signals_are_heard_while_a_large_checkpoint_is_written(
     checkpoint = run.runs / "mine" / "checkpoints"
     run.until(lambda: any(checkpoint.glob(".partial-*")))
     run.interrupt()
-    run.until(lambda: "Ctrl-C again leaves it out" in run.out)
+    run.until(lambda: "Ctrl-C again skips it" in run.out)
     time.sleep(SAME_REQUEST_S)
     run.interrupt()
     assert run.wait(STOP_S) == 130, run.err

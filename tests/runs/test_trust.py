@@ -118,7 +118,7 @@ def test_a_seal_is_of_these_names_on_this_machine(
     other.unlink()
     assert seal(config) is None
     assert not is_begun_by_user(begun, config)
-    with pytest.raises(ValueError, match=f"{other}, by which .* is missing or empty here"):
+    with pytest.raises(ValueError, match=f"{other}, which .* is missing or empty here"):
         check_trust(begun, config, trusted=False)
 
 

@@ -726,7 +726,7 @@ def test_a_group_may_have_thousands_of_environments() -> None:
 @pytest.mark.parametrize(
     ("shown", "words"),
     [
-        (Spaces((2**25,), "float32", Actions(2), 1), "4 environments a group take 536870912 bytes"),
+        (Spaces((2**25,), "float32", Actions(2), 1), "4 environments per group take 536870912"),
         (Spaces((4,), "float32", Actions(65_537), 1), "65537 actions: must be at most 65536"),
     ],
 )

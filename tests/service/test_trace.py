@@ -73,4 +73,4 @@ def test_only_the_newest_events_are_kept(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     short = [*RUN, "--steps", "1", "--runs-dir", str(tmp_path)]  # should it begin after all
     for file in (f"{tmp_path}/nowhere/trace.json", "setup.cfg/trace.json"):
-        assert f"trace {file}: must be a file in a directory" in refused(*short, "--trace", file)
+        assert f"trace {file}: must be a file in a writable" in refused(*short, "--trace", file)

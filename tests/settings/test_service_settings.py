@@ -51,8 +51,8 @@ OF_A_RUN: dict[str, tuple[list[str], str]] = {
     "each step a milestone": (["--milestone-steps", "0"], "milestone_steps 0: must be above 0"),
     "each moment a line": (["--progress-every-s", "0"], "progress_every_s 0.0: must be above 0"),
     "evaluations without end": (["--evaluate-every", "0"], "evaluate_every 0: must be at least 1"),
-    "name too long for a file": (["--name", 201 * "a"], "aaa: must be of at most 200 bytes"),
-    "few signs of many bytes": (["--name", 101 * "ä"], "äää: must be of at most 200 bytes"),
+    "name too long for a file": (["--name", 201 * "a"], "aaa: must be at most 200 bytes"),
+    "few signs of many bytes": (["--name", 101 * "ä"], "äää: must be at most 200 bytes"),
 }
 
 

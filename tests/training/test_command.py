@@ -273,7 +273,7 @@ def test_a_signal_at_any_moment_ends_all_with_130(
         result = json.loads((run.runs / "mine" / "result.json").read_text())
         assert result["game"] == "tests.tiny:Corridor-v0"
         assert_kept(run)
-        assert f"; ga3c train --resume {run.runs / 'mine'} goes on with it" in run.out
+        assert f"; ga3c train --resume {run.runs / 'mine'} resumes it" in run.out
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
@@ -400,7 +400,7 @@ def test_a_thread_that_never_returns_is_named_and_does_not_hold_up_the_end(
     assert "did not end in time: trainers" in run.err
     assert "no checkpoint: an update did not end" in run.err
     last = run.out.splitlines()[-1]
-    assert last.endswith("mine has no checkpoint of this moment, only those before it"), last
+    assert last.endswith("mine has no final checkpoint, only earlier ones"), last
     assert (run.runs / "mine" / "result.json").exists()
     assert_nothing_is_left(run)
 

@@ -75,7 +75,7 @@ def test_an_environment_that_takes_long_to_be_made_is_named(
     monkeypatch.setattr(starting, "spaces", made)
     game = EnvironmentConfig("CartPole-v1")
     prepared(TrainConfig(environment=game, run=RunConfig(runs_dir=tmp_path)), None)
-    assert said == ["CartPole-v1: still not made, or in its first step, after 0.05 s"]
+    assert said == ["CartPole-v1: still starting, or in its first step, after 0.05 s"]
 
 
 def test_an_environment_that_is_made_at_once_is_not_complained_of(tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ def test_the_rows_of_the_live_view_are_those_of_the_algorithm() -> None:
     assert "epsilon" not in shown
     metrics.set(replay_steps=10.0)
     shown = dict(rows(figures(Window(now, now), metrics, tally, config.service.counts, 3, 0)))
-    assert shown["epsilon"] == "by environment"
+    assert shown["epsilon"] == "per environment"
 
 
 @pytest.mark.parametrize("count", [1, 5, 60, 61, 1000])

@@ -249,7 +249,7 @@ def test_the_learning_rate_is_linear_until_the_schedules_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "words"), [(0.0, "0 from now on, so nothing more is learned"), (1e-5, "it stays there")]
+    ("end", "words"), [(0.0, "0 from now on, so nothing more is learned"), (1e-5, "learning goes")]
 )
 def test_the_end_of_the_schedules_is_said_once(end: float, words: str) -> None:
     config = replace(SMALL, optimizer=OptimizerConfig(schedule_steps=100, learning_rate_end=end))
@@ -280,7 +280,7 @@ def test_a_run_resumed_with_more_steps_says_what_its_schedules_do(tmp_path: Path
     assert before.scheduled_optimizer.schedule_steps == 1000
     done = ended("train", "--resume", str(tmp_path / "mine"), "--steps", "2000")
     assert done.returncode == 0, done.stderr
-    assert "schedules now end at 2,000 steps, before at 1,000: the learning rate" in done.stdout
+    assert "schedules now end at 2,000 steps, previously at 1,000: the learning rate" in done.stdout
     assert resumed_schedule(before.scheduled_optimizer, before.scheduled_optimizer, 1000) is None
 
 
