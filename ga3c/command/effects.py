@@ -81,7 +81,7 @@ def without_effect(config: TrainConfig, found: Spaces) -> dict[str, frozenset[st
     else:
         chosen["observations that are vectors"] = OF_PICTURES
     if config.network.is_own:  # only dueling and dpg heads have dense layers of ours
-        normed = config.dqn.dueling or found.actions.is_continuous
+        normed = config.dqn.dueling or "dpg" in own or ours is None
         chosen["a network of your own"] = OF_OUR_NETWORKS - ({"layer_norm"} if normed else set())
     if "dpg" in own and config.network.network == "auto" and not found.is_picture:
         chosen["dpg without a torso (see --actor-units, --critic-units)"] = frozenset({"units"})

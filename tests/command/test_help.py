@@ -172,6 +172,17 @@ def test_the_settings_of_the_first_level_exist() -> None:
             "--no-layer-norm",
             "a network of your own",
         ),
+        (
+            [
+                "train",
+                "--game=Pendulum-v1",
+                "--algorithm=ppo",
+                "--network=tests.own_nets:torso",
+                "--no-layer-norm",
+            ],
+            "--no-layer-norm",
+            "a network of your own",
+        ),
         (["train", "--scheduler", "random", "--margin", "0.1"], "--margin", "scheduler random"),
         (
             ["train", "--algorithm", "dqn", "--first-priority", "acting"],
