@@ -69,7 +69,7 @@ def test_importing_it_loads_no_framework() -> None:
 
 
 def test_what_it_does_not_have_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="'ga3c' has no 'trian'"):
+    with pytest.raises(AttributeError, match="'ga3c' has no attribute 'trian'"):
         _ = ga3c.trian  # type: ignore[attr-defined]
     assert {"train", "load", "TrainConfig"} <= set(dir(ga3c))
 
