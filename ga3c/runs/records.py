@@ -1,4 +1,4 @@
-"""Files that a run appends lines to, mostly JSON objects, and that stay below a size.
+"""Files that a run appends lines to, mostly JSON objects. Those that may be thinned stay bounded.
 
 A kill or a full disk may have truncated a line.
 """
