@@ -14,7 +14,12 @@ FIRST_LINES = 50  # of all pipes together
 LINE_BYTES = 500
 HELD_S = 2.0  # how long a line waits: the last ones before a pipe closes are in its tail anyway
 NO_MORE = "(what agents print after this is not shown)"
-_CONTROL = re.compile(rb"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")  # colours etc.
+_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")  # and other sequences for a terminal
+
+
+def shown(words: str) -> str:
+    """The words without colours and characters that could control a terminal."""
+    return "".join(sign for sign in _COLOURS.sub("", words) if sign.isprintable() or sign == "\n")
 
 
 class Tails:
@@ -96,8 +101,9 @@ class Tails:
         if self._lines_left:
             *lines, unended = (self._unended.get(read, b"") + data).split(b"\n")
             self._unended[read] = unended[:LINE_BYTES]
-            plain = (_CONTROL.sub(b"", line[:LINE_BYTES]).rstrip() for line in lines)
-            kept = [line.decode(errors="replace") for line in plain if line][: self._lines_left]
+            texts = (line[:LINE_BYTES].decode(errors="replace").expandtabs() for line in lines)
+            plain = (shown(text).rstrip() for text in texts)
+            kept = [line for line in plain if line][: self._lines_left]
             self._lines_left -= len(kept)
             kept += [] if self._lines_left else [NO_MORE]
             self._first += [(time.monotonic(), read, line) for line in kept]

@@ -13,11 +13,11 @@ import zmq
 from agents import messages
 from agents.environments import Spaces
 from agents.messages import Header, Hello, Kind, MessageError
+from agents.tails import shown
 from ga3c.runs.metrics import Metrics
 from ga3c.wire.doors import Doors, Listening
 from ga3c.wire.peers import Peer, Peers
 from ga3c.wire.queues import BatchQueue, Closed
-from ga3c.wire.reports import shown
 from ga3c.wire.requests import Message, Reply, Request
 
 POLL_MS, MESSAGES_A_TURN, REST_S = 100, 64, 0.002

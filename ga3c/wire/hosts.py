@@ -9,10 +9,11 @@ from typing import Any
 from agents.cluster import Cluster
 from agents.launchers import PLACES, Exit, LocalLauncher
 from agents.messages import MessageError
+from agents.tails import shown
 from agents.versions import versions
 from agents.worker import Task
 from ga3c.wire.peers import Peers, Stops
-from ga3c.wire.reports import decode_report, shown
+from ga3c.wire.reports import decode_report
 from ga3c.wire.settled import Settled
 
 LEAST_PAUSE_S = 0.05  # between two reports of a host; each is complete, so one can be dropped
@@ -117,8 +118,7 @@ class Hosts:
 
     def _take_back(self, host: _Host) -> None:
         """Treat all agents of a host as ended."""
-        words = f"{host.name} no longer plays"
-        self._exits += [Exit(identity, LOST, words) for identity in host.tasks]
+        self._exits += [Exit(each, LOST, f"{host.name} no longer plays") for each in host.tasks]
         host.tasks.clear()
 
     def pid(self, identity: str) -> int | None:
@@ -219,7 +219,7 @@ class Hosts:
             strangers = self._refused().keys() - self._told_of
             self._told_of |= strangers
             news += [f"refused {each}: its key is not allowed" for each in sorted(strangers)]
-            return [*news, *self._local.news(), *self._places()]
+            return news + self._local.news() + self._places()
 
     def _places(self) -> list[str]:
         """A line that says where agents are, once that has changed and settled."""

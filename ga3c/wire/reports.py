@@ -30,8 +30,3 @@ def decode_report(parts: list[bytes]) -> Report:
         return msgspec.json.decode(parts[1], type=Report)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MessageError("host fields", str(error)) from error
-
-
-def shown(words: str) -> str:
-    """The words without characters that could control a terminal."""
-    return "".join(sign for sign in words if sign.isprintable() or sign == "\n")
