@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from agents.games import resolve
 
+MAX_INFOS = 64
 INT_LIMIT = 2**31  # the emulator counts frames and pixels in C++ ints, which must stay below this
 
 
@@ -16,7 +17,7 @@ def _check(valid: bool, otherwise: str) -> None:
 
 @dataclass(frozen=True)
 class EnvironmentConfig:
-    """The game and its rules. All but `game`, `env_args` and `stack` apply to Atari games only."""
+    """The game and its rules. Most settings apply to Atari games only (`without_effect`)."""
 
     game: str = "Pong"
     """An Atari game by name (Pong, ms_pacman, ALE/Pong-v5), a Gymnasium id (CartPole-v1), a task of
@@ -25,6 +26,9 @@ class EnvironmentConfig:
     env_args: tuple[str, ...] = ()
     """Arguments of the environment's constructor, each as key=value; the value is a Python number,
     True, False or text. Not for Atari games. Example: --env-args map_name=8x8 is_slippery=False."""
+    info_keys: tuple[str, ...] = ()
+    """Keys of numbers in the info of an episode's last step. Their means over the last 100 episodes
+    are shown and kept with the score. Not for Atari games. Example: --info-keys coins distance."""
     action_repeat: int = 4
     """Emulator frames per step, all with the same action, whatever the game's id says."""
     sticky_actions: float | None = None
@@ -49,7 +53,8 @@ class EnvironmentConfig:
     """Newest observations stacked as the model's input; None: 4 for [h, w] pictures, else 1."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "env_args", tuple(self.env_args))  # JSON has no tuples
+        for name in ("env_args", "info_keys"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))  # JSON has no tuples
         self.keywords  # noqa: B018  raises ValueError if one is not key=value
         sticky, repeat, stack = self.sticky_actions, self.action_repeat, self.stack
         _check(repeat >= 1, f"action_repeat {repeat} < 1: no frame would be played")
@@ -64,6 +69,10 @@ class EnvironmentConfig:
         for name in ("frame_cap", "noop_max"):  # action_repeat is at most frame_cap
             rule = "must be below 2**31, or the emulator could not count so many frames"
             _check(getattr(self, name) < INT_LIMIT, f"{name} {getattr(self, name)}: {rule}")
+        keys = self.info_keys
+        rule = f"must be at most {MAX_INFOS} different keys, each of which is a figure of the run"
+        valid = len(set(keys)) == len(keys) <= MAX_INFOS
+        _check(valid, f"info_keys {' '.join(keys)}: {rule}")
         _check(stack is None or stack >= 1, f"stack {stack} < 1: the model would see nothing")
 
     @property
@@ -87,7 +96,8 @@ class EnvironmentConfig:
         """The settings that have no effect because the game is not an Atari game."""
         if resolve(self.game).is_atari:
             return frozenset()
-        return frozenset(each.name for each in fields(self)) - {"game", "env_args", "stack"}
+        others = {"game", "env_args", "info_keys", "stack"}
+        return frozenset(each.name for each in fields(self)) - others
 
     @property
     def stickiness(self) -> float:

@@ -18,7 +18,7 @@ from agents.cuts import FirstGames
 from agents.games import check, fault
 from agents.messages import OUTCOME, Step
 from agents.spaces import Spaces, UnfitSpaces, fit, own_actions
-from agents.vectors import make_vector, seeds_of, successes
+from agents.vectors import check_given, make_vector, numbers, seeds_of, successes
 
 __all__ = [
     "EnvironmentConfig",
@@ -90,8 +90,7 @@ class Environments:
         self._game = check(config.game)
         self._name = config.game
         self._vector: Any = None
-        if self._game.is_atari and config.env_args:
-            raise ValueError(f"{self._name} takes no env_args: it is an Atari game")
+        check_given(config, self._game)
         with self._blamed():
             self._vector = make_vector(config, self._game, num_envs, num_threads)
         action = self._vector.single_action_space
@@ -212,7 +211,9 @@ class Environments:
             returns = outcomes["episode_return"]
             check_finite(self._game.name, "episode's return", returns, self._first_number)
         self._finished = finished | self._cut
-        return Step(self._newest(frames), outcomes)
+        infos = numbers(info, self.spaces.info_keys, self.num_envs)
+        infos[~finished] = np.nan
+        return Step(self._newest(frames), outcomes, infos)
 
     def _lost_life(self, lives: np.ndarray, first: np.ndarray) -> np.ndarray:
         """Where a life was lost but the game goes on. The emulator reports the loss of the last."""

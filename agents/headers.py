@@ -4,7 +4,7 @@ import struct
 from enum import IntEnum
 from typing import NamedTuple
 
-PROTOCOL = 5
+PROTOCOL = 6
 MAGIC = b"GA3C"
 LONGEST_S = 1e7  # four months; times are summed, and one unbounded value would swamp all others
 # Limits on a host, enforced by the service: agents, and characters in its name and in its reason

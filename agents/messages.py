@@ -4,7 +4,8 @@ Every message is a ZeroMQ multipart message of raw bytes; nothing is pickled. Th
 always a `Header`. The other parts are
 
     hello    a JSON object: token, shapes and counts (`Hello`)
-    step     outcomes `OUTCOME[n]`, newest frames `dtype[n, *shape]`; one message per group and step
+    step     outcomes `OUTCOME[n]`, newest frames `dtype[n, *shape]`, and with k info_keys a part
+             `float32[n, k]`; one message per group and step
     packed   a step whose frames are compressed (`agents.packing`)
     actions  `int32[n]` or `float32[n, d]`, one action per environment of the group
     retire   none; the service orders the agent to retire, and the agent echoes it to confirm
@@ -19,14 +20,14 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from agents import packing
 from agents.actions import Actions
+from agents.config import MAX_INFOS
 from agents.headers import (
-    MOST_AGENTS,
     Header,
     Kind,
     MessageError,
@@ -37,7 +38,6 @@ from agents.headers import (
 
 MAX_HELLO_BYTES = 4096
 MAX_FAILURE_BYTES = 65536
-MAX_NOTE_BYTES = MOST_AGENTS << 10  # an order has a task of some 600 bytes for each agent
 MAX_ACTIONS = 1 << 16  # per environment: lockstep records an action in 16 bits
 MAX_PART_BYTES = 1 << 28  # of a group's newest frames or outcomes
 NOT_SAID = -1.0  # the `success` of an episode if its environment does not report one
@@ -63,6 +63,7 @@ class Step(NamedTuple):
 
     frames: np.ndarray  # [n, *shape] uint8 or float32, the newest only
     outcomes: np.ndarray  # [n] OUTCOME
+    infos: np.ndarray | None = None  # [n, info_keys] float32, nan where not said; None: none
 
     @property
     def firsts(self) -> np.ndarray:
@@ -80,6 +81,7 @@ class Hello:
     actions: Actions
     groups: int
     envs_per_group: int
+    infos: int = 0  # numbers of an episode's info that each step has
 
 
 def check_sizes(
@@ -129,6 +131,8 @@ def decode_hello(parts: Sequence[bytes | memoryview]) -> Hello:
         raise MessageError("hello counts")
     if type(actions["count"]) is not int or actions["count"] < 0:
         raise MessageError("hello counts")
+    if type(values["infos"]) is not int or not 0 <= values["infos"] <= MAX_INFOS:
+        raise MessageError("hello counts")
     values |= {"shape": tuple(shape), "actions": Actions(**actions)}
     hello = Hello(**values)
     try:
@@ -141,7 +145,8 @@ def decode_hello(parts: Sequence[bytes | memoryview]) -> Hello:
 def encode_step(header: Header, step: Step) -> list[bytes | memoryview]:
     """The parts of a step, without copying the frames."""
     frames = np.ascontiguousarray(step.frames).data.cast("B")
-    return [encode_header(header), step.outcomes.tobytes(), frames]
+    infos = [] if step.infos is None or not step.infos.size else [step.infos.tobytes()]
+    return [encode_header(header), step.outcomes.tobytes(), frames, *infos]
 
 
 def encode_packed_step(header: Header, step: Step) -> list[bytes | memoryview]:
@@ -150,18 +155,21 @@ def encode_packed_step(header: Header, step: Step) -> list[bytes | memoryview]:
     frames = packing.packed(memoryview(plain[2]))
     if len(frames) >= len(plain[2]):
         return plain
-    return [encode_header(header._replace(kind=Kind.PACKED)), plain[1], frames]
+    return [encode_header(header._replace(kind=Kind.PACKED)), plain[1], frames, *plain[3:]]
 
 
 def decode_step(
-    parts: Sequence[bytes | memoryview], shape: tuple[int, ...], dtype: np.dtype
+    parts: Sequence[bytes | memoryview], shape: tuple[int, ...], dtype: np.dtype, infos: int = 0
 ) -> Step:
     """The step in `parts` (header included), as views of their bytes.
 
+    Args: shape, dtype, infos: as in the agent's hello.
+
     Raises MessageError if a size does not match the count in the header, or a value is impossible.
     """
-    if len(parts) != 3:
-        raise MessageError("part count", f"{len(parts)}, not 3")
+    expected = 4 if infos else 3
+    if len(parts) != expected:
+        raise MessageError("part count", f"{len(parts)}, not {expected}")
     header, frames_part = decode_header(parts[0]), parts[2]
     n = header.envs
     if len(parts[1]) != n * OUTCOME.itemsize:
@@ -181,7 +189,16 @@ def decode_step(
     frames = np.frombuffer(frames_part, dtype).reshape(n, *shape)
     if dtype == np.float32:
         _check_all(np.isfinite(frames), frames, "frame values")
-    return Step(frames, outcomes)
+    return Step(frames, outcomes, _decode_infos(parts[3], n, infos) if infos else None)
+
+
+def _decode_infos(part: bytes | memoryview, n: int, count: int) -> np.ndarray:
+    """The numbers of the infos, [n, count]. Raises MessageError."""
+    if len(part) != 4 * n * count:
+        raise MessageError("info size", f"{len(part)} bytes for {count} of {n} environments")
+    infos = np.frombuffer(part, np.float32).reshape(n, count)
+    _check_all(~np.isinf(infos), infos, "info values")
+    return infos
 
 
 def _check_all(valid: np.ndarray, values: np.ndarray, reason: str) -> None:
@@ -229,21 +246,3 @@ def decode_failure(parts: Sequence[bytes | memoryview]) -> str:
     if len(parts) != 2 or len(parts[1]) > MAX_FAILURE_BYTES:
         raise MessageError("failure size")
     return bytes(parts[1]).decode(errors="replace")
-
-
-def encode_note(kind: Kind, values: dict[str, Any]) -> list[bytes]:
-    """The parts of a host's state, or of an order to a host."""
-    return [encode_header(Header(kind)), json.dumps(values).encode()]
-
-
-def decode_note(parts: Sequence[bytes | memoryview]) -> dict[str, Any]:
-    """The JSON object in `parts`, with its fields unchecked. Raises MessageError."""
-    if len(parts) != 2 or len(parts[1]) > MAX_NOTE_BYTES:
-        raise MessageError("note size")
-    try:
-        values = json.loads(bytes(parts[1]))
-    except (ValueError, RecursionError) as error:
-        raise MessageError("note json") from error
-    if not isinstance(values, dict):
-        raise MessageError("note json")
-    return values

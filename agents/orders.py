@@ -16,11 +16,12 @@ from typing import Any
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
-from agents import link, messages
+from agents import link
 from agents.games import check
 from agents.headers import MAX_REASON, Kind, MessageError, decode_header
 from agents.launchers import LocalLauncher
 from agents.link import Curve
+from agents.notes import decode_note, encode_note
 from agents.versions import differences
 from agents.worker import Task
 
@@ -98,7 +99,7 @@ class Host:
         try:
             if decode_header(parts[0]).kind != Kind.ORDER:
                 raise MessageError("kind")
-            order = messages.decode_note(parts)
+            order = decode_note(parts)
             ordered: dict[str, dict[str, Any]] = dict(order["tasks"])
             self._refuses = self._why_not(dict(order["versions"]), str(order["game"]))
             tasks = {n: self._task(v) for n, v in ordered.items() if not self._refuses}
@@ -169,7 +170,7 @@ class Host:
         if ended or now_s - self._told_s >= STATE_S:
             self._told_s = now_s
             with contextlib.suppress(zmq.Again):  # there is no connection now
-                state = messages.encode_note(Kind.HOST, self._state())
+                state = encode_note(Kind.HOST, self._state())
                 self._socket.send_multipart(state, zmq.DONTWAIT)
 
     def _state(self) -> dict[str, Any]:

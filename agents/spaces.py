@@ -28,6 +28,7 @@ class Spaces:
     dtype: str  # uint8 or float32
     actions: Actions
     stack: int  # number of newest observations that the service stacks
+    info_keys: tuple[str, ...] = ()  # of the numbers that it reports at the end of an episode
 
     @property
     def is_picture(self) -> bool:
@@ -61,7 +62,7 @@ def fit(config: EnvironmentConfig, game: Game, observation: Space, action: Space
         if bound > 1:
             found = replace(found, shape=(int(np.prod(shape)),))  # a table of numbers of any size
     stack = config.stack or (4 if found.is_picture and len(shape) == 2 else 1)
-    return replace(found, stack=stack)
+    return replace(found, stack=stack, info_keys=config.info_keys)
 
 
 def _misplaced(shape: tuple[int, ...], is_bytes: bool, bound: float) -> str:

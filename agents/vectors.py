@@ -1,5 +1,7 @@
 """The two back ends that step n environments together: ALE's own C++ vector, and Gymnasium's."""
 
+from collections.abc import Sequence
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -16,6 +18,13 @@ from agents.messages import NOT_SAID
 
 SUCCESS = ("is_success", "success")  # keys in infos, of Gymnasium-Robotics and of Meta-World
 SCREEN = (210, 160)  # height and width of an Atari game in colour, in pixels
+
+
+def check_given(config: EnvironmentConfig, game: Game) -> None:
+    """Raises ValueError if an Atari game is given a setting of other environments."""
+    for setting in ("env_args", "info_keys"):
+        if game.is_atari and getattr(config, setting):
+            raise ValueError(f"{config.game} takes no {setting}: it is an Atari game")
 
 
 def make_vector(
@@ -43,7 +52,7 @@ def make_vector(
             num_envs,
             vectorization_mode="sync",
             vector_kwargs=options,
-            wrappers=(flat, OnlySuccess),
+            wrappers=(flat, partial(OnlyNumbers, keys=(*SUCCESS, *config.info_keys))),
             **given,
         )
     height, width = SCREEN if rendered else (config.frame_size, config.frame_size)
@@ -93,39 +102,51 @@ def flat(environment: Any) -> Any:
         ) from error
 
 
-class OnlySuccess(gymnasium.Wrapper):
-    """The environment, with only its success in the info, which `successes` reads.
+class OnlyNumbers(gymnasium.Wrapper):
+    """The environment, with only the numbers of some keys in its info, which `numbers` reads.
 
     Gymnasium's vector merges the infos of all environments, and fails if they differ.
     """
 
+    def __init__(self, env: Any, keys: Sequence[str]) -> None:
+        super().__init__(env)
+        self._keys = keys
+
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         """The first observation of a game."""
-        return _only_success(self.env.reset(seed=seed, options=options))
+        return self._only_numbers(self.env.reset(seed=seed, options=options))
 
     def step(self, action: Any) -> Any:
         """One step."""
-        return _only_success(self.env.step(action))
+        return self._only_numbers(self.env.step(action))
+
+    def _only_numbers(self, answer: Any) -> Any:
+        """The answer with that info. A malformed one is left to the checks that follow."""
+        if not (isinstance(answer, tuple) and isinstance(answer[-1], dict)):
+            return answer
+        info = answer[-1]
+        said = {key: info[key] for key in self._keys if isinstance(info.get(key), Real | np.bool_)}
+        return (*answer[:-1], {key: float(value) for key, value in said.items()})
 
 
-def _only_success(answer: Any) -> Any:
-    """The answer with that info. A malformed one is left to the checks that follow."""
-    if not (isinstance(answer, tuple) and isinstance(answer[-1], dict)):
-        return answer
-    info = answer[-1]
-    said = [name for name in SUCCESS if name in info and isinstance(info[name], Real | np.bool_)]
-    return (*answer[:-1], {name: float(info[name]) for name in said})
+def numbers(info: dict[str, Any], keys: Sequence[str], num_envs: int) -> np.ndarray:
+    """The numbers in a vector's info, float32 [n, keys]; nan where there is none, or it is inf."""
+    found = np.full((num_envs, len(keys)), np.nan, np.float32)
+    for column, key in enumerate(keys):
+        value = np.asarray(info.get(key))
+        if value.shape == (num_envs,) and value.dtype.kind in "biuf":
+            said = info.get(f"_{key}", np.ones(num_envs, np.bool_))  # mask of who reported it
+            with np.errstate(over="ignore"):  # a number beyond float32 becomes inf
+                found[said, column] = value[said]
+    found[np.isinf(found)] = np.nan
+    return found
 
 
 def successes(info: dict[str, Any], num_envs: int) -> np.ndarray:
     """Whether a vector's info says that each environment has succeeded: 1, 0 or NOT_SAID, [n]."""
-    found = np.full(num_envs, NOT_SAID, np.float32)
-    for name in SUCCESS:
-        value = np.asarray(info.get(name))
-        if value.shape == (num_envs,) and value.dtype.kind in "biuf":
-            said = info.get(f"_{name}", np.ones(num_envs, np.bool_))  # mask of who reported it
-            found[said] = value[said] > 0
-    return found
+    said = numbers(info, SUCCESS, num_envs)
+    none = np.isnan(said).all(axis=1)
+    return np.where(none, NOT_SAID, (said > 0).any(axis=1)).astype(np.float32)
 
 
 def seeds_of(game: Game, seed: int, num_envs: int, first: int = 0) -> Any:

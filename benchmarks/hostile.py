@@ -26,6 +26,7 @@ from agents.actions import Actions
 from agents.headers import Header, Kind
 from agents.link import Curve, connect
 from agents.messages import OUTCOME, Hello
+from agents.notes import decode_note, encode_note
 
 PARTS, PART_BYTES = 10_000, 1_000
 OVERSIZED_BYTES = 1 << 24
@@ -129,7 +130,7 @@ def many_parts(target: Target) -> int:
 
 def _state(refuses: str = "") -> list[bytes]:
     state = {"name": "hostile", "agents": 1, "playing": 0, "exits": {}, "refuses": refuses}
-    return messages.encode_note(Kind.HOST, state)
+    return encode_note(Kind.HOST, state)
 
 
 def never_reads(target: Target) -> int:
@@ -152,7 +153,7 @@ def bomb(target: Target) -> int:
                 host.send_multipart(_state())
             if not host.poll(ANSWER_MS):
                 continue
-            for identity, task in messages.decode_note(host.recv_multipart())["tasks"].items():
+            for identity, task in decode_note(host.recv_multipart())["tasks"].items():
                 if identity not in sent:
                     sent.add(identity)
                     _send_bomb(target, identity, task)

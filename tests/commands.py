@@ -1,4 +1,4 @@
-"""The command `ga3c` in a process of its own, and what it leaves behind."""
+"""Runs the command `ga3c` in its own process, and checks what it leaves behind."""
 
 import atexit
 import contextlib
@@ -21,19 +21,19 @@ from typing import Any
 import psutil
 
 ROOT = Path(__file__).resolve().parents[1]
-MARK = "GA3C_TEST_MARK"  # in the environment of a command and of all that it starts
+MARK = "GA3C_TEST_MARK"  # an environment variable of a command and its children
 LIGHT = ["--agents", "2", "--envs-per-agent", "4", "--max-agents", "2", "--progress-every-s", "0.5"]
 CORRIDOR = ["train", "--game", "tests.tiny:Corridor-v0", "--algorithm", "a3c", *LIGHT]
-PATIENCE = 3.0 if os.environ.get("KERAS_BACKEND") == "jax" else 1.0  # it compiles for each size
-STOP_S = 25.0  # a signal ends a run within this; before a host ends its agents by itself, SILENT_S
-FRESH = ("-m", "ga3c")  # from nothing, as users do
-BEGIN_S = 200.0  # a run has begun within this, however busy the machine
+PATIENCE = 3.0 if os.environ.get("KERAS_BACKEND") == "jax" else 1.0  # JAX compiles each size
+STOP_S = 25.0  # a signal ends a run within this; below SILENT_S, when hosts end agents themselves
+FRESH = ("-m", "ga3c")  # a new interpreter, as for users, instead of a fork
+BEGIN_S = 200.0  # a run begins within this, however busy the machine is
 
 
 class Command:
-    """`ga3c ARGUMENTS` in a session of its own, with its own places for files.
+    """`ga3c ARGUMENTS` in its own session, with its own directories for runs and temporary files.
 
-    Args: program: what Python is to run instead of a command that was forked, see `Forked`.
+    Args: program: arguments for a new Python interpreter; None: fork if possible, see `Forked`.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Command:
         return self._err.read_text()
 
     def wait(self, timeout_s: float) -> int:
-        """Its exit code. One that does not end says where every thread of it is."""
+        """Wait for the exit code. On timeout, the error shows where each of its threads is."""
         try:
             return self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -92,17 +92,17 @@ class Command:
         self.until(lambda: any(f"NA {n}]" in self.out for n in (1, 2)) and self.steps() > 0)
 
     def steps(self) -> int:
-        """Of the newest whole progress line: the last one may be half written."""
+        """The steps in the newest complete progress line; the last line may be half written."""
         whole = self.out.rpartition("\n")[0].splitlines()
         lines = [line for line in whole if line.startswith("[Time")]
         return int(lines[-1].split("Steps ")[1].split("]")[0].replace(",", "")) if lines else 0
 
     def interrupt(self) -> None:
-        """As a terminal does for Ctrl-C."""
+        """Send SIGINT to the process group, as a terminal does for Ctrl-C."""
         os.killpg(self.process.pid, signal.SIGINT)
 
     def survivors(self) -> list[psutil.Process]:
-        """Processes that the command started, wherever they hang now, and itself."""
+        """The command, if it still runs, and all processes that it started, orphans included."""
         itself = [psutil.Process(self.process.pid)] if self.process.poll() is None else []
         found = [p for p in itself if p.status() != psutil.STATUS_ZOMBIE]
         for process in psutil.process_iter():
@@ -129,8 +129,10 @@ class Command:
 
 
 def hear_signals() -> None:
-    """Let the process that is about to start hear what a person's would, also if the tests run
-    under nohup or in the background of a script, where these signals are ignored."""
+    """Reset SIGHUP and SIGINT to their defaults in the process that is about to start.
+
+    It would inherit that they are ignored if the tests run under nohup or in a script's background.
+    """
     for number in (signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
 
@@ -150,7 +152,7 @@ def assert_nothing_is_left(run: Command) -> None:
 def ended(
     *arguments: str, timeout_s: float = 400.0, cwd: Path = ROOT
 ) -> subprocess.CompletedProcess[str]:
-    """`ga3c ARGUMENTS` in a process of its own, waited for. Args: cwd: its working directory."""
+    """Run `ga3c ARGUMENTS` in its own process until it ends. Args: cwd: its working directory."""
     if not _forked(arguments):
         return subprocess.run(
             [sys.executable, "-m", "ga3c", *arguments],
@@ -165,7 +167,7 @@ def ended(
         process = Forked(arguments, dict(os.environ), out, err, cwd)
         try:
             process.wait(timeout_s)
-        except BaseException:  # pytest's own time limit among them
+        except BaseException:  # including pytest's own time limit
             os.killpg(process.pid, signal.SIGKILL)
             raise
         said = (file.read_text() for file in (out, err))
@@ -173,13 +175,13 @@ def ended(
 
 
 def _forked(arguments: Sequence[str]) -> bool:
-    """Whether a command may start from a process that has imported TensorFlow."""
+    """Whether a command may be forked from a process that has imported TensorFlow."""
     framework = os.environ.get("KERAS_BACKEND", "tensorflow")
     return "--backend" not in arguments and framework == "tensorflow"
 
 
 class Forked:
-    """`ga3c ARGUMENTS`, started by `tests/forks.py`. It is used as a `subprocess.Popen` is."""
+    """`ga3c ARGUMENTS`, started by `tests/forks.py`. It is used like a `subprocess.Popen`."""
 
     def __init__(
         self,
@@ -213,22 +215,22 @@ class Forked:
         return code
 
     def send_signal(self, number: int) -> None:
-        """Nothing happens if it has ended."""
+        """Send a signal, unless the process has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
     def terminate(self) -> None:
-        """As Popen's."""
+        """Send SIGTERM, like Popen."""
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """As Popen's."""
+        """Send SIGKILL, like Popen."""
         self.send_signal(signal.SIGKILL)
 
 
 @functools.cache
 def _server() -> "subprocess.Popen[bytes]":
-    """The process of `tests/forks.py`, which starts with the first command."""
+    """The process of `tests/forks.py`. It is started for the first command."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.forks"],
         cwd=ROOT,
@@ -236,38 +238,38 @@ def _server() -> "subprocess.Popen[bytes]":
         stdout=subprocess.PIPE,
         preexec_fn=hear_signals,
     )
-    process.wait(BEGIN_S)  # the process that serves is its child
+    process.wait(BEGIN_S)  # it ends at once; its child is the server
     assert process.stdin is not None
     atexit.register(process.stdin.close)
     return process
 
 
 def _answer(server: "subprocess.Popen[bytes]", asked: Any) -> Any:
-    """What the server of forks says, at once."""
+    """The fork server's answer to one request, which it gives at once."""
     assert server.stdin is not None and server.stdout is not None
     server.stdin.write((json.dumps(asked) + "\n").encode())
     server.stdin.flush()
     if not select.select([server.stdout], [], [], BEGIN_S)[0]:
-        _server.cache_clear()  # what it says later is no answer to what is asked next
+        _server.cache_clear()  # a late answer would be read as the answer to the next request
         raise TimeoutError("the process that starts commands does not answer")
     return json.loads(server.stdout.readline())
 
 
 def children() -> set[int]:
-    """This process's children; ended ones that nobody has reaped count too.
+    """The ids of this process's children, including ended ones that nobody has reaped.
 
-    Without the tracker that `multiprocessing` starts with its first process and never ends.
+    The resource tracker is left out: `multiprocessing` starts it once and never ends it.
     """
     tracker = resource_tracker._resource_tracker._pid  # type: ignore[attr-defined]
     return {process.pid for process in psutil.Process().children()} - {tracker}
 
 
 def refused(*arguments: str, code: int = 2) -> str:
-    """The one line that the command says when it refuses, with `code`, to do any work.
+    """The line with which the command refuses its arguments. Its exit code must be `code`.
 
-    It runs in this process, which knows the tensor framework already: hundreds of refusals would
-    else take the suite several minutes. `test_command` refuses in processes of their own. What
-    starts a process before it refuses does not belong here.
+    The command runs in this process, which has imported the tensor framework already. Otherwise,
+    hundreds of refusals would take the suite several minutes. `test_command` tests refusals in
+    processes of their own. Do not use this for a command that starts a process before it refuses.
     """
     known = children()
     from ga3c.__main__ import main

@@ -1,4 +1,4 @@
-"""Fixtures of several test files, and the environment of the tests and of what they start."""
+"""Fixtures for several test files, and environment variables for tests and their processes."""
 
 import fcntl
 import os
@@ -10,14 +10,14 @@ import pytest
 
 from tests.commands import FRESH, ROOT, Command, ended
 
-# What runs under JAX here compiles much and computes little, and much of it several times.
+# Tests under JAX compile a lot, often the same program again, and compute little.
 UNDER_JAX = {
     "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
     "JAX_COMPILATION_CACHE_DIR": str(ROOT / "build" / "jax"),
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
 }
-# As the command has it: NumPy's threads would wait for each other beside other test processes.
+# The command sets it too. With other test processes around, NumPy's threads wait for each other.
 ALWAYS = {"OPENBLAS_NUM_THREADS": "1"}
 for name, value in {**UNDER_JAX, **ALWAYS}.items():
     os.environ.setdefault(name, value)  # before NumPy is imported
@@ -39,9 +39,9 @@ def command(tmp_path: Path) -> Iterator[Callable[..., Command]]:
 
 @pytest.fixture(scope="session")
 def pong_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of Pong that has been trained for a moment. For reading: copy it to change it.
+    """A run of Pong, trained for 4,000 steps. Do not change it; change a copy.
 
-    The first test process that needs it makes it for all.
+    The first test process that needs it makes it for all test processes.
     """
     place = tmp_path_factory.getbasetemp()
     runs = (place.parent if "PYTEST_XDIST_WORKER" in os.environ else place) / "trained"

@@ -1,7 +1,7 @@
-"""Whole messages, thousands of ways to damage them, and a check that shares no code with theirs.
+"""Valid messages, thousands of ways to damage them, and checks that share no code with decoding.
 
-The check knows the wire only from the table in the docstring of `agents.messages`: it unpacks
-with `struct`, one environment at a time.
+The checks are written from the documented layouts in `agents.messages` and `agents.headers`. They
+unpack with `struct`, one environment at a time.
 """
 
 import json
@@ -37,7 +37,7 @@ HELLO = Hello("a token", SHAPE, "uint8", Actions(NUM_ACTIONS), GROUPS, ENVS)
 
 HEADER_LAYOUT = struct.Struct("<4sHHHHIff")
 OUTCOME_LAYOUT = struct.Struct("<ffif4B")
-KIND_AT, GROUP_AT, ENVS_AT, SEQUENCE_AT, TIMES_AT = 6, 8, 10, 12, 16  # in a header
+KIND_AT, GROUP_AT, ENVS_AT, SEQUENCE_AT, TIMES_AT = 6, 8, 10, 12, 16  # byte offsets in a header
 NOT_FINITE = (math.nan, -math.nan, math.inf, -math.inf)
 WRONG_VALUES: tuple[Any, ...] = (
     None,
@@ -91,7 +91,7 @@ WRONG_VALUES: tuple[Any, ...] = (
 
 
 class Damaged(NamedTuple):
-    """A message and what was done to it, which may have left it whole."""
+    """A message and what was done to it. It may still be valid."""
 
     how: str
     parts: list[bytes]
@@ -104,7 +104,7 @@ def make_step(
     seed: int = 0,
     finished: bool = False,
 ) -> Step:
-    """A possible answer of `n` environments, no two frames alike."""
+    """A valid step of `n` environments, with random frames, all different."""
     rng = np.random.default_rng(seed)
     if dtype == "uint8":
         frames = rng.integers(0, 256, (n, *shape)).astype(np.uint8)
@@ -120,14 +120,14 @@ def make_step(
 
 
 def plain(parts: list[bytes | memoryview]) -> list[bytes]:
-    """The parts as bytes of their own."""
+    """The parts, copied to bytes."""
     return [bytes(part) for part in parts]
 
 
 def whole_messages(
     group: int = 1, sequence: int = 5, hello: Hello = HELLO
 ) -> dict[str, list[bytes]]:
-    """One undamaged message of each kind, of an agent that says this hello."""
+    """A valid message of each of five kinds, between the service and an agent with this hello."""
     envs = hello.envs_per_group
     header = Header(Kind.STEP, group, envs, sequence, 0.25, 0.5)
     return {
@@ -140,7 +140,7 @@ def whole_messages(
 
 
 def damaged_messages(seed: int = 0, hello: Hello = HELLO) -> Iterator[Damaged]:
-    """The same few thousand messages for the same seed."""
+    """A few thousand damaged messages. The same seed gives the same ones."""
     rng = random.Random(seed)
     whole = whole_messages(hello=hello)
     for name, parts in whole.items():
@@ -276,7 +276,7 @@ def _put(part: bytes, at: int, layout: str, value: float) -> bytes:
 
 
 def header_flaw(part: bytes) -> str:
-    """Why `part` is no header; empty if it is one."""
+    """Why `part` is not a valid header; empty if it is."""
     if len(part) != HEADER_LAYOUT.size:
         return "size"
     magic, protocol, kind, _group, _envs, _sequence, *times = HEADER_LAYOUT.unpack(part)
@@ -288,7 +288,7 @@ def header_flaw(part: bytes) -> str:
 
 
 def step_flaw(parts: list[bytes], shape: tuple[int, ...] = SHAPE) -> str:
-    """Why `parts` are no step of uint8 frames; empty if they are one."""
+    """Why `parts` are not a valid step with uint8 frames; empty if they are."""
     if len(parts) != 3:
         return "parts"
     if flaw := header_flaw(parts[0]):
@@ -309,7 +309,7 @@ def step_flaw(parts: list[bytes], shape: tuple[int, ...] = SHAPE) -> str:
 
 
 def actions_flaw(parts: list[bytes], num_actions: int = NUM_ACTIONS) -> str:
-    """Why `parts` are no actions; empty if they are."""
+    """Why `parts` are not valid actions of a finite set; empty if they are."""
     if len(parts) != 2:
         return "parts"
     if flaw := header_flaw(parts[0]):
@@ -322,7 +322,7 @@ def actions_flaw(parts: list[bytes], num_actions: int = NUM_ACTIONS) -> str:
 
 
 def numbers_flaw(parts: list[bytes], size: int) -> str:
-    """Why `parts` are no actions of `size` numbers each; empty if they are."""
+    """Why `parts` are not valid actions of `size` numbers each; empty if they are."""
     if len(parts) != 2:
         return "parts"
     if flaw := header_flaw(parts[0]):

@@ -1,11 +1,11 @@
 """Runs `ga3c` commands in processes forked from one that has imported the tensor framework.
 
-The import takes most of the time of a short command, and the suite runs more than a hundred. A
-forked command differs from `python -m ga3c` in this import alone: it is a process of its own, in a
-session of its own, with its own files, arguments and exit code.
+The import takes most of the time of a short command, and the suite runs more than a hundred of
+them. A forked command differs from `python -m ga3c` only in this import: it has its own process,
+session, files, arguments and exit code.
 
     python -m tests.forks       reads lines of JSON and answers each with one
-        {what `_run` takes}     starts a command; the answer is the process's pid
+        {`_run`'s arguments}    starts a command; the answer is the process's pid
         PID                     the answer is that process's exit code, or null while it runs
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 
 
 def _run(arguments: list[str], environment: dict[str, str], out: str, err: str, cwd: str) -> None:
-    """Be the command. Does not return. Args: out, err: files for what it writes."""
+    """Become the command. Does not return. Args: out, err: files for its output."""
     code = 1
     try:
         os.chdir(cwd)
@@ -30,7 +30,7 @@ def _run(arguments: list[str], environment: dict[str, str], out: str, err: str, 
             os.close(opened)
         os.environ.clear()
         os.environ.update(environment)
-        tempfile.tempdir = None  # the environment may name another
+        tempfile.tempdir = None  # find it again: TMPDIR may have changed
         if "PYTHONFAULTHANDLER" in environment:
             faulthandler.enable()
         sys.argv = ["ga3c", *arguments]
@@ -47,12 +47,12 @@ def _run(arguments: list[str], environment: dict[str, str], out: str, err: str, 
 
 
 def main() -> None:
-    """Start a process, or ask for its end, for each line."""
+    """For each line of input, start a command or look up the exit code of one."""
     if os.fork():
-        os._exit(0)  # tests look at their own children, of which this process must not be one
+        os._exit(0)  # tests inspect their children, and this process must not be one of them
     from ga3c.command import frameworks
 
-    frameworks.have_the_process()  # both as the command does before the imports, which read them
+    frameworks.have_the_process()  # both set variables that the imports below read
     frameworks.choose()
     import ga3c.evaluation.learned
     import ga3c.service.wiring

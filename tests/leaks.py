@@ -1,7 +1,7 @@
 """What this process holds, so that a test can tell what it has left behind.
 
-Sets, not numbers: what an earlier test held may go at any moment, and would be counted against
-the one that looks.
+Functions return sets, not counts: something that an earlier test left may go away at any moment,
+which would falsify a difference of counts.
 """
 
 import os
@@ -16,11 +16,11 @@ def descriptors() -> set[tuple[str, str]]:
     for link in Path("/proc/self/fd").iterdir():
         try:
             found.add((link.name, os.readlink(link)))
-        except FileNotFoundError:  # the one that lists them
+        except FileNotFoundError:  # the descriptor that lists this directory
             continue
     return found
 
 
 def threads() -> set[int]:
-    """The ids of all threads, those that Python does not know included."""
+    """The ids of all threads, including those that Python does not know."""
     return {thread.id for thread in psutil.Process().threads()}

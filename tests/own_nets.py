@@ -1,4 +1,4 @@
-"""Torsos of a user's own, for tests: good ones, and one for each thing that can be wrong."""
+"""Torsos as a user might write them, for tests: valid ones, and one for each possible fault."""
 
 from typing import Any
 
@@ -8,14 +8,14 @@ Tensor = Any
 
 
 def torso(observation: Tensor) -> Tensor:
-    """One layer without a name, and one with a name, which two torsos of a network share."""
+    """Has an unnamed layer, and a named one, whose name two torsos of a network then share."""
     x = keras.layers.Flatten()(observation)
     x = keras.layers.Dense(24, activation="tanh")(x)
     return keras.layers.Dense(16, activation="tanh", name="last")(x)
 
 
 def as_seen(observation: Tensor) -> Tensor:
-    """The observation itself."""
+    """Returns the observation itself, flattened."""
     return keras.layers.Flatten()(observation)
 
 
@@ -35,7 +35,7 @@ def of_shared_layers(observation: Tensor) -> Tensor:
 
 
 def with_dropout(observation: Tensor) -> Tensor:
-    """The layer is within a model, as a block of a larger network may be."""
+    """The dropout layer is inside a nested model, as in a block of a larger network."""
     block = keras.Sequential([keras.layers.Dense(16), keras.layers.SpatialDropout1D(0.5)])
     return keras.layers.Flatten()(block(keras.ops.expand_dims(observation, 1)))
 
@@ -58,7 +58,7 @@ def with_batch_normalisation(observation: Tensor) -> Tensor:
 
 
 def with_attention(observation: Tensor) -> Tensor:
-    """Its dropout is 0; and batch normalisation may be frozen, as in encoders learned before."""
+    """Valid: the dropout is 0, and batch normalisation is frozen, as in a pretrained encoder."""
     x = keras.ops.expand_dims(observation, 1)
     x = keras.layers.Flatten()(keras.layers.MultiHeadAttention(2, 2)(x, x))
     return keras.layers.BatchNormalization(trainable=False)(x)

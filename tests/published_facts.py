@@ -1,9 +1,9 @@
-"""What was published of each system, setting by setting, and where: `test_presets.py` compares."""
+"""Each system's published settings and their sources; `test_presets.py` checks presets by them."""
 
 from typing import Any
 
-# What was published, where: Babaeizadeh et al. 2017 and the code of GA3C; Mnih et al. 2015; Wang et
-# al. 2016; Parr 2018 and its code; Daley and Amato 2021 and its code.
+# Sources: Babaeizadeh et al. 2017 and the code of GA3C; Mnih et al. 2015; Wang et al. 2016; Parr
+# 2018 and its code; Daley and Amato 2021 and its code; Horgan et al. 2018 and Acme's D4PG.
 A3C_CODE, GYM = "GA3C's Config.py and NetworkVP.py", "Gym's Atari games of 2017, used as they were"
 NATURE, WANG = "Mnih et al. 2015, Methods and table 1", "Wang et al. 2016, section 4.2"
 ALEWRAP = "alewrap, the games of Mnih et al. 2015: a new game begins with no-ops"
@@ -63,7 +63,7 @@ EVALUATED: list[Fact] = [
 ]
 IN_TURN: list[Fact] = [
     ("environment.max_pool", True, NATURE),
-    ("environment.noop_max", 31, NATURE),  # fewer than 31
+    ("environment.noop_max", 31, NATURE),  # exclusive: 0 to 30 no-ops
     ("environment.fire_on_reset", False, ALEWRAP),
     ("replay.target_period", 10_000, NATURE),
     ("pacing.pacing", "ratio", NATURE),
@@ -139,7 +139,7 @@ FACTS: dict[str, list[Fact]] = {
         ("optimizer.clip_norm", 10.0, WANG),
     ],
     "in-gpu-replay": [
-        ("network.network", "parr", PARR),  # its layers: test_dqn.py
+        ("network.network", "parr", PARR),  # test_dqn.py checks its layers
         ("dqn.dueling", True, PARR),
         ("dqn.dueling_gradient_scale", 1.0, PARR),
         ("dqn.double", False, PARR_CODE),
@@ -176,7 +176,7 @@ FACTS: dict[str, list[Fact]] = {
         ("environment.noop_max", 30 * 4 + 1, DALEY_CODE),  # 0 to 30 steps of four frames
         ("environment.fire_on_reset", True, DALEY_CODE),
         ("environment.frame_cap", 18_000, DALEY),
-        ("replay.target_period", 2_500, DALEY),  # 10,000 steps
+        ("replay.target_period", 2_500, DALEY),  # updates, in 10,000 steps
         ("pacing.pacing", "target-period", DALEY),
         ("pacing.period_steps", 10_000, DALEY),
         ("service.agents", 8, DALEY),

@@ -1,7 +1,7 @@
-"""Slow, obviously right twins of the fast code: numpy, loops and the textbooks' own sums.
+"""Slow, obviously correct versions of the fast code: numpy, loops and textbook formulas.
 
-Nothing here is shared with the product. A segment is cut into pieces of one episode each, and
-every formula is then the textbook's for that piece: no masks, no recursions.
+Nothing here is shared with the product. A segment is cut into pieces of one episode each, so that
+the textbook's formula applies to each piece as it stands: no masks, no recursions.
 """
 
 import math
@@ -15,7 +15,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Given:
-    """A network without layers, which answers the same to all observations."""
+    """A network without layers that gives the same answers to all observations."""
 
     layers: tuple[Any, ...] = ()
 
@@ -28,7 +28,7 @@ class Given:
 
 
 def pieces(firsts: Array) -> Iterator[tuple[int, int]]:
-    """The runs [start, end) of steps of one episode each, between the void steps of a lane [T]."""
+    """The intervals [start, end) between the void steps of a lane [T], each within one episode."""
     start = 0
     for t, first in enumerate([*firsts, 1]):
         if first:
@@ -37,10 +37,10 @@ def pieces(firsts: Array) -> Iterator[tuple[int, int]]:
 
 
 def n_step_returns(values: Array, rewards: Array, discounts: Array, firsts: Array) -> Array:
-    """G_t = sum_i (d_{t+1} .. d_i) r_{i+1} + (d_{t+1} .. d_n) v_n, to the piece's end n.
+    """G_t = sum_i (d_{t+1} .. d_i) r_{i+1} + (d_{t+1} .. d_n) v_n, where n ends t's piece.
 
     Mnih et al. 2016, section 4. values [B, T + 1], the others [B, T]; returns [B, T]. The
-    return of a void step is its observation's value.
+    return of a void step is the value of its observation.
     """
     returns = np.array(values[:, :-1])
     for lane in range(len(rewards)):
@@ -80,7 +80,7 @@ def vtrace_targets(
 ) -> Array:
     """v_s = V(x_s) + sum_t gamma^(t-s) (c_s .. c_{t-1}) delta_t V; [B, T].
 
-    Espeholt et al. 2018, equation 1, with both truncation levels 1 and the c_i times lambda.
+    Espeholt et al. 2018, equation 1, with both truncation levels 1, and c_i multiplied by lambda.
     """
     targets = np.array(values[:, :-1])
     for lane in range(len(rewards)):
@@ -104,8 +104,8 @@ def vtrace_advantages(
 ) -> Array:
     """r_s + gamma v_{s+1} - V(x_s) (Espeholt et al. 2018, section 4.2), not yet times rho; [B, T].
 
-    Below lambda = 1 the successor's target counts for lambda and its value for the rest, as in
-    the lambda-return. The target at a piece's end is the value there.
+    If lambda < 1, the successor's target has weight lambda and its value 1 - lambda, as in the
+    lambda-return. At a piece's end, the target is the value.
     """
     targets = vtrace_targets(values, rewards, discounts, firsts, ratios, trace_decay)
     advantages = np.zeros_like(rewards)
@@ -133,7 +133,7 @@ def entropy(probs: Array, log_epsilon: float) -> float:
 
 
 class Batch(NamedTuple):
-    """What A3C's loss is of: B segments of T steps with A actions."""
+    """The input of A3C's loss: B segments of T steps, with A possible actions."""
 
     logits: Array  # [B, T + 1, A]
     values: Array  # [B, T + 1]
@@ -150,21 +150,21 @@ class Weights(NamedTuple):
     value: float
     entropy: float
     trace_decay: float
-    reward_clip: float  # 0: none
+    reward_clip: float  # 0: rewards are not clipped
     log_epsilon: float
     vtrace: bool
     normalize: bool
 
 
 class Constants(NamedTuple):
-    """What the loss takes as given: no gradient may flow through it."""
+    """What the loss treats as constant: no gradient may flow through it."""
 
     targets: Array  # [B, T]
-    advantages: Array  # [B, T], times min(1, ratio)
+    advantages: Array  # [B, T], multiplied by min(1, ratio)
 
 
 class Loss(NamedTuple):
-    """A loss and its unweighted sums over the steps that are not void."""
+    """A loss and its unweighted terms, summed over the steps that are not void."""
 
     total: float
     policy: float
@@ -193,7 +193,7 @@ def a3c_constants(batch: Batch, weights: Weights) -> Constants:
 
 
 def a3c_loss(batch: Batch, weights: Weights, constants: Constants) -> Loss:
-    """w sum (G - v)^2 - sum [log(pi(a) + epsilon) A + beta H(pi)], G and A given."""
+    """w sum (G - v)^2 - sum [log(pi(a) + epsilon) A + beta H(pi)], with constant G and A."""
     probs = softmax(batch.logits)
     policy, value, entropies = 0.0, 0.0, 0.0
     for lane, t in np.ndindex(*batch.rewards.shape):
@@ -208,7 +208,7 @@ def a3c_loss(batch: Batch, weights: Weights, constants: Constants) -> Loss:
 
 
 def a3c_gradients(batch: Batch, weights: Weights, step: float = 1e-6) -> tuple[Array, Array]:
-    """The loss's gradients by logits and by values: central differences, the constants held."""
+    """The loss's gradients for logits and values, by central differences with fixed constants."""
     constants = a3c_constants(batch, weights)
     gradients = []
     for name in ("logits", "values"):
@@ -239,20 +239,20 @@ def rmsprop_step(
     decay: float,
     epsilon: float,
 ) -> tuple[Array, Array]:
-    """The new weight and mean square: not centred, without momentum, epsilon within the root."""
+    """The new weight and mean square: not centred, no momentum, epsilon inside the square root."""
     mean_square = decay * mean_square + (1 - decay) * gradient**2
     return weight - learning_rate * gradient / np.sqrt(mean_square + epsilon), mean_square
 
 
 class NaiveStacker:
-    """The last frames of every lane in a deque; a reset's frame stands for all before it."""
+    """Keeps each lane's newest frames in a deque. A reset's frame fills the whole stack."""
 
     def __init__(self, lanes: int, stack: int) -> None:
         self._stack = stack
         self._frames: list[deque[Array]] = [deque(maxlen=stack) for _ in range(lanes)]
 
     def push(self, lane: int, frame: Array, first: bool) -> Array:
-        """The lane's observation with `frame` as its newest: channels last, or the frame itself."""
+        """Add a frame. Returns the lane's observation: stacked on the last axis if `stack` > 1."""
         frames = self._frames[lane]
         for _ in range(self._stack if first else 1):
             frames.append(frame.copy())
@@ -260,12 +260,12 @@ class NaiveStacker:
 
 
 class NaiveExperience:
-    """Everything that every lane has seen and done, kept for ever in lists."""
+    """All observations, outcomes and decisions of every lane, kept forever in lists."""
 
     def __init__(self, lanes: int, stack: int) -> None:
         self._stacker = NaiveStacker(lanes, stack)
         self.observations: list[list[Array]] = [[] for _ in range(lanes)]
-        self.outcomes: list[list[Array]] = [[] for _ in range(lanes)]  # of each observation
+        self.outcomes: list[list[Array]] = [[] for _ in range(lanes)]  # one for each observation
         self.decisions: list[list[tuple[int, float]]] = [[] for _ in range(lanes)]
 
     def see(self, lane: int, frame: Array, outcome: Array) -> Array:
@@ -276,7 +276,7 @@ class NaiveExperience:
         return observation
 
     def do(self, lane: int, action: int, log_prob: float) -> None:
-        """Add what was done about the newest observation."""
+        """Add the decision that was made at the newest observation."""
         self.decisions[lane].append((action, log_prob))
 
     def segments(self, lanes: list[int], starts: list[int], steps: int) -> dict[str, Array]:
@@ -299,8 +299,7 @@ class NaiveExperience:
 class NaiveLane:
     """A lane's ring as a dictionary from slot to step, and the promised steps as sets.
 
-    Steps before the first one, down to the oldest frame that its stack might have had, are
-    taken to be in the ring from the beginning.
+    At first, the slots hold the steps -capacity to -1: a stack near step 0 reaches back to them.
     """
 
     def __init__(self, capacity: int, t_max: int, stack: int) -> None:
@@ -309,14 +308,14 @@ class NaiveLane:
         self._stack = stack
         self.held = {slot: slot - capacity for slot in range(capacity)}
         self.step = -1  # the newest
-        self.promised: dict[int, set[int]] = {}  # by a segment's start: completed, not released
+        self.promised: dict[int, set[int]] = {}  # by segment start, until its release
 
     def would_overwrite(self) -> int:
-        """The step whose record the next one would replace."""
+        """The step whose record the next step would overwrite."""
         return self.held[(self.step + 1) % self._capacity]
 
     def may_advance(self) -> bool:
-        """Whether no promised step would be replaced."""
+        """Whether the next step would overwrite no promised one."""
         return all(self.would_overwrite() not in steps for steps in self.promised.values())
 
     def advance(self) -> None:
@@ -325,10 +324,10 @@ class NaiveLane:
         self.held[self.step % self._capacity] = self.step
 
     def promise(self, start: int) -> None:
-        """A segment was completed: its T + 1 observations with their stacks' older frames stay."""
+        """Keep a completed segment: T + 1 observations, and the older frames of their stacks."""
         self.promised[start] = set(range(start - self._stack + 1, start + self._t_max + 1))
 
     def needed(self) -> set[int]:
-        """Steps that must be in the ring: promised, being filled, or in the newest stack."""
+        """Steps that must be in the ring: promised ones, and the unfinished segment's stacks."""
         filling = max(self.step, 0) // self._t_max * self._t_max
         return set(range(filling - self._stack + 1, self.step + 1)).union(*self.promised.values())

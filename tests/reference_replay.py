@@ -1,5 +1,5 @@
-"""What a replay and Q-learning should do, written slowly: the twins of
-`ga3c/experience/` replays and `ga3c/learning/dqn.py`."""
+"""Slow, obviously correct versions of the replays in `ga3c/experience/` and of Q-learning in
+`ga3c/learning/dqn.py`."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from tests.reference import Array, NaiveStacker
 
 
 class NaiveStep(NamedTuple):
-    """One record of a lane, as long as it is remembered."""
+    """The record of one step of a lane."""
 
     observation: Array
     reward: float
@@ -19,17 +19,17 @@ class NaiveStep(NamedTuple):
 
 
 class NaiveTransition(NamedTuple):
-    """What should be learned from one drawn step."""
+    """The transition that a drawn step should give."""
 
     observation: Array
     action: Array
-    rewards: list[float]  # of the steps that count: at most n
+    rewards: list[float]  # of at most n steps, fewer before a reset
     discounts: list[float]
     next_observation: Array
 
 
 class NaiveReplay:
-    """All steps of all lanes in lists, and which of them may be drawn."""
+    """Keeps all steps of all lanes in lists, and knows which of them may be drawn."""
 
     def __init__(self, lanes: int, stack: int, window: int, n_step: int, reserve: int) -> None:
         self._stacker = NaiveStacker(lanes, stack)
@@ -37,17 +37,17 @@ class NaiveReplay:
         self._reserve = reserve
         self.lanes: list[list[NaiveStep]] = [[] for _ in range(lanes)]
         self._visible = [0] * lanes
-        self._busiest_then = [0] * lanes  # the busiest lane's steps when this one gained some
-        self._gone = [0] * lanes  # steps that have left, for good
+        self._busiest_then = [0] * lanes  # the busiest lane's steps when this one last grew
+        self._gone = [0] * lanes  # how many steps can never be drawn again
 
     def add(self, lane: int, frame: Array, outcome: Array, action: Array) -> None:
-        """A step: outcome is reward, discount, first."""
+        """Add a step. Args: outcome: reward, discount, first."""
         observation = self._stacker.push(lane, frame, bool(outcome[2]))
         reward, discount, first = (float(each) for each in outcome)
         self.lanes[lane].append(NaiveStep(observation, reward, discount, bool(first), action))
 
     def flush(self) -> None:
-        """All so far is visible; a lane that nobody plays loses its oldest steps."""
+        """Make all steps visible. Those beyond the window leave, and old ones of an idle lane."""
         busiest = max(len(steps) for steps in self.lanes)
         for lane, steps in enumerate(self.lanes):
             if len(steps) > self._visible[lane]:
@@ -70,7 +70,7 @@ class NaiveReplay:
         return found
 
     def transition(self, lane: int, step: int) -> NaiveTransition:
-        """From that step, n steps on or to the last one before a reset."""
+        """The transition from that step to n steps later, or to the last one before a reset."""
         steps = self.lanes[lane]
         rewards, discounts, last = [], [], step
         for following in range(step + 1, step + 1 + self._n_step):
@@ -89,7 +89,7 @@ class NaiveReplay:
 
 
 class NaiveSlots:
-    """Which steps are in which slots, and the sizes of their errors."""
+    """The step in each slot, and the size of its error."""
 
     def __init__(self, slots: int, exponent: float, seed: int) -> None:
         self._exponent, self._seed = exponent, seed
@@ -100,7 +100,7 @@ class NaiveSlots:
         self.inserted = 0
 
     def insert(self, steps: list[tuple[int, int]], sizes: list[float]) -> None:
-        """Append them while there is room. Then each takes the place of another."""
+        """Append steps while there is room. After that, each one replaces a victim."""
         room = self._slots - len(self.steps)
         victims = self._victims(len(steps) - room) if len(steps) > room else []
         self.steps += steps[:room]
@@ -111,7 +111,7 @@ class NaiveSlots:
         self.inserted += len(steps)
 
     def _victims(self, count: int) -> list[int]:
-        """Different slots of those that are full, most likely those of small errors."""
+        """Different full slots, those with small errors more likely (the exponent is at most 0)."""
         draws = np.random.default_rng([self._seed, self.inserted])
         left = {slot: size**self._exponent for slot, size in enumerate(self.sizes)}
         victims: list[int] = []
@@ -135,7 +135,7 @@ def q_target(
     next_q_target: Array,
     double: bool,
 ) -> float:
-    """The target of one transition, from the action values [actions] where it ends."""
+    """The target of one transition, from the action values [actions] of its last observation."""
     chooser = next_q if double else next_q_target
     value = float(next_q_target[int(np.argmax(chooser))])
     for reward, discount in zip(reversed(rewards), reversed(discounts), strict=True):

@@ -1,4 +1,4 @@
-"""A way between two TCP ports that a test can cut, as a network does."""
+"""A TCP proxy whose connections a test can cut, freeze or forget, as a network may."""
 
 import contextlib
 import selectors
@@ -12,7 +12,7 @@ MOST_WAITING_BYTES = 1 << 20
 
 
 class Relay:
-    """Hands every byte on, in both directions, between its own port and `target`."""
+    """Forwards all bytes between its own port and `target`, in both directions."""
 
     def __init__(self, target: str) -> None:
         """Args: target: `tcp://HOST:PORT`."""
@@ -23,10 +23,10 @@ class Relay:
         self.cuts = 0
         """How many connections were cut."""
         self._pairs: dict[socket.socket, socket.socket] = {}
-        self._waiting: dict[socket.socket, bytes] = {}  # what a socket is still to be sent
+        self._waiting: dict[socket.socket, bytes] = {}  # bytes still to be sent to a socket
         self._callers: set[socket.socket] = set()
-        self._forgotten: list[socket.socket] = []  # open, but nobody is behind them
-        self._ended: set[socket.socket] = set()  # those that will send nothing more
+        self._forgotten: list[socket.socket] = []  # open to `target`; the callers' sides are gone
+        self._ended: set[socket.socket] = set()  # sockets that will send nothing more
         self._lock = threading.Lock()  # guards the connections
         self._is_open = self._hands_on = True
         self._stop = threading.Event()
@@ -45,16 +45,16 @@ class Relay:
         self._listener.close()
 
     def cut(self) -> None:
-        """Break every connection, with what is under way, and accept none until `mend`."""
+        """Break every connection, losing the bytes in transit, and refuse new ones until `mend`."""
         with self._lock:
             self._is_open = False
             for one in list(self._pairs):
                 self._drop(one)
 
     def forget(self) -> None:
-        """Break every connection for its caller alone, as a router does that has lost its table.
+        """Break every connection on the caller's side only, like a router that lost its table.
 
-        `target` is told nothing: to it the old connections look whole.
+        `target` is told nothing: to it, the old connections look intact.
         """
         with self._lock:
             for one, other in list(self._pairs.items()):
@@ -65,11 +65,11 @@ class Relay:
                     self._forgotten.append(other)
 
     def freeze(self) -> None:
-        """Hand nothing on until `mend`, though every connection looks whole."""
+        """Forward nothing until `mend`, although every connection looks intact."""
         self._hands_on = False
 
     def mend(self) -> None:
-        """Accept connections, and hand on what comes."""
+        """Accept connections and forward bytes again."""
         self._is_open = self._hands_on = True
 
     def _drop(self, one: socket.socket) -> None:

@@ -1,4 +1,4 @@
-"""An environment with a process of its own, as simulators have it, for tests."""
+"""An environment, for tests, that starts a process of its own, as simulators do."""
 
 import subprocess
 import time
@@ -10,7 +10,7 @@ from tests.tiny import Corridor
 
 
 class Simulator(Corridor):
-    """Keeps its process's id in a file of `folder`, and adds another file when it is closed."""
+    """Names a file in `folder` after its process's id, and adds `ID.closed` when it is closed."""
 
     def __init__(self, folder: str, hangs: bool = False) -> None:
         super().__init__()

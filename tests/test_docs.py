@@ -1,4 +1,7 @@
-"""The examples of the documentation run as they stand, but for their numbers of steps."""
+"""The documentation's examples run, its links and commands work, and its figures are right.
+
+The examples run as written, except that they use fewer steps and smaller games.
+"""
 
 import importlib
 import os
@@ -23,7 +26,7 @@ from tests.test_packaging import run_make
 PAGE = ROOT / "docs" / "python.md"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 LIMIT_S = 300.0
-INSTEAD = {  # so that the examples take seconds
+INSTEAD = {  # replacements that let the examples take seconds
     '"Pong"': '"tests.tiny:Catch-v0"',
     "ga3c.train(config, ": 'ga3c.train(config, game="tests.tiny:Catch-v0", ',
     "steps=5_000_000": "steps=300",
@@ -32,11 +35,11 @@ INSTEAD = {  # so that the examples take seconds
     "steps=200_000": "steps=2_500",
     "range(500)": "range(20)",
 }
-LIGHT = "agents=1, max_agents=1, "  # in every call that trains, but where a run goes on
+LIGHT = "agents=1, max_agents=1, "  # in every call that names a game, so not where a run is resumed
 
 
 def examples() -> tuple[dict[str, str], list[str]]:
-    """Blocks that begin with a file's name, by it; and all others in their order."""
+    """The blocks that begin with a file's name, by that name; and all others, in order."""
     text = PAGE.read_text()
     for original, shorter in INSTEAD.items():
         assert original in text, f"{PAGE.name} has no {original} any more"
@@ -65,7 +68,7 @@ def run(directory: Path, script: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
-    """A directory with the files of the page, and `page.py`, which has all other examples."""
+    """A directory with the files of the page, and `page.py` with all other examples."""
     files, others = examples()
     for name, text in {**files, "page.py": "\n\n".join(others)}.items():
         (tmp_path / name).write_text(text)
@@ -113,7 +116,7 @@ MADE = re.compile(r"(?:^|; )(?:[A-Z]+=\S+ )?\S*(?: -m |/)ga3c ([a-z].*?)(?: & ru
 
 
 def lines_of(page: Path) -> tuple[list[str], list[str]]:
-    """What a page shows to be typed: in blocks, whose lines are whole, and in its sentences."""
+    """The lines of a page's shell blocks, and the inline code in its sentences."""
     text = page.read_text()
     fenced = re.findall(r"^ *```(\w*)\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL)
     blocks = [block for kind, block in fenced if kind in ("", "sh")]
@@ -122,7 +125,7 @@ def lines_of(page: Path) -> tuple[list[str], list[str]]:
 
 
 def commands(page: Path) -> tuple[list[list[str]], list[list[str]]]:
-    """The arguments of every `ga3c` on a page: in blocks, and in its sentences."""
+    """The arguments of every `ga3c` command on a page: those in blocks, and those in sentences."""
     whole, mentioned = (
         [shlex.split(named[1], comments=True) for line in lines if (named := COMMAND.match(line))]
         for lines in lines_of(page)
@@ -131,7 +134,7 @@ def commands(page: Path) -> tuple[list[list[str]], list[list[str]]]:
 
 
 def made(page: Path) -> set[str]:
-    """Every `make TARGET VARIABLE=value` on a page."""
+    """Every `make` command on a page, with its variables."""
     lines = [line for lines in lines_of(page) for line in lines]
     return {named[1] for line in lines if (named := MAKE.match(line))}
 
@@ -187,14 +190,14 @@ def test_every_command_on_a_page_is_one_that_ga3c_takes(
             parsed(arguments, kind, f"ga3c {command}")
         except WrongUse as error:
             if command == "keys" and "exists already" in str(error):
-                continue  # it was made above
+                continue  # the keys were made above
             assert given in mentioned and "is missing" in str(error), (given, error)
-            # on these pages, what is given with options is meant to be typed
+            # in docs/, a command that is shown with options must be complete
             assert page.parent.name != "docs" or not any("--" in each for each in given), error
 
 
 def test_a_checkouts_own_environment_is_not_turned_into_a_copy() -> None:
-    """Without -e pip replaces what make has installed, and edits would have no effect."""
+    """Without -e, pip would replace make's editable install, and edits would have no effect."""
     lines = [line for page in PAGES for line in page.read_text().splitlines()]
     into = [line for line in lines if re.search(r"\.venv/bin/pip install .*\.\[", line)]
     assert into and all(" -e " in line for line in into)

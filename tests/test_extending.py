@@ -1,4 +1,4 @@
-"""`docs/extending.md`: each part of one's own that it shows is used, in a folder elsewhere."""
+"""The user-written parts in `docs/extending.md` work, in a folder outside the checkout."""
 
 import json
 import os
@@ -28,14 +28,14 @@ LIMIT_S = 200.0
 
 
 def ga3c(directory: Path, *arguments: str, code: int = 0) -> str:
-    """What the command says in a user's folder. It must end with `code`."""
+    """The output of the command in a user's folder. Its exit code must be `code`."""
     done = ended(*arguments, timeout_s=LIMIT_S, cwd=directory)
     assert done.returncode == code, done.stderr
     return done.stdout + done.stderr
 
 
 def changed_ga3c(tree: Path, directory: Path, *arguments: str) -> str:
-    """The same of the ga3c in `tree`, which no process has imported yet."""
+    """The same with the changed ga3c in `tree`, which only a new process can import."""
     done = subprocess.run(
         [sys.executable, "-m", "ga3c", *arguments],
         cwd=directory,
@@ -144,7 +144,7 @@ def test_an_algorithm_of_ones_own_may_learn_from_a_replay_without_a_target(own: 
 def test_updates_of_an_algorithm_of_ones_own_may_be_smaller_than_a_segment(
     name: str, own: Path
 ) -> None:
-    """Of single steps as they were asked for; of whole segments one segment each."""
+    """Updates of single steps have the requested size, 4; of whole segments, one segment of 16."""
     (own / "more.py").write_text(MORE)
     given = ["--game", "my_games:Maze-v0", "--algorithm", name, "--learns-from", "segments"]
     given += ["--t-max", "16", "--passes", "2", "--minibatch", "4", "--name", "mine"]

@@ -1,4 +1,4 @@
-"""The folders are in the order in which data flows, and no import goes against that order."""
+"""The folders are ordered by the flow of data, and no import goes against that order."""
 
 import ast
 from collections.abc import Iterator
@@ -20,11 +20,11 @@ BESIDE = {
     "training": {*ORDER, "command"},
 }
 """The folders that these may import from."""
-COMMAND = "ga3c.__main__"  # loads what is asked for, when it is asked for
+COMMAND = "ga3c.__main__"  # imports each command only when it is run
 
 
 def imported(module: str) -> Iterator[str]:
-    """Modules that a file imports, those within functions included."""
+    """The modules that a file imports, including imports inside functions."""
     for node in ast.walk(ast.parse(MODULES[module].read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -35,7 +35,7 @@ def imported(module: str) -> Iterator[str]:
 
 
 def folder(module: str) -> str:
-    """The folder of `ga3c` that a module is in; empty at the top."""
+    """The folder of `ga3c` that a module is in; empty if it is in none."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 and (ROOT / "ga3c" / parts[1]).is_dir() else ""
 
@@ -43,8 +43,8 @@ def folder(module: str) -> str:
 def test_every_folder_has_3_to_13_files() -> None:
     for place in (ROOT / "ga3c").iterdir():
         files = [file for file in place.glob("*.py") if file.name != "__init__.py"]
-        if place.is_dir() and place.name not in ("__pycache__", "pretrained"):  # weights, no code
-            assert 3 <= len(files) <= 13, place.name  # the backend has three: common, and one each
+        if place.is_dir() and place.name not in ("__pycache__", "pretrained"):  # no code
+            assert 3 <= len(files) <= 13, place.name
 
 
 @pytest.mark.parametrize("module", sorted(MODULES))
@@ -106,7 +106,7 @@ CORE = ("settings", "backend", "experience", "learning", "wire", "service")
 
 
 def lines_of_code(file: Path) -> int:
-    """Lines but those that are blank, a comment or in a docstring."""
+    """The number of lines that are not blank, a comment or part of a docstring."""
     text = file.read_text()
     documented: set[int] = set()
     for node in ast.walk(ast.parse(text)):
@@ -120,11 +120,11 @@ def lines_of_code(file: Path) -> int:
 
 
 def test_the_core_has_at_most_6780_lines_of_code() -> None:
-    """6,000 with four published systems; 250 are continuous actions and eviction by
-    priority, 400 other machines and Ray clusters, 130 the targets that ppo sets before its passes
-    (Boxing and LunarLander are learned in a third to a half of the steps), 10 faults with other
-    machines, and numbers beyond all bounds, 15 what is said where actions are no numbers and an
-    address is taken."""
+    """The limit was 6,000 lines with four published systems. It was raised by about 250 for
+    continuous actions and eviction by priority; 400 for other machines and Ray clusters; 130 for
+    the targets that ppo sets before its passes (Boxing and LunarLander are learned in a third to
+    a half of the steps); 10 for faults of other machines and numbers beyond all bounds; and 15
+    for messages about actions that are not finite and addresses that are taken."""
     files = [file for place in CORE for file in (ROOT / "ga3c" / place).glob("*.py")]
     assert 4000 < sum(map(lines_of_code, files)) <= 6780
 
@@ -137,6 +137,6 @@ def test_the_assembly_alone_asks_which_algorithm_is_chosen() -> None:
 
 
 def _asks_for_algorithm(node: ast.AST) -> bool:
-    """Whether it compares `....algorithm` with something."""
+    """Whether the node compares an attribute `algorithm` with something."""
     sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
     return any(isinstance(side, ast.Attribute) and side.attr == "algorithm" for side in sides)

@@ -25,14 +25,14 @@ NEVER_ON_AN_AGENT = {"tensorflow", "keras", "ga3c"}
 
 
 def read_pins(name: str) -> dict[str, Requirement]:
-    """The `name==version` lines of a requirements file; its `-r` lines and comments left out."""
+    """The `name==version` lines of a requirements file, without its options and comments."""
     lines = (ROOT / "requirements" / name).read_text().splitlines()
     pins = [Requirement(line) for line in lines if line and line[0] not in "#-"]
     return {canonicalize_name(pin.name): pin for pin in pins}
 
 
 def needs(name: str) -> list[Requirement]:
-    """What a package needs here, without extras. Raises PackageNotFoundError."""
+    """What a package requires on this platform, without extras. Raises PackageNotFoundError."""
     found = [Requirement(line) for line in requires(name) or []]
     return [each for each in found if each.marker is None or each.marker.evaluate({"extra": ""})]
 
@@ -56,7 +56,7 @@ def pinned_version(pin: Requirement) -> str:
 def run_make(
     *arguments: str, cwd: Path = ROOT, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Make on its own, without what an outer `make test ARGS=...` hands down."""
+    """Run make without the variables that an outer `make test ARGS=...` hands down."""
     handed_down = {"MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "ARGS", "DEVICE"}
     inherited = {k: v for k, v in os.environ.items() if k not in handed_down}
     return subprocess.run(
@@ -85,7 +85,7 @@ time.sleep(60)
 
 @pytest.fixture
 def train(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
-    """`make train` of the real Makefile, with a command that ends as ga3c does in ga3c's place."""
+    """Runs `make train` of the real Makefile, with a stand-in that ends as ga3c does."""
     command = tmp_path / "ga3c"
     command.write_text(STOPPED.format(python=sys.executable))
     command.chmod(0o755)
@@ -108,7 +108,7 @@ def train(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
 
 
 def test_ctrl_c_ends_make_train_by_the_signal_and_without_a_line_of_makes_own(train):
-    """A shell shows an end by SIGINT as 130."""
+    """A shell reports an end by SIGINT as exit code 130."""
     made = train("--steps 5", GAME="Boxing")
     assert made.stdout.readline() == "begun train --game Boxing --steps 5\n"
     os.killpg(made.pid, signal.SIGINT)
@@ -117,11 +117,11 @@ def test_ctrl_c_ends_make_train_by_the_signal_and_without_a_line_of_makes_own(tr
 
 
 def test_a_sigterm_that_make_alone_gets_ends_the_run(train):
-    """Without a GAME the arguments say which: it may be that of a file, a preset or a run."""
+    """No GAME is given, so there is no --game: a file, preset or run in ARGS may name the game."""
     made = train("--config mine.toml")
     assert made.stdout.readline() == "begun train --config mine.toml\n"
     made.terminate()
-    out, _ = made.communicate(timeout=30)  # until the run has closed its end of the pipe, too
+    out, _ = made.communicate(timeout=30)  # waits for the run too, which holds the pipe
     assert (made.returncode, out) == (-signal.SIGTERM, f"kept {signal.SIGTERM:d}\n")
 
 
@@ -133,7 +133,7 @@ def test_a_wrong_use_of_make_train_is_an_error_of_make(train):
 
 
 def test_make_calls_no_script_whose_first_line_is_of_where_the_checkout_was():
-    """Only ga3c is installed anew after a move; other packages are called as python -m."""
+    """After a move only ga3c is installed again, so other packages are called by python -m."""
     made = run_make("-n", "tensorboard", "check", "docs", "test", "play", "train").stdout
     scripts = set(re.findall(r"\.venv(?:-docs)?/bin/([\w.-]+)", made))
     assert scripts == {"ga3c", "python"}
@@ -184,7 +184,7 @@ def test_every_line_of_a_lock_is_an_exact_version(lock):
 
 
 def test_the_lock_can_be_a_file_of_constraints():
-    """As gpu-check.txt takes it. pip refuses constraints of a package's extras."""
+    """gpu-check.txt uses it as one. pip refuses constraints that have extras."""
     assert not [pin for pin in read_pins("lock.txt").values() if pin.extras]
     assert read_pins("gpu-check.txt").keys() <= read_pins("lock.txt").keys()
 
@@ -253,7 +253,7 @@ def test_no_python_new_enough_is_said_in_one_line(tmp_path):
     tools.mkdir()
     for tool in ("make", "cat", "cksum", "rm"):
         (tools / tool).symlink_to(shutil.which(tool))
-    (tools / "python3").write_text("#!/bin/sh\nexit 1\n")  # as an older Python answers
+    (tools / "python3").write_text("#!/bin/sh\nexit 1\n")  # answers like an older Python
     (tools / "python3").chmod(0o755)
 
     refused = run_make("install", "DEVICE=cpu", cwd=tmp_path, PATH=str(tools))
@@ -297,7 +297,7 @@ print(*({NEVER_ON_AN_AGENT!r} & sys.modules.keys()))
 
 
 def test_without_a_checkout_the_studies_are_said_to_be_missing(tmp_path: Path) -> None:
-    """What is installed: both packages, and not `benchmarks`."""
+    """An installation has the packages `agents` and `ga3c`, but not `benchmarks`."""
     for package in ("agents", "ga3c"):
         shutil.copytree(ROOT / package, tmp_path / package)
     program = "import sys; sys.path.insert(0, sys.argv.pop(1)); "

@@ -1,4 +1,4 @@
-"""What SECURITY.md promises of the whole source, and of names."""
+"""What SECURITY.md promises about the whole source, and about the names of runs."""
 
 import ast
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ METHODS = {"recv_pyobj", "send_pyobj", "load_model", "system", "popen", "model_f
 
 
 def runs_code(tree: ast.AST) -> Iterator[str]:
-    """What in a module could run code that comes as data."""
+    """The parts of a module that could run code that comes as data."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (each.name for each in node.names if each.name.split(".")[0] in MODULES)

@@ -1,6 +1,6 @@
-"""Environments for tests: learned in seconds, or made to show what happened to every step.
+"""Environments for tests: learned in seconds, made to trace every step, or broken in some way.
 
-Ids are `tests.tiny:NAME`, which Gymnasium imports this module for, in every process.
+Their ids are `tests.tiny:NAME`, so that Gymnasium imports this module in every process.
 """
 
 import contextlib
@@ -24,8 +24,8 @@ CATCH_SIZE = 20  # the smallest picture that network `small` takes without paddi
 class Corridor(gymnasium.Env[Observation, np.int64]):
     """Walk right: +1 at the right end, -1 at the left one; both terminate.
 
-    A walk by chance scores 0 on average, the best policy 1. Registered with a time limit, which
-    truncates. Its info says whether it has succeeded, that is, stands at the right end.
+    A random walk scores 0 on average, the best policy 1. It is registered with a time limit, which
+    truncates. `is_success` in its info says whether the right end was reached.
     """
 
     observation_space = spaces.Box(0.0, 1.0, (CORRIDOR_LENGTH,), np.float32)
@@ -50,7 +50,7 @@ class Corridor(gymnasium.Env[Observation, np.int64]):
 
 
 class Catch(gymnasium.Env[Observation, np.int64]):
-    """A picture: move the paddle under the falling ball. +1 caught, -1 missed; both terminate."""
+    """Pictures: move the paddle under the falling ball. +1 if caught, else -1; both terminate."""
 
     observation_space = spaces.Box(0, 255, (CATCH_SIZE, CATCH_SIZE), np.uint8)
     action_space = spaces.Discrete(3)
@@ -80,10 +80,10 @@ class Catch(gymnasium.Env[Observation, np.int64]):
 
 
 class Ledger(gymnasium.Env[Observation, np.int64]):
-    """Every observation is another one, and says where it belongs.
+    """Every observation is different, and says where it belongs.
 
-    It is [number of the environment, episode, step, action before]; `ledger_reward` is the reward
-    of every step. Episodes are 1 to 12 steps long and end in `ledger_end`'s way.
+    An observation is [number of the environment, episode, step, previous action]. `ledger_reward`
+    is the reward of each step. Episodes have 1 to 12 steps and end as `ledger_end` says.
     """
 
     observation_space = spaces.Box(0.0, 2.0**24, (4,), np.float32)
@@ -111,7 +111,7 @@ class Ledger(gymnasium.Env[Observation, np.int64]):
 
 
 def ledger_reward(step: int, action: int) -> float:
-    """Of the action before the step's observation."""
+    """The reward that comes with a step's observation, for the action before it."""
     return step / 16 + action / 4
 
 
@@ -122,7 +122,7 @@ def ledger_end(number: int, episode: int, step: int) -> tuple[bool, bool]:
 
 
 class Fallen(Corridor):
-    """The second step of a game raises: it passes the trial before a run, and no agent plays on."""
+    """Its second step raises: the trial step before a run succeeds, but every agent fails."""
 
     def reset(self, *, seed: int | None = None, options: Info | None = None) -> Any:
         self._is_first = True
@@ -137,7 +137,7 @@ class Fallen(Corridor):
 
 
 class Unmade(Corridor):
-    """Cannot be made, which shows after the agent that makes it is connected."""
+    """Its constructor raises, but only after 0.5 s, when the agent has connected."""
 
     def __init__(self, **given: object) -> None:
         time.sleep(0.5)
@@ -145,7 +145,7 @@ class Unmade(Corridor):
 
 
 class Broken(Corridor):
-    """Walks on whatever happens, and is broken from step `at_step` of each game on, in one way."""
+    """Ignores its actions, ends no game, and has a `fault` from step `at_step` of each game on."""
 
     def __init__(self, fault: str, at_step: int = 5) -> None:
         super().__init__()
@@ -174,7 +174,7 @@ class Broken(Corridor):
                 case "hangs":
                     time.sleep(600)
                 case "holds the lock":
-                    ctypes.PyDLL(None).sleep(60)  # of the interpreter, so that no thread goes on
+                    ctypes.PyDLL(None).sleep(60)  # PyDLL keeps the GIL, so no thread runs
         return observation, reward, False, False, {}
 
 
@@ -188,7 +188,7 @@ class Chatty(Corridor):
 
 
 class Careless(Corridor):
-    """Catches everything in its steps, as some environments do. They take a while on its clock."""
+    """Its steps catch every exception, as in some environments; a variable sets their duration."""
 
     def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         with contextlib.suppress(BaseException):
@@ -197,7 +197,7 @@ class Careless(Corridor):
 
 
 class Shaped(gymnasium.Env[Observation, np.int64]):
-    """Observations of any shape and as many actions as wanted; games of 10 steps."""
+    """Constant observations of any shape, any number of actions, and games of 10 steps."""
 
     def __init__(self, shape: tuple[int, ...], dtype: str, num_actions: int) -> None:
         self.observation_space = spaces.Box(0, 1, shape, np.dtype(dtype).type)
@@ -213,9 +213,10 @@ class Shaped(gymnasium.Env[Observation, np.int64]):
 
 
 class Reach(gymnasium.Env[Observation, np.ndarray]):
-    """Give the number that is seen, five times; the reward is 1 minus the distance.
+    """Five times, repeat the first number seen; the reward is 1 minus the distance.
 
-    An action is from -2 to 6, so that a constant one scores at most 5 (1 - 2) on average.
+    Actions range from -2 to 6, as do the targets, to which the numbers in [-1, 1] are scaled. So a
+    constant action scores at most 5 (1 - 2) = -5 on average.
     """
 
     observation_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
@@ -238,7 +239,7 @@ class Reach(gymnasium.Env[Observation, np.ndarray]):
 
 
 class Unbounded(Corridor):
-    """Its actions have no bounds, so that nobody could say how large one should be."""
+    """Its actions have no bounds, so a policy's numbers in [-1, 1] cannot be scaled to them."""
 
     action_space = spaces.Box(-np.inf, np.inf, (1,), np.float32)  # type: ignore[assignment]
 

@@ -1,4 +1,4 @@
-"""Environments for tests that do what they should not. Ids are `tests.unruly:NAME`."""
+"""Environments that misbehave, for tests. Their ids are `tests.unruly:NAME`."""
 
 import threading
 import time
@@ -11,19 +11,19 @@ from tests.tiny import Corridor
 
 
 def _is_evaluated() -> bool:
-    """Whether this is an evaluation beside training, which alone has a thread of its own."""
+    """Whether an evaluation during training is stepping: it alone has a thread of its own."""
     return threading.current_thread() is not threading.main_thread()
 
 
 class Endless(Corridor):
-    """Its games have no end; each step is worth a half."""
+    """Its games never end; each step's reward is 0.5."""
 
     def step(self, action: np.int64) -> Any:
         return self._see(), 0.5, False, False, {}
 
 
 class Nameless(Endless):
-    """From the third step on its rewards are no numbers."""
+    """From its third step on, its rewards are NaN."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Nameless(Endless):
 
 
 class Unevaluated(Corridor):
-    """The first evaluation in a process raises, and the second one would end the process."""
+    """The first evaluation in a process raises RuntimeError, the second SystemExit."""
 
     failures = 0
 
@@ -50,7 +50,7 @@ class Unevaluated(Corridor):
 
 
 class Slow(Endless):
-    """An evaluation of 40 steps takes four seconds."""
+    """Each step of an evaluation takes 0.1 s."""
 
     def step(self, action: np.int64) -> Any:
         time.sleep(0.1 if _is_evaluated() else 0.0)
@@ -58,7 +58,7 @@ class Slow(Endless):
 
 
 class Hanging(Corridor):
-    """An evaluation never makes its first step."""
+    """The first step of an evaluation never returns."""
 
     def step(self, action: np.int64) -> Any:
         time.sleep(1e6 if _is_evaluated() else 0.0)

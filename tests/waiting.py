@@ -1,11 +1,11 @@
-"""A condition that tells when somebody waits on it."""
+"""A condition variable that tells when a thread waits on it."""
 
 import threading
 from typing import Any
 
 
 class SeenWaiting(threading.Condition):
-    """Releases `waits` for each wait, with the lock held: nobody can notify before it has begun."""
+    """Releases `waits` at each wait, with the lock still held: nobody can notify too early."""
 
     def __init__(self, lock: Any = None) -> None:
         super().__init__(lock)

@@ -19,6 +19,7 @@ ELSEWHERE |= {"ent_coef": "entropy_weight", "vf_coef": "value_weight", "gae_lamb
 ELSEWHERE |= {"clip_range": "clip_ratio", "clip_coef": "clip_ratio", "max_grad_norm": "clip_norm"}
 ELSEWHERE |= {"buffer_size": "replay_steps", "learning_starts": "replay_min_steps"}
 ELSEWHERE |= {"net_arch": "network", "policy_kwargs": "network", "env_kwargs": "env_args"}
+ELSEWHERE |= {"info_keywords": "info_keys"}
 """What other libraries call our settings."""
 _POWER = re.compile(r"\d+(\.\d+)?[eE]\+?\d+")  # 1e6: a whole number as people write it
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -31,7 +31,7 @@ def show(arguments: list[str], kind: type[Any], command: str, base: Any) -> None
     hidden = ignored(kind) if HELP_ALL in arguments else ignored(kind) | rare(kind)
     arguments = ["--help" if each in HELP else each for each in arguments]
     try:
-        parse(arguments, kind, command, base, without(hidden))
+        parse(arguments, kind, command, base, rules(hidden, getattr(kind, "texts", {})))
     except SystemExit:
         if hidden > ignored(kind):
             print(f"{command} {HELP_ALL} lists all {len(effective(kind))} options.")
@@ -82,8 +82,13 @@ def check_effect(
             raise ValueError(f"{no_effect(option, what)}; {command} lists all options")
 
 
-def without(hidden: Collection[str]) -> ConstructorRegistry:
-    """A registry that makes tyro's help leave out the settings `hidden`."""
+def rules(hidden: Collection[str], texts: Mapping[str, str]) -> ConstructorRegistry:
+    """Rules for tyro's help.
+
+    Args:
+        hidden: the settings that it leaves out.
+        texts: what it says about settings that mean something else in this command.
+    """
     registry = ConstructorRegistry()
     asking = list[StructTypeInfo]()  # what tyro's own rules are being applied to
 
@@ -95,7 +100,10 @@ def without(hidden: Collection[str]) -> ConstructorRegistry:
         found = ConstructorRegistry.get_struct_spec(info)
         asking.clear()
         assert isinstance(found, StructConstructorSpec)
-        fields = (_suppressed(each) if hides(each) else _flowing(each) for each in found.fields)
+        fields = (
+            _suppressed(each) if hides(each) else _flowing(each, texts.get(each.name))
+            for each in found.fields
+        )
         return dataclasses.replace(found, fields=tuple(fields))
 
     def hides(field: StructFieldSpec) -> bool:
@@ -104,9 +112,13 @@ def without(hidden: Collection[str]) -> ConstructorRegistry:
     return registry
 
 
-def _flowing(field: StructFieldSpec) -> StructFieldSpec:
-    """The field with help text that wraps at the terminal's width, not where our source does."""
-    text = field.helptext() if callable(field.helptext) else field.helptext
+def _flowing(field: StructFieldSpec, text: str | None) -> StructFieldSpec:
+    """The field with help text that wraps at the terminal's width, not where our source does.
+
+    Args: text: the help text; None: that of the field.
+    """
+    if text is None:
+        text = field.helptext() if callable(field.helptext) else field.helptext
     flowing = text and re.sub(r"\s*\n\s*", " ", text.strip())
     kind: Any = field.type
     if field.default == ():

@@ -28,9 +28,9 @@ from ga3c.settings.machine import CORES, machine
 PROGRESS_S = 5.0
 
 
-def _short(score: float) -> str:
-    """A score without meaningless digits: 12,345, 0.97."""
-    return f"{round(score, 2):,.10g}"
+def _short(mean: float | None) -> str:
+    """A number without meaningless digits: 12,345, 0.97; a dash if there is none."""
+    return "-" if mean is None else f"{round(mean, 2):,.10g}"
 
 
 @contextlib.contextmanager
@@ -94,6 +94,7 @@ def _in_words(entry: Mapping[str, Any]) -> str:
         f"{_short(min(scores))} to {_short(max(scores))}) over "
         + ("1 game" if len(scores) == 1 else f"{len(scores)} games")
         + ("" if rate is None else f", success rate {rate:.1%}")
+        + "".join(f", {key} {_short(mean)}" for key, mean in entry["infos"].items())
         + (f", {cut} cut short by a length limit" if cut else "")
     )
 
@@ -138,7 +139,8 @@ def scores(config: Config) -> dict[str, Any]:
             print(f"{progress}; not kept, as the games that end first are short ones", flush=True)
             raise
     seconds = time.monotonic() - started_s
-    entry = record(games, checkpoint.steps, protocol, config.seed, config.at_once, seconds)
+    keys, asked = trained.environment.info_keys, (config.seed, config.at_once)
+    entry = record(games, keys, checkpoint.steps, protocol, *asked, seconds)
     kept, failure = "", None
     if keeps:
         try:

@@ -1,5 +1,9 @@
-"""Parts that the user wrote, given as `module:name`: a network's torso, or an algorithm."""
+"""Parts that the user wrote, a network's torso or an algorithm.
 
+They are given as `module:name`, or as `module:name(key=value, ...)` to pass arguments.
+"""
+
+import ast
 import functools
 import sys
 from collections.abc import Callable, Iterator
@@ -88,11 +92,17 @@ def _say_once(line: str) -> None:
 
 
 def own_part(setting: str, given: str) -> Any:
-    """The object that `given`, a module:name, refers to. Args: setting: its setting, for errors.
+    """The object that `given` refers to, with the arguments in `given` bound to it.
 
-    Raises ValueError if there is no such module, it cannot be imported, or it has no such name.
+    Args:
+        given: module:name or module:name(key=value, ...).
+        setting: its setting, for errors.
+
+    Raises ValueError if there is no such module, it cannot be imported, or it has no such name, or
+    if the arguments are not literals.
     """
-    module, _, name = given.partition(":")
+    module, _, call = given.partition(":")
+    name, has_arguments, _ = call.partition("(")
     try:
         found = imported(module)
     except ValueError as error:
@@ -102,7 +112,23 @@ def own_part(setting: str, given: str) -> Any:
         place = getattr(found, "__file__", None) or f"module {module}"
         near = "".join(f": did you mean {n}?" for n in get_close_matches(name, dir(found), n=1))
         raise ValueError(f"{setting} {given}: {place} has no {name}{near}")
-    return part
+    if not has_arguments or not callable(part):  # the caller says what it should be
+        return part
+    return functools.partial(part, **_keywords(setting, given, call))
+
+
+def _keywords(setting: str, given: str, call: str) -> dict[str, Any]:
+    """The keyword arguments in `call`, name(key=value, ...)."""
+    try:
+        tree: Any = ast.parse(call, mode="eval").body
+        if isinstance(tree.func, ast.Name) and not tree.args and all(k.arg for k in tree.keywords):
+            return {k.arg: ast.literal_eval(k.value) for k in tree.keywords}
+    except (AttributeError, ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        pass
+    raise ValueError(
+        f"{setting} {given}: must be module:name(key=value, ...) whose values are numbers, True, "
+        "False, None, quoted text or lists of these, as they are not evaluated as code"
+    )
 
 
 def own_algorithm(given: str, actions: Actions, learning: LearningConfig) -> Algorithm:

@@ -74,6 +74,10 @@ class MeasuringConfig(TrainConfig):
     """Settings without an effect on the benchmark. The command refuses them."""
     fixed: ClassVar[dict[str, Any]] = {"scheduler": SchedulerConfig(scheduler="off")}
     """Sections that the benchmark sets itself: counts that change cannot be measured."""
+    texts: ClassVar[dict[str, str]] = {
+        "seconds": "Seconds of each window in which the service is measured. None: as said above."
+    }
+    """The help of settings that mean something else here than in training."""
     unless_named: ClassVar[str | None] = None
     """The algorithm if the arguments name neither it nor a preset; None: chosen by the game."""
 

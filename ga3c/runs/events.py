@@ -19,7 +19,7 @@ from tensorboard.plugins.text import metadata
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from ga3c.runs.kept_config import leaves
-from ga3c.runs.tally import Episode
+from ga3c.runs.tally import INFO, Episode
 from ga3c.runs.tracking import Tracking
 
 TAGS = {
@@ -107,7 +107,8 @@ class Events:
 
     def figures(self, values: Mapping[str, Any]) -> None:
         """Add the figures of one progress line."""
-        scalars = {TAGS[name]: v for name, v in values.items() if name in TAGS and v is not None}
+        tags = {name: TAGS.get(name) or name for name in values if name in TAGS or INFO in name}
+        scalars = {tag: values[name] for name, tag in tags.items() if values[name] is not None}
         scalars["perf/PPS"] = values["pps"]
         self._lines += 1
         self._add(scalars, values["steps"], left_out=self._lines % self._rarity != 0)

@@ -43,8 +43,8 @@ GivenRuns = Annotated[
 def new_run_path(config: TrainConfig) -> Path:
     """The directory of a new run. Raises ValueError if it exists or cannot be created."""
     run = config.run
-    names = (config.environment.game, config.algorithm)  # such as ALE/Pong-v5, module:name
-    game, algorithm = (re.sub(r"[/:]", "-", name)[-SHOWN:] for name in names)
+    names = (config.environment.game, config.algorithm)  # ALE/Pong-v5, module:name(key=value)
+    game, algorithm = (re.sub(r"[^\w.=-]+", "-", name).strip("-")[-SHOWN:] for name in names)
     now = datetime.now().strftime("%Y%m%d-%H%M%S.%f")[:-3]  # two runs may start in one second
     path = run.runs_dir / (run.name or f"{game}__{algorithm}__{run.seed}__{now}")
     if path.name.isdecimal() or path.name == LATEST:

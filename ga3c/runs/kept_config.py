@@ -16,7 +16,7 @@ import msgspec
 from ga3c.settings.train import TrainConfig
 
 CONFIG = "config.json"
-FORMAT = 12
+FORMAT = 13
 # Where settings of older formats are now. The first two moved during format 1.
 TO_FORMAT_3 = {
     "a3c.discount": "learning.discount",
@@ -78,6 +78,7 @@ NEWER: dict[int, set[str]] = {
     9: {"run.trust"},
     10: {"learning.initial_weights"},
     11: {"network.units"},
+    12: {"environment.info_keys"},
 }
 BEFORE = {"network.layer_norm": False}
 UNREADABLE = (OSError, ValueError, TypeError, AttributeError, RecursionError)

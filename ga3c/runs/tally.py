@@ -4,12 +4,13 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agents.messages import NOT_SAID
 
 ROLLING_EPISODES = 100
+INFO = "info/"  # prefix of the figures that environments report in their infos
 
 
 class Episode(NamedTuple):
@@ -27,15 +28,22 @@ class Tally:
     """The clock and the episodes. Thread-safe."""
 
     def __init__(
-        self, clock: Callable[[], float] = time.monotonic, most_scored: float = math.inf
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        most_scored: float = math.inf,
+        info_keys: Sequence[str] = (),
     ) -> None:
-        """`most_scored`: the largest epsilon of an episode that counts for the run's score."""
+        """For episodes whose environments report numbers under `info_keys`.
+
+        Args: most_scored: the largest epsilon of an episode that counts for the run's score.
+        """
         self._clock = clock
         self._most_scored = most_scored
         self._lock = threading.Lock()  # guards all that follows
         self._scores: deque[float] = deque(maxlen=ROLLING_EPISODES)
         self._lengths: deque[int] = deque(maxlen=ROLLING_EPISODES)
         self._successes: deque[float] = deque(maxlen=ROLLING_EPISODES)
+        self._infos = {key: deque[float](maxlen=ROLLING_EPISODES) for key in info_keys}
         self._fresh: list[Episode] = []
         self._episodes = 0
         self._last_score = float("nan")
@@ -70,8 +78,12 @@ class Tally:
         length: int,
         epsilon: float = 0.0,
         success: float = NOT_SAID,
+        infos: Sequence[float] = (),
     ) -> None:
-        """Record an episode that finished when the run had made `steps` steps."""
+        """Record an episode that finished when the run had made `steps` steps.
+
+        Args: infos: the numbers under each of the `info_keys`; nan where there was none.
+        """
         scored = epsilon <= self._most_scored
         with self._lock:
             self._fresh.append(Episode(self.seconds, steps, score, length, epsilon, scored))
@@ -81,6 +93,9 @@ class Tally:
                 self._lengths.append(length)
                 if success != NOT_SAID:
                     self._successes.append(success)
+                for values, value in zip(self._infos.values(), infos, strict=False):
+                    if not math.isnan(value):
+                        values.append(value)
                 self._last_score = score
 
     def take_episodes(self) -> list[Episode]:
@@ -119,6 +134,11 @@ class Tally:
         with self._lock:
             return _mean(self._successes)
 
+    def info_means(self) -> dict[str, float]:
+        """The mean of the last 100 numbers under each info key; nan before the first."""
+        with self._lock:
+            return {key: _mean(values) for key, values in self._infos.items()}
+
     def read(self) -> dict[str, Any]:
         """Everything that a resumed run continues with, as JSON values."""
         with self._lock:
@@ -127,6 +147,7 @@ class Tally:
                 "scores": list(self._scores),
                 "lengths": list(self._lengths),
                 "successes": list(self._successes),
+                "infos": {key: list(values) for key, values in self._infos.items()},
                 "episodes": self._episodes,
             }
 
@@ -135,8 +156,10 @@ class Tally:
         with self._lock:
             self._before_s = values["seconds"]
             self._scores.extend(values["scores"])
-            self._lengths.extend(values.get("lengths", []))  # older runs kept neither
+            self._lengths.extend(values.get("lengths", []))  # older runs lack these
             self._successes.extend(values.get("successes", []))
+            for key, kept in self._infos.items():
+                kept.extend(values.get("infos", {}).get(key, []))
             self._episodes = values["episodes"]
             if values["scores"]:
                 self._last_score = values["scores"][-1]

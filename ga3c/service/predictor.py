@@ -137,13 +137,14 @@ class Predictor:
         """Record finished episodes. Args: exploration: how much each lane explores, [n]."""
         first = 0  # place of the request's first lane in the batch
         for request in batch:
-            outcomes = request.step.outcomes
+            outcomes, infos = request.step.outcomes, request.step.infos
             for place in np.flatnonzero(outcomes["finished"] == 1):
                 score = float(outcomes[place]["episode_return"])
                 length = int(outcomes[place]["episode_length"])
                 epsilon = float(exploration[first + place])
                 success = float(outcomes[place]["success"])
-                self.tally.episode(self.pacing.steps, score, length, epsilon, success)
+                said = () if infos is None else infos[place].tolist()
+                self.tally.episode(self.pacing.steps, score, length, epsilon, success, said)
             first += len(outcomes)
 
     def _arrivals(

@@ -91,7 +91,7 @@ class _Common:
     def __init__(self, config: TrainConfig, spaces: Spaces, launcher: LocalLauncher) -> None:
         service, self.launcher = config.service, launcher
         self.metrics, self.gate = Metrics(), Gate()
-        self.tally = Tally(most_scored=most_scored(config))
+        self.tally = Tally(most_scored=most_scored(config), info_keys=spaces.info_keys)
         self.trace = Trace() if config.run.trace else None
         self.token = secrets.token_hex(16)
         self.requests: BatchQueue[Request] = BatchQueue(

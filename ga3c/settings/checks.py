@@ -13,7 +13,7 @@ from typing import Any, get_args, get_type_hints
 MAX_INTRA_OP_THREADS = 1024  # TensorFlow aborts or hangs with tens of thousands of threads
 
 
-_OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*(\(.*\))?", re.DOTALL)
 
 
 class WrongInput(ValueError):
@@ -21,7 +21,7 @@ class WrongInput(ValueError):
 
 
 def is_own(name: str) -> bool:
-    """Whether `name` has the form module:name, which refers to the user's own code."""
+    """Whether `name` refers to the user's own code: module:name or module:name(key=value, ...)."""
     return _OWN.fullmatch(name) is not None
 
 

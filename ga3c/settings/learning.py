@@ -145,7 +145,7 @@ class NetworkConfig:
     network: str = "auto"
     """Torso: small, large-4 to large-1, nature or minatar for pictures, mlp or parr for vectors;
     auto picks small, minatar (below 20 pixels) or mlp. Or your own, as module:name of a function
-    that takes observations [n, ...] and returns features [n, k]."""
+    that takes observations [n, ...] and returns features [n, k], or as module:name(key=value)."""
     units: tuple[int, ...] | None = None
     """Units of the torso's dense layers: for vectors one number per layer, such as 256 256, for
     pictures a single one. None: the torso's defaults."""

@@ -21,6 +21,7 @@ DQN = TrainConfig(
     environment=EnvironmentConfig(
         game="Pong",
         env_args=(),
+        info_keys=(),
         action_repeat=4,
         sticky_actions=0.0,
         noop_max=31,  # 0 to 30

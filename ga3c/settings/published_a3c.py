@@ -40,6 +40,7 @@ PAPER = TrainConfig(
     environment=EnvironmentConfig(
         game="Pong",
         env_args=(),
+        info_keys=(),
         action_repeat=4,
         sticky_actions=0.25,
         noop_max=17,

@@ -36,7 +36,8 @@ class TrainConfig:
     algorithm: str = "a3c"
     """a3c and ppo learn from segments, in the order they were played; dqn, and dpg for continuous
     actions, from a replay. The default is dpg for continuous actions with vector observations, and
-    ppo for everything else. Or your own, as module:name of a class (docs/extending.md)."""
+    ppo for everything else. Or your own, as module:name of a class, or as
+    module:name(key=value) to pass arguments (docs/extending.md)."""
     learns_from: LearnsFrom | None = None
     """What your own algorithm learns from: segments, in the order they were played, or a replay.
     Not needed for a3c, ppo, dqn and dpg."""

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 
 from ga3c.runs.metrics import Metrics, Window
-from ga3c.runs.tally import Tally
+from ga3c.runs.tally import INFO, Tally
 from ga3c.settings.scheduler import Counts
 
 ROLES = ("agents", "predictors", "trainers")
@@ -29,6 +29,7 @@ def figures(
     return {
         **{name: _finite(value, 5) for name, value in newest.items()},  # also of custom algorithms
         **({} if success is None else {"success_rate_100": success}),
+        **{INFO + key: _finite(mean, 5) for key, mean in tally.info_means().items()},
         "seconds": round(tally.seconds, 2),
         "steps": int(window.end["steps"]),
         "episodes": tally.episodes,
@@ -67,10 +68,11 @@ def line(values: Values) -> str:
     """The figures as one progress line, with the fields that GA3C prints."""
     success = values.get("success_rate_100")
     succeeded = "" if success is None else f"Success {success:.0%} "
+    infos = "".join(f"{key} {short(value)} " for key, value in infos_of(values))
     return (
         f"[Time {clock(values['seconds'])}] "
         f"[Episode {values['episodes']} Score {number(values['score'])}] "
-        f"[RScore {number(values['score_mean_100'])} {succeeded}Steps {values['steps']:,}] "
+        f"[RScore {number(values['score_mean_100'])} {succeeded}{infos}Steps {values['steps']:,}] "
         f"[PPS {values['pps']:.0f} TPS {values['tps']:.0f}] "
         f"{_queued(values)} "
         f"[NT {values['trainers']} NP {values['predictors']} NA {values['agents']}]"
@@ -94,6 +96,7 @@ def rows(values: Values) -> list[tuple[str, str]]:
             for role in ROLES
         ),
         *learned,
+        *((f"{key}, mean of the last 100", short(value)) for key, value in infos_of(values)),
     ]
 
 
@@ -139,6 +142,15 @@ def clock(seconds: float | None) -> str:
 
 def _finite(value: float, digits: int = 3) -> float | None:
     return round(value, digits) if math.isfinite(value) else None
+
+
+def infos_of(values: Values) -> list[tuple[str, float | None]]:
+    """What environments reported in their infos: keys and means."""
+    return [(name.removeprefix(INFO), v) for name, v in values.items() if name.startswith(INFO)]
+
+
+def short(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
 
 
 def number(value: float | None) -> str:

@@ -51,7 +51,7 @@ class Frontend:
         """Args: on_step: called for each step with the agent's name, the header and the time."""
         self._on_step = on_step
         seen = spaces.shape, spaces.dtype, spaces.actions
-        self._hello = Hello(token, *seen, groups, envs_per_group)
+        self._hello = Hello(token, *seen, groups, envs_per_group, len(spaces.info_keys))
         self._dtype = np.dtype(spaces.dtype)
         self._requests, self._metrics = requests, metrics
         self.peers = Peers(self._hello)
@@ -196,7 +196,7 @@ class Frontend:
         waiting = self._unanswered.get(int(lanes[0])), self._parked.get(int(lanes[0]))
         if any(request is not None and request.identity == identity for request in waiting):
             raise MessageError("sequence", "a step before the answer to the last one")
-        step = messages.decode_step(parts, self._hello.shape, self._dtype)
+        step = messages.decode_step(parts, self._hello.shape, self._dtype, self._hello.infos)
         peer.sequences[header.group] += 1
         peer.answers.pop(header.group, None)
         self.peers.heard(identity)

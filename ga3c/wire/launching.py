@@ -4,8 +4,9 @@ from typing import Any
 
 from agents.cluster import Cluster
 from agents.launchers import Launcher, LocalLauncher
-from agents.messages import Kind, encode_note
+from agents.messages import Kind
 from agents.nodes import Orders
+from agents.notes import encode_note
 from ga3c.settings.service import HostsConfig
 from ga3c.wire.frontend import Frontend
 from ga3c.wire.hosts import Hosts

@@ -42,7 +42,7 @@ def bound_router(
     Args: keys: the service's own, if peers have keys; None: they have the password.
     """
     frame_bytes = math.prod(hello.shape) * np.dtype(hello.dtype).itemsize
-    step_bytes = hello.envs_per_group * max(frame_bytes, OUTCOME.itemsize)
+    step_bytes = hello.envs_per_group * max(frame_bytes, OUTCOME.itemsize, 4 * hello.infos)
     socket = context.socket(zmq.ROUTER)
     Authenticator.guard(socket, keys)
     for option, value in (

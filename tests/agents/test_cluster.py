@@ -1,4 +1,4 @@
-"""Agents on the nodes of a real Ray cluster, on this machine."""
+"""Agents on the nodes of a Ray cluster: a real one on this machine, or a mock of Ray."""
 
 import json
 import sys
@@ -65,11 +65,11 @@ def test_a_head_that_is_not_there_is_said_before_anything_begins(tmp_path: Path)
 
 
 class RayError(Exception):
-    """As Ray's."""
+    """Stands in for ray.exceptions.RayError."""
 
 
 def ray_of_one_node() -> MagicMock:
-    """Ray's module, connected to a cluster of a node that gives its cores to nobody yet."""
+    """A mock of the ray module: a cluster with one node, whose cores are all still taken."""
     ray = MagicMock()
     ray.exceptions.RayError = RayError
     ray.util.get_node_ip_address.return_value = "10.0.0.1"
@@ -99,14 +99,14 @@ def test_a_node_whose_cores_are_taken_is_said_once() -> None:
     ray.wait.return_value = ([], ["asked"])
     hosts.allowed("its key")
     actor = ray.remote.return_value.options.return_value.remote.return_value
-    orders = ORDERS._replace(connect="tcp://10.0.0.1:2")  # as the other nodes reach the service
+    orders = ORDERS._replace(connect="tcp://10.0.0.1:2")  # other nodes cannot reach 0.0.0.0
     actor.play.remote.assert_called_once_with(orders, "atlas", 4)
     hosts.tend()
     assert len(words) == 2, "it plays, which takes as long as the run"
 
 
 def test_the_node_of_the_service_itself_gets_no_host() -> None:
-    """The service starts the agents of its own machine, --agents-here of them."""
+    """On its own machine, the service itself starts the agents, as many as --agents-here says."""
     ray = ray_of_one_node()
     hosts = NodeHosts(ray, ORDERS, lambda word: None)
     hosts.tend()

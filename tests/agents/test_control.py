@@ -1,4 +1,4 @@
-"""Continuous actions: bounds of an environment, and the tasks of the Control Suite."""
+"""Continuous actions: their bounds, and the tasks of DeepMind's Control Suite."""
 
 import os
 import subprocess
@@ -113,7 +113,7 @@ def test_a_reachers_shoulder_is_given_within_one_turn_unless_asked_otherwise(wra
     environments = Environments(EnvironmentConfig("dm_control/reacher-easy", args), 1)
     twin = suite.load("reacher", "easy")
     twin.task.random.seed(seed_of(3))
-    action = np.array([[1.0, 0.0]], np.float32)  # turns the shoulder on and on
+    action = np.array([[1.0, 0.0]], np.float32)  # keeps turning the shoulder the same way
     answer, step = twin.reset(), environments.reset(3)
     farthest = 0.0
     for _ in range(300):
@@ -125,7 +125,7 @@ def test_a_reachers_shoulder_is_given_within_one_turn_unless_asked_otherwise(wra
         assert abs(seen) < 3.15 or not wrapped
         farthest = max(farthest, abs(shoulder))
         answer, step = twin.step(action[0]), environments.step(action)
-    assert farthest > 2 * np.pi  # as the suite gives it
+    assert farthest > 2 * np.pi  # the suite's own angle exceeds one turn
     environments.close()
 
 
@@ -139,7 +139,7 @@ def test_equal_seeds_give_equal_episodes_and_others_differ() -> None:
 
 
 def test_a_missing_package_is_one_line_with_the_command_that_installs_it(tmp_path: Path) -> None:
-    """An empty finder in front of all others hides the package, as if it were not installed."""
+    """A sitecustomize module patches importlib.util.find_spec, so dm_control seems missing."""
     hide = "import sys, importlib.abc\n"
     hide += "class Hide(importlib.abc.MetaPathFinder):\n"
     hide += "    def find_spec(self, name, path, target=None):\n"
@@ -174,7 +174,7 @@ def test_a_missing_package_is_one_line_with_the_command_that_installs_it(tmp_pat
 def test_an_algorithm_that_does_not_take_the_actions_is_one_line(
     given: list[str], words: str, tmp_path: Path
 ) -> None:
-    short = ["--seconds", "1", "--runs-dir", str(tmp_path)]  # should it begin after all
+    short = ["--seconds", "1", "--runs-dir", str(tmp_path)]  # in case a run starts after all
     assert words in refused("train", *given, *LIGHT, *short)
 
 

@@ -1,4 +1,4 @@
-"""What agents leave behind when they end: nothing, also if their environments have processes."""
+"""Agents leave nothing behind when they end, even if their environments start processes."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def launcher(folder: Path) -> Iterator[LocalLauncher]:
-    """Leaves no process, whatever the test did."""
+    """A launcher. After the test, it is stopped and any remaining simulators are killed."""
     launcher = LocalLauncher()
     yield launcher
     launcher.stop(LIMIT_S)
@@ -43,13 +43,13 @@ def started(folder: Path) -> list[int]:
 
 
 def closed(folder: Path) -> list[int]:
-    """Those of the environments that were closed."""
+    """The process ids of the environments that were closed."""
     return [int(file.stem) for file in folder.iterdir() if file.suffix == ".closed"]
 
 
 @pytest.fixture
 def processes(launcher: LocalLauncher, folder: Path) -> list[int]:
-    """Those of the environments of an agent that waits for its first task."""
+    """The process ids of an agent's environments, while the agent waits for its first task."""
     return prepared(launcher, folder)
 
 
@@ -112,7 +112,7 @@ def test_environments_that_hang_as_they_close_do_not_hold_up_an_agents_end(
 def test_environments_that_hang_as_they_close_do_not_hold_up_the_end_of_an_agent_that_fails(
     launcher: LocalLauncher, folder: Path, tmp_path: Path
 ) -> None:
-    """They would only be closed in the agent: to see the spaces, one is made and closed here."""
+    """`hangs` is set after `playing`, which makes and closes an environment in this process."""
     with playing(tmp_path, launcher, simulators(folder)) as rig:
         rig.config = simulators(folder, "hangs=True")
         rig.start("agent")

@@ -1,4 +1,4 @@
-"""Environments: names, spaces, and the truth of every flag, on real games."""
+"""Environments: names, spaces, and whether every flag is right, mostly on real games."""
 
 import shutil
 import sys
@@ -31,7 +31,7 @@ from agents.vectors import successes
 
 
 class Counter(gymnasium.Env):
-    """Shows its step count as float64; the actions are 3 and 4, the reward is the action."""
+    """Observes its step count as float64; actions are 3 and 4, and the reward is the action."""
 
     observation_space = Box(-1, 99, (2,), np.float64)
     action_space = Discrete(2, start=3)
@@ -64,7 +64,7 @@ class Picture(Counter):
 
 
 class Scalar(Counter):
-    """One number without any dimension."""
+    """Observations are a single number, with no dimensions."""
 
     observation_space = Box(0, 1, (), np.float32)
 
@@ -77,7 +77,7 @@ gymnasium.register("Tetris-v0", Counter)  # also the name of an Atari game
 def play(
     config: EnvironmentConfig, steps: int, num_envs: int = 1, seed: int = 0, actions_seed: int = 0
 ) -> Iterator[Step]:
-    """Random actions; the first step is the reset's."""
+    """The steps of random play; the first one comes from the reset."""
     environments = Environments(config, num_envs)
     draw = np.random.default_rng(actions_seed)
     yield environments.reset(seed)
@@ -192,7 +192,7 @@ def test_a_package_that_gymnasium_misses_is_told_as_our_extra(words, line):
 
 
 class Strange(gymnasium.Env):
-    """Right, but for what `fault` names."""
+    """A correct environment, except for the error that `fault` names."""
 
     observation_space, action_space = Box(0, 1, (4,), np.float32), Discrete(2)
 
@@ -253,7 +253,7 @@ def test_an_argument_that_the_constructor_does_not_take_is_told_without_gymnasiu
 
 
 class Mended(gymnasium.Wrapper):
-    """Gives an environment of an older form the form of today."""
+    """Adapts an environment with an older API to the current one."""
 
     def reset(self, *, seed=None, options=None):
         return self.env.reset()
@@ -305,7 +305,7 @@ def test_sticky_actions_of_the_name_reach_the_emulator():
 
 
 def test_fire_is_pressed_at_the_start_only_where_it_is_asked_for():
-    """In Breakout no ball is there before."""
+    """In Breakout, there is no ball until FIRE is pressed."""
     begun = [
         next(play(EnvironmentConfig("Breakout", noop_max=0, fire_on_reset=fires), 0)).frames
         for fires in (True, False)
@@ -314,7 +314,7 @@ def test_fire_is_pressed_at_the_start_only_where_it_is_asked_for():
 
 
 def test_with_sticky_actions_every_environment_has_chances_of_its_own():
-    """Without a seed ALE takes the clock's second, which would be the same for all of them."""
+    """Without a seed, ALE takes the clock's current second, the same for all environments."""
     config = EnvironmentConfig("Breakout", sticky_actions=0.25)
     assert config.needs_seeds
     assert not EnvironmentConfig("Breakout", sticky_actions=0.0).needs_seeds
@@ -433,7 +433,7 @@ def test_an_argument_that_the_constructor_does_not_take_is_told_in_one_line():
 
 
 class Grid(gymnasium.Env):
-    """A picture of ten by ten truths in several channels, as MinAtar's games show."""
+    """A picture of 10 x 10 booleans in several channels, as in MinAtar's games."""
 
     observation_space = gymnasium.spaces.Box(0, 1, (10, 10, 4), np.bool_)
     action_space = gymnasium.spaces.Discrete(3)
@@ -477,7 +477,7 @@ def test_unfit_spaces_are_told_in_one_line(game, reason):
 
 
 class Unmade(Counter):
-    """Cannot be made."""
+    """Its constructor raises an error."""
 
     def __init__(self) -> None:
         raise KeyError("level\n9")
@@ -544,7 +544,7 @@ def test_stacked_colour_pictures_are_refused(dtype, high):
 
 
 class Mission(gymnasium.Space):
-    """Words, of which Gymnasium makes no numbers, as in MiniGrid."""
+    """A space of text, as in MiniGrid, which Gymnasium cannot turn into numbers."""
 
 
 def test_observations_that_cannot_be_numbers_are_told_with_a_way_out():
@@ -591,7 +591,7 @@ def test_tables_of_numbers_are_vectors(shape, low, high, dtype):
     assert space_of(shape, 1, np.float32, -1).is_picture
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")  # Gymnasium sees the wrong shape, too
+@pytest.mark.filterwarnings("ignore::UserWarning")  # Gymnasium warns of the wrong shape, too
 def test_a_tables_rows_follow_each_other_and_its_shape_is_checked():
     class Table(gymnasium.Env):
         observation_space = Box(-np.inf, np.inf, (30, 20), np.float32)
@@ -631,7 +631,7 @@ def test_bounds_of_actions_that_float32_does_not_hold_are_refused():
 
 
 class Unclosed(gymnasium.Env):
-    """Its author closes a window that was never opened."""
+    """Its `close` fails, because the window to close was never opened."""
 
     observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
@@ -713,7 +713,7 @@ def test_action_out_of_range_is_refused_before_the_emulator(action):
 def test_lost_life_terminates_without_reset():
     steps = list(play(EnvironmentConfig("Breakout"), 800))
     lost = (flags(steps, "terminated") == 1) & (flags(steps, "finished") == 0)
-    assert lost.sum() >= 8  # two games of five lives, four of them lost before the end
+    assert lost.sum() >= 8  # two games of five lives; losing the last one ends the game
     assert not flags(steps, "first")[1:][lost[:-1]].any()
 
 
@@ -914,7 +914,7 @@ def test_gymnasium_time_limit_truncates():
 
 
 class Saying(Counter):
-    """Says in the last of three steps what `said` has, and in those before the opposite."""
+    """Episodes of three steps. The last info is `said`; in earlier ones its keys are all True."""
 
     def __init__(self, **said: object) -> None:
         super().__init__()
@@ -965,7 +965,7 @@ def test_what_a_vector_says_of_success_is_read_in_gymnasiums_way(info, success):
 
 
 class Repeated(gymnasium.Wrapper):
-    """Takes each action so many times, and shows the last frame alone."""
+    """Repeats each action `times` times, and returns only the last frame, without pooling."""
 
     def __init__(self, environment: gymnasium.Env, times: int) -> None:
         super().__init__(environment)
@@ -1008,7 +1008,9 @@ def test_frames_equal_gymnasium_preprocessing_bit_for_bit(game, action_repeat, m
         else:
             frame, gained, terminated, truncated, _ = twin.step(action)
             reward, over = float(gained), terminated or truncated
-        if max_pool or not over:  # the emulator stops at the end of a game; nothing follows from it
+        # Without pooling, a game's last frame is not compared: the emulator stops when the game
+        # ends, and no action is chosen from that frame.
+        if max_pool or not over:
             np.testing.assert_array_equal(step.frames[0], frame)
         outcome = step.outcomes[0]
         assert (outcome["reward"], outcome["finished"]) == (reward, over)
@@ -1018,7 +1020,7 @@ def test_frames_equal_gymnasium_preprocessing_bit_for_bit(game, action_repeat, m
 
 
 class Vector(gymnasium.vector.VectorEnv):
-    """A vector of its own, whose step is `answer`."""
+    """An environment that exists only as a vector; its step returns `answer`."""
 
     metadata: ClassVar[dict[str, object]] = {"autoreset_mode": AutoresetMode.NEXT_STEP}
 
@@ -1037,7 +1039,7 @@ class Vector(gymnasium.vector.VectorEnv):
         self._answer |= answer
 
     def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)  # as Gymnasium wants it: one number for the whole vector
+        super().reset(seed=seed)  # Gymnasium expects one seed for the whole vector
         self.drawn = self.np_random.random()
         return self._first, {}
 
@@ -1084,7 +1086,7 @@ def test_what_exists_only_as_a_vector_is_seeded_by_one_number() -> None:
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_what_is_not_finite_is_refused_with_environment_and_field(game, words):
     environments = Environments(EnvironmentConfig(f"tests.tiny:{game}-v0"), 3, first_number=10)
-    environments._vector.envs[0].unwrapped._at_step = 1000  # only the others are broken
+    environments._vector.envs[0].unwrapped._at_step = 1000  # only the third one breaks early
     environments._vector.envs[1].unwrapped._at_step = 1000
     environments.reset(0)
     for _ in range(4):
@@ -1134,7 +1136,7 @@ def test_a_vector_that_resets_in_another_way_is_refused(monkeypatch):
 
 
 def test_first_games_are_cut_at_different_steps_and_later_games_are_whole() -> None:
-    """Boxing's games have a fixed length; without cuts all lanes would end together."""
+    """Boxing's games have a fixed length, so without cuts they would all end together."""
     count, stagger, steps = 8, 40, 120
     config = EnvironmentConfig("Boxing", frame_cap=240, noop_max=0)  # games of 60 steps
     environments = Environments(config, count, stagger_steps=stagger)

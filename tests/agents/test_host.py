@@ -1,4 +1,4 @@
-"""Other machines that play for a service: real hosts, keys and connections, on this machine."""
+"""Hosts, other machines that play for a service; in these tests, all are on this machine."""
 
 import contextlib
 import json
@@ -25,7 +25,8 @@ from agents.headers import MOST_AGENTS, Header, Kind
 from agents.host import Config as HostConfig
 from agents.launchers import LocalLauncher
 from agents.link import Curve, connect
-from agents.messages import Hello, MessageError, encode_note
+from agents.messages import Hello, MessageError
+from agents.notes import encode_note
 from agents.orders import MOST_EXITS, MOST_WORDS, SILENT_S, Host
 from agents.versions import OURS, versions
 from agents.worker import Task
@@ -53,7 +54,7 @@ from tests.commands import (
 Start = Callable[..., Command]
 TOKEN = "a token"
 CARTPOLE = EnvironmentConfig(game="CartPole-v1")
-PAUSE_S = 1 / 16  # between two reports of a host; exact, as sums of it are compared
+PAUSE_S = 1 / 16  # between two reports of a host; a power of two, so that its sums are exact
 HELLO = Hello(TOKEN, (4,), "float32", Actions(2), 1, 2)
 
 
@@ -83,7 +84,7 @@ def coming(directory: Path, address: str, name: str, by: str = "host") -> list[s
 
 
 def assert_secret_keys_are_nowhere_else(directory: Path, *commands: Command) -> None:
-    """Neither in a process's arguments and environment nor in a file but their own."""
+    """Check the arguments and environments of all processes, and all files but the keys' own."""
     own = [directory / name for name in ("service", "host")]
     secrets = [file.read_text().strip() for file in own]
     for process in (each for command in commands for each in command.survivors()):
@@ -98,7 +99,7 @@ def assert_secret_keys_are_nowhere_else(directory: Path, *commands: Command) -> 
 
 @pytest.mark.slow
 def test_hosts_play_for_one_service_after_another(command: Start, tmp_path: Path) -> None:
-    """Also when a host is killed, comes back, and the service is stopped and started anew."""
+    """Play goes on after a host is killed and restarted, and after the service is restarted."""
     given = [*CORRIDOR, "--agents-here", "0", "--name", "mine", "--checkpoint-every-s", "1"]
     service = command(*given, *listening(tmp_path))
     address = address_of(service)
@@ -190,7 +191,7 @@ class Ordered(NamedTuple):
 
 
 class Rig:
-    """Hosts that only report, on a clock of the test's."""
+    """Simulated hosts that do nothing but report, with a clock that the test sets."""
 
     def __init__(self, room_here: int = 0) -> None:
         self.now_s = 0.0
@@ -258,7 +259,7 @@ def test_no_host_is_lost_while_the_service_itself_was_stopped() -> None:
     rig.report("atlas", agents=2)
     rig.start("a")
     for _ in range(3):
-        rig.now_s += 10 * LOST_S  # as by Ctrl-Z
+        rig.now_s += 10 * LOST_S  # as if suspended by Ctrl-Z
         assert rig.hosts.reap() == []
     rig.now_s += 1.0
     rig.report("atlas", agents=2)
@@ -266,7 +267,7 @@ def test_no_host_is_lost_while_the_service_itself_was_stopped() -> None:
 
 
 def test_a_host_that_was_heard_during_a_pause_is_heard_after_it() -> None:
-    """The frontend's thread goes on while the main thread writes a large checkpoint, say."""
+    """The frontend's thread still hears hosts while the main thread writes a large checkpoint."""
     rig = Rig()
     rig.report("atlas", agents=2)
     rig.start("a")
@@ -478,7 +479,7 @@ REPORT = b'{"name": "%b", "agents": 1, "playing": 0, "refuses": "", "exits": {"%
     "part",
     [
         *(b"{" * 100, b"[1]", b"{" + b" " * (1 << 18), b"\xff"),
-        *(REPORT % (b"b\xff", b"a"), REPORT % (b"b", b"a\xff")),  # no UTF-8
+        *(REPORT % (b"b\xff", b"a"), REPORT % (b"b", b"a\xff")),  # not UTF-8
     ],
     ids=lambda part: f"{part[:12]!r} {len(part)}",
 )
@@ -503,7 +504,7 @@ def test_why_a_host_plays_nothing_arrives_whatever_signs_an_error_has(host: Host
 def test_an_order_for_as_many_agents_as_a_host_may_have_is_followed(host: Host) -> None:
     name = "agent-4095.9999#" + 16 * "f"
     task = Task(name, "ipc://" + 99 * "x", 32 * "f", 2, 32, 2**31, EnvironmentConfig("Pnog"), 2000)
-    values = {**asdict(task), "after": name}  # as `Hosts` orders them
+    values = {**asdict(task), "after": name}  # the form in which `Hosts` sends it
     tasks = {f"agent-{n}.0#{16 * 'f'}": values for n in range(MOST_AGENTS)}
     order = {"game": "Pnog", "versions": versions(), "tasks": tasks}
     host._follow(encode_note(Kind.ORDER, order))
@@ -518,7 +519,7 @@ def order_of(*names: str) -> list[bytes]:
 
 
 def has_ended(host: Host, name: str) -> bool:
-    """Whether an agent has, after the host has seen to its agents."""
+    """Let the host check on its agents; return whether this one has ended."""
     host._tend()
     return name in host._exits
 
@@ -553,7 +554,7 @@ def test_a_host_of_other_settings_of_agents_says_so_and_not_to_another_service(
 def test_a_service_that_says_nothing_is_told_of_once(
     host: Host, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one of another version does, which takes no report of this host."""
+    """A service of another version is silent, because it accepts no report from this host."""
     host._tend()
     assert "nothing was heard" not in capsys.readouterr().out, "it was not reached yet"
     host._tell_of(zmq.EVENT_HANDSHAKE_SUCCEEDED)
@@ -568,7 +569,7 @@ def test_a_service_that_says_nothing_is_told_of_once(
 def test_the_agents_of_a_host_end_when_nothing_is_heard_of_the_service(
     host: Host, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when the service was killed, and could say no more."""
+    """This happens if the service was killed, and so could not dismiss its hosts."""
     monkeypatch.setattr("agents.orders.SILENT_S", 0.5)
     host._follow(order_of("a", "b"))
     for name in ("a", "b"):
@@ -613,7 +614,7 @@ def test_an_agent_is_welcome_by_the_key_of_its_host_only(tmp_path: Path) -> None
             time.sleep(0.01)
         assert [frontend.peers.welcomed(name) is None for name in "abcd"] == [False] + [True] * 3
         note = encode_note(Kind.HOST, {})
-        sockets[-1].send_multipart(note)  # a host, but from this machine
+        sockets[-1].send_multipart(note)  # a host's report, but sent from this machine
         sockets[0].send_multipart([messages.encode_header(Header(Kind.HOST)), b"["])
         while metrics.snapshot()["rejected:no hello"] + metrics.snapshot()["rejected:kind"] < 2:
             assert time.monotonic() < deadline_s, metrics.snapshot().counts

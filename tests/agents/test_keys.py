@@ -1,4 +1,4 @@
-"""Pairs of keys: who may read them, and what is said of a file that holds none."""
+"""Key pairs: who may read them, and the error for a file that holds no key."""
 
 import os
 import stat
@@ -32,7 +32,8 @@ def test_a_pair_is_read_back_and_its_secret_is_its_owners_alone(tmp_path: Path) 
 
 
 def test_a_line_is_a_comment_or_begins_with_a_key(tmp_path: Path) -> None:
-    for first in "%-0":  # 85^4 times the place of # is beyond 32 bits, so no key begins with it
+    # No key begins with #: in Z85 it is the digit 84, and 84 * 85^4 exceeds 32 bits.
+    for first in "%-0":
         (tmp_path / "it").write_text(f"#{first} them\n{first}{'0' * 39} {first} name\n")
         assert keys.public([tmp_path / "it"]) == {f"{first}{'0' * 39}": f"{first} name"}
 

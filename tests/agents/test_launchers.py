@@ -1,4 +1,4 @@
-"""Agent processes: started, seen to end however they end, and never left behind."""
+"""Agent processes are started, reported however they end, and never left behind."""
 
 import contextlib
 import errno
@@ -27,7 +27,7 @@ from ga3c.wire.requests import Reply, Request
 from tests import leaks
 
 ROOT = Path(__file__).resolve().parents[2]
-LIMIT_S = 40.0  # for what must happen: long, since nothing waits for it in vain
+LIMIT_S = 40.0  # for what must happen; generous, since only a failing test waits this long
 TOKEN = "a token"
 GROUPS, ENVS = 2, 2
 LANES = np.arange(GROUPS * ENVS, dtype=np.int32).reshape(GROUPS, ENVS)
@@ -39,13 +39,13 @@ NOWHERE = Task("agent", "ipc:///nowhere/at/all", TOKEN, GROUPS, ENVS, 1, CARTPOL
 
 @pytest.fixture(autouse=True)
 def agents_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From any working directory, installed or not."""
+    """Agents find our packages from any working directory, installed or not."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
 @pytest.fixture
 def launcher() -> Iterator[LocalLauncher]:
-    """Leaves no process, whatever the test did."""
+    """A launcher that is stopped after the test, whatever the test did."""
     launcher = LocalLauncher()
     yield launcher
     launcher.stop(LIMIT_S)
@@ -59,7 +59,7 @@ def wait_until(happened: Callable[[], object]) -> None:
 
 
 def runs(pid: int) -> bool:
-    """Whether a process lives; one that has ended and is not waited for does not."""
+    """Whether a process is alive; a zombie is not."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -67,7 +67,7 @@ def runs(pid: int) -> bool:
 
 
 def reaped(launcher: LocalLauncher) -> Exit:
-    """The next agent that ends."""
+    """Wait for the next agent to end."""
     deadline_s = time.monotonic() + LIMIT_S
     while not (ended := launcher.reap()):
         assert time.monotonic() < deadline_s, "no agent has ended in time"
@@ -77,7 +77,7 @@ def reaped(launcher: LocalLauncher) -> Exit:
 
 
 class Rig:
-    """A launcher and a frontend that its agents speak to."""
+    """A launcher, and a frontend to which its agents connect."""
 
     def __init__(self, directory: Path, launcher: LocalLauncher, config: EnvironmentConfig) -> None:
         self.launcher = launcher
@@ -97,7 +97,7 @@ class Rig:
         self.frontend.start()
 
     def start(self, identity: str, index: int = 0) -> int:
-        """Start an agent in place `index`; returns its process id."""
+        """Start an agent for the lanes of place `index`; return its process id."""
         self.frontend.peers.expect(identity, LANES + index * GROUPS * ENVS)
         self.launcher.start(self.task(identity))
         return self.launcher.pid(identity)
@@ -114,7 +114,7 @@ class Rig:
         self.frontend.reply([Reply(request, np.full(ENVS, action, np.int32))])
 
     def play(self, requests: int) -> list[Request]:
-        """Answer so many requests."""
+        """Answer this many requests, and return them."""
         taken = []
         for _ in range(requests):
             taken.append(self.take())
@@ -183,7 +183,7 @@ def test_an_agents_environments_follow_from_its_seed(rig: Rig) -> None:
     rig.launcher.kill("one")
     assert reaped(rig.launcher).identity == "one"
     rig.frontend.peers.forget("one")
-    rig.start("two", 1)  # of the same seed, in another place
+    rig.start("two", 1)  # with the same seed, for other lanes
     again: dict[int, np.ndarray] = {}
     while len(again) < GROUPS:
         request = rig.take()
@@ -239,10 +239,10 @@ def test_an_agent_that_rests_plays_again_with_new_games(
         rig.frontend.retire("before")
         wait_until(lambda: not rig.frontend.peers.knows("before"))
         assert launcher.reap() == []
-        while rig.requests.size:  # what came before the order; its lanes wait for the answers
+        while rig.requests.size:  # sent before it retired; their lanes stay taken until answered
             rig.play(1)
         rig.frontend.peers.expect("after", LANES)
-        launcher.start_again("before", rig.task("after"))  # of the same seed
+        launcher.start_again("before", rig.task("after"))  # with the same seed
         assert launcher.pid("after") == pid
         assert len(launcher) == 1
         played = rig.play(12)
@@ -250,7 +250,7 @@ def test_an_agent_that_rests_plays_again_with_new_games(
         for group in range(GROUPS):
             mine = [request for request in played if request.group == group]
             assert [request.sequence for request in mine] == list(range(len(mine)))
-            over = np.ones(ENVS, bool)  # no game before the first; some of CartPole are short
+            over = np.ones(ENVS, bool)  # play begins with new games; some of CartPole are short
             for request in mine:
                 outcomes = request.step.outcomes
                 np.testing.assert_array_equal(outcomes["first"], over)
@@ -262,7 +262,7 @@ def test_an_agent_that_rests_plays_again_with_new_games(
 
 
 def prepared(launcher: LocalLauncher, config: EnvironmentConfig) -> psutil.Process:
-    """An agent that makes its first environments; no service has been given to it."""
+    """The process of an agent that makes its first environments and has no service yet."""
     known = {each.pid for each in psutil.Process().children()}
     launcher.prepare(1, Task("", "", "", GROUPS, ENVS, None, config))
     (new,) = (each for each in psutil.Process().children() if each.pid not in known)
@@ -298,7 +298,7 @@ def test_a_prepared_agent_that_gets_no_task_ends_with_the_launcher(launcher: Loc
     waits = prepared(launcher, PONG)
     launcher.stop(LIMIT_S)
     assert not waits.is_running()
-    launcher.stop(LIMIT_S)  # as a run and its command both do
+    launcher.stop(LIMIT_S)  # a run and its command both call this
 
 
 def test_an_agent_that_died_as_it_rested_is_reported_under_its_new_name(rig: Rig) -> None:
@@ -387,13 +387,13 @@ def test_stop_leaves_no_process_no_thread_and_no_descriptor() -> None:
     for index in range(3):
         launcher.start(replace(NOWHERE, identity=f"agent-{index}"))
         pids.append(launcher.pid(f"agent-{index}"))
-    os.kill(pids[0], signal.SIGSTOP)  # hears nothing: ended by force
-    os.kill(pids[1], signal.SIGKILL)  # has ended, and nobody has reaped it
+    os.kill(pids[0], signal.SIGSTOP)  # does not react, so it has to be killed
+    os.kill(pids[1], signal.SIGKILL)  # has ended, but was not reaped
     launcher.stop(0.5)
     assert not any(runs(pid) for pid in pids)
     assert len(launcher) == 0
     assert launcher.reap() == []
-    wait_until(lambda: not leaks.threads() - threads)  # join() returns a moment before its end
+    wait_until(lambda: not leaks.threads() - threads)  # join() returns just before the thread ends
     assert not leaks.descriptors() - descriptors
 
 
@@ -486,7 +486,7 @@ def test_what_an_agent_writes_neither_blocks_it_nor_fills_the_disk(
     lines = f"seq 5000000; echo the end; touch {tmp_path}/written; read end; exit 7"
     monkeypatch.setattr(sys, "executable", program(tmp_path, f"read task; {lines}"))
     launcher.start(NOWHERE)
-    wait_until((tmp_path / "written").exists)  # though nobody reaps
+    wait_until((tmp_path / "written").exists)  # even though nothing is reaped meanwhile
     launcher.end("agent")
     ended = reaped(launcher)
     assert ended.code == 7
@@ -497,7 +497,7 @@ def test_what_an_agent_writes_neither_blocks_it_nor_fills_the_disk(
 def test_an_agent_is_reaped_though_its_child_lives_and_holds_its_output(
     tmp_path: Path, launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    leaves = f"setsid sh -c 'touch {tmp_path}/left; exec sleep 600' &"  # its process group
+    leaves = f"setsid sh -c 'touch {tmp_path}/left; exec sleep 600' &"  # the agent's process group
     ends = f"until [ -e {tmp_path}/left ]; do sleep 0.01; done; echo $!; exit 3"
     monkeypatch.setattr(sys, "executable", program(tmp_path, f"{leaves}\n{ends}"))
     launcher.start(NOWHERE)
@@ -540,7 +540,7 @@ def test_an_agent_finds_every_module_that_its_starter_finds(
 
 
 class LateTask(Task):
-    """Written only when its reader has ended."""
+    """A task that is not written until its reader has ended."""
 
     def to_json(self) -> str:
         children = psutil.Process().children

@@ -1,6 +1,6 @@
-"""A real agent behind a way that is cut: no step is lost, played twice or taken twice.
+"""A real agent whose connection fails: no step is lost, played twice or taken twice.
 
-Also if it is encrypted, as it is to other machines.
+This also holds for encrypted connections, which other machines use.
 """
 
 import time
@@ -26,14 +26,14 @@ from tests.commands import wait_for
 from tests.relay import Relay
 
 ROOT = Path(__file__).resolve().parents[2]
-LIMIT_S = 60.0  # for what must happen: long, since nothing waits for it in vain
+LIMIT_S = 60.0  # for what must happen; generous, since only a failing test waits this long
 TOKEN = "a token"
 GROUPS, ENVS = 2, 3
 LEDGER = EnvironmentConfig(game="tests.tiny:Ledger-v0")
 
 
 class Rig:
-    """An agent that reaches its frontend by a relay, and a predictor that answers as it is told."""
+    """An agent that reaches its frontend through a relay; the test itself answers its steps."""
 
     def __init__(self, launcher: LocalLauncher, encrypted: bool = False) -> None:
         self.launcher = launcher
@@ -83,7 +83,7 @@ class Rig:
         return self.metrics.snapshot()["repeated_steps"]
 
     def check(self) -> None:
-        """Each action was played once, in order, and each step of the ledger was taken once."""
+        """Check that each action was played once, in order, and each step was taken once."""
         counts = self.metrics.snapshot().counts
         assert not [name for name in counts if name.startswith("rejected")], counts
         for taken, actions in zip(self.taken, self.actions, strict=True):
@@ -144,7 +144,7 @@ def test_an_answer_that_is_lost_is_repeated(rig: Rig) -> None:
     rig.relay.cut()
     for request in requests:
         rig.answer(request)
-    time.sleep(0.2)  # the frontend has given them to a connection that is no more
+    time.sleep(0.2)  # the frontend sends them to a connection that is gone
     assert rig.requests.size == 0
     rig.relay.mend()
     rig.play(100)
@@ -153,7 +153,7 @@ def test_an_answer_that_is_lost_is_repeated(rig: Rig) -> None:
 
 
 def test_an_agent_comes_back_when_a_way_that_has_gone_silent_is_mended(rig: Rig) -> None:
-    """Neither side is told: both find out by heartbeats."""
+    """Neither side is told that the connection is dead; both notice missing heartbeats."""
     rig.start()
     rig.play(50)
     requests = [rig.take() for _ in range(GROUPS)]
@@ -169,7 +169,7 @@ def test_an_agent_comes_back_when_a_way_that_has_gone_silent_is_mended(rig: Rig)
 
 @pytest.mark.parametrize("encrypted", [True], ids=["encrypted"])
 def test_an_agent_comes_back_though_its_old_connection_still_seems_to_stand(rig: Rig) -> None:
-    """A router on the way has forgotten it: the agent is told, and the service is not."""
+    """A router has lost the connection, and told the agent but not the service."""
     rig.start()
     for _ in range(3):
         rig.play(50)
@@ -193,7 +193,9 @@ def test_a_retired_agent_rests_though_the_order_was_lost(rig: Rig) -> None:
 
 
 def test_an_agent_that_fails_before_its_hello_is_heard_by_what_it_printed(rig: Rig) -> None:
-    """A message before it would be refused, and the agent would die of that, as it seemed."""
+    """It sends no failure message, which the service would refuse before the hello; the refusal
+    would look like the reason why the agent ended.
+    """
     rig.start(EnvironmentConfig(game="tests.tiny:Unmade-v0"))
     ends: list[Exit] = []
     wait_for(lambda: bool(ends.extend(rig.launcher.reap()) or ends), LIMIT_S)

@@ -38,6 +38,7 @@ from agents.messages import (
     encode_hello,
     encode_step,
 )
+from agents.notes import decode_note, encode_note
 from tests import damage
 from tests.damage import damaged_messages, make_step, plain, whole_messages
 
@@ -48,7 +49,7 @@ counts = st.integers(0, MAX_COUNT)
 
 
 def refusal(decode: Callable[[], Any]) -> str:
-    """The reason with which `decode` refuses; any other error fails the test."""
+    """The reason that `decode` gives for its refusal; any other error fails the test."""
     with pytest.raises(MessageError) as caught:
         decode()
     assert type(caught.value) is MessageError
@@ -177,9 +178,9 @@ def test_last_words_keep_their_end_and_may_be_cut_within_a_character() -> None:
 
 
 def decode_anything(parts: list[bytes]) -> str:
-    """Decode `parts` as everything they could be, and check whatever that gives.
+    """Decode `parts` as every kind of message, and check each result.
 
-    Returns the reason of the decoder that the header asks for, or "" if it took them.
+    Returns why the header, or the decoder for its kind, refuses them; "" if they are accepted.
     """
     outcomes = {
         "hello": attempt(lambda: check_hello(parts)),
@@ -388,9 +389,9 @@ def test_last_words_with_a_lone_surrogate_can_be_sent() -> None:
 )
 def test_a_note_that_is_no_small_json_object_is_refused(body: bytes) -> None:
     note = {"tasks": {"a": 1}}
-    parts = messages.encode_note(Kind.ORDER, note)
+    parts = encode_note(Kind.ORDER, note)
     assert messages.decode_header(parts[0]).kind == Kind.ORDER
-    assert messages.decode_note(parts) == note
+    assert decode_note(parts) == note
     for wrong in ([parts[0], body], [parts[0]], [*parts, b""]):
         with pytest.raises(MessageError, match="note"):
-            messages.decode_note(wrong)
+            decode_note(wrong)

@@ -1,4 +1,4 @@
-"""Frames that come compressed: what is sent, and what is refused before it is decompressed."""
+"""Compressed frames: what is sent, and what is refused without taking much memory."""
 
 import struct
 import tracemalloc
@@ -16,7 +16,7 @@ from tests.damage import make_step
 SHAPE = (84, 84)
 ENVS = 32
 SIZE = ENVS * 84 * 84
-SIZE_AT = 5  # of the declared size in a frame of zstd, 4 bytes for these sizes
+SIZE_AT = 5  # offset of the declared size in a zstd frame; it takes 4 bytes for these sizes
 MIB = 1 << 20
 
 
@@ -26,7 +26,7 @@ def step_of(frames: np.ndarray) -> Step:
 
 
 def quiet() -> np.ndarray:
-    """Frames with much of one grey, as games have them."""
+    """Frames that are mostly one shade of grey, as in games."""
     frames = np.full((ENVS, *SHAPE), 87, np.uint8)
     frames[:, 30:50, 20:60] = np.arange(40)
     return frames
@@ -79,7 +79,7 @@ BAD: dict[str, Callable[[], bytes]] = {
 @pytest.mark.parametrize("part", BAD)
 def test_a_damaged_or_lying_part_is_refused_and_takes_no_memory(part: str) -> None:
     bad = BAD[part]()
-    tracemalloc.start()  # what is freed again counts as well
+    tracemalloc.start()  # its peak includes memory that is freed again
     try:
         with pytest.raises(MessageError, match=r"^packed"):
             packing.unpacked(bad, SIZE)

@@ -1,4 +1,4 @@
-"""How an agent begins: what it sends first, and with which seeds."""
+"""How an agent begins: what it sends first, and how its games are seeded."""
 
 import time
 from dataclasses import replace
@@ -17,7 +17,7 @@ TASK = Task("me", "ipc://nowhere", "token", 2, 3, 7, EnvironmentConfig("CartPole
 
 
 class Recorder:
-    """In place of a link: what was sent."""
+    """Stands in for a link, and records what is sent."""
 
     def __init__(self) -> None:
         self.sent: list[Any] = []
@@ -84,7 +84,7 @@ def test_atari_games_that_are_not_seeded_differ() -> None:
 
 
 def test_atari_games_that_are_not_seeded_begin_twice_as_fast() -> None:
-    """They load no ROM a second time. The ratio is that of the CPU's time, whatever else runs."""
+    """They do not reload the ROM. CPU time is compared, which other processes do not affect."""
     environments = Environments(EnvironmentConfig("Pong"), 8)
 
     def seconds(seed: int | None) -> float:

@@ -1,4 +1,4 @@
-"""Two tensor frameworks, one system: the same arithmetic, the same checkpoints, either alone."""
+"""TensorFlow and JAX compute the same, share checkpoints, and work without each other."""
 
 import json
 import os
@@ -32,7 +32,7 @@ CORRIDOR += ["--agents", "2", "--envs-per-agent", "8"]
 
 
 def under(framework: str, *program: str) -> subprocess.CompletedProcess[str]:
-    """Python with KERAS_BACKEND set."""
+    """Run Python with KERAS_BACKEND set to `framework`."""
     return subprocess.run(
         [sys.executable, *program],
         cwd=ROOT,
@@ -45,9 +45,10 @@ def under(framework: str, *program: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_both_make_the_same_of_the_same_weights_batches_and_draws(tmp_path: Path) -> None:
-    """First weights, probabilities, losses, gradients' norms, updated weights, each alone.
+    """Initial weights, probabilities, values, losses, gradient norms and updated weights agree.
 
-    `benchmarks.parity` makes all networks'.
+    Each framework runs while the other cannot be imported. CASES are some of those in
+    `benchmarks.parity`, which cover all networks.
     """
     found = []
     for framework in FRAMEWORKS:
@@ -73,7 +74,7 @@ def test_a_run_learns_under_one_and_goes_on_under_the_other(algorithm: str, tmp_
     if algorithm == "dqn":
         given += ["--replay-min-steps", "1000", "--update-size", "100", "--epsilon-steps", "3000"]
     names = ["--runs-dir", str(tmp_path), "--name", "mine", "--json"]
-    # Six times the steps that it takes, and nothing is annealed along them.
+    # The limit is six times the steps needed. Schedules are so long that nothing is annealed.
     ends = ["--score", "0.9", "--steps", "25000", "--schedule-steps", "10000000"]
     ends += ["--seconds", "180"]
     done = under("tensorflow", "-m", "ga3c", "train", *given, *names, *ends, "--backend", "jax")
@@ -89,7 +90,7 @@ def test_a_run_learns_under_one_and_goes_on_under_the_other(algorithm: str, tmp_
     assert last["updates"] > first["updates"]
     assert last["score_mean_100"] >= 0.8, "what was learned is still there"
     if algorithm == "dqn":
-        return  # what follows is the same for both
+        return  # the rest does not depend on the algorithm
     refused = under("jax", "-m", "ga3c", "export", str(tmp_path / "mine"), "--out", "exported")
     assert refused.returncode == 2
     assert "export with jax: needs TensorFlow, which can read this run too" in refused.stderr
@@ -108,7 +109,7 @@ def test_a_run_with_tensorflow_does_not_import_jax(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_without_tensorflow_a_run_is_made_with_jax_where_nothing_is_chosen(tmp_path: Path) -> None:
-    """It would fail if it imported TensorFlow."""
+    """The run would fail if it imported TensorFlow."""
     program = "import sys; sys.modules['tensorflow'] = None; "
     program += "from ga3c.__main__ import main; sys.exit(main())"
     given = ["train", *CORRIDOR, "--algorithm", "dqn", "--steps", "2000"]
@@ -164,7 +165,7 @@ command.program()
 
 
 def test_the_command_s_matrices_of_numpy_take_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With one for each core, first weights are drawn ten times slower beside starting agents."""
+    """With a thread per core, weights are drawn ten times slower while agents are starting."""
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     done = under("tensorflow", "-c", MATRICES)
     assert done.stdout == "1\n", done.stderr
@@ -221,7 +222,7 @@ def test_our_optimizers_make_the_steps_and_keep_the_state_of_kerass(
 
 
 def table_ops(model: Model) -> list[Any]:
-    """All operations of a TensorFlow model's functions that touch a table or another variable."""
+    """All operations of a TensorFlow model's functions, which include all uses of its tables."""
     functions = [model._act, model._learn, *vars(model.source).values()]
     traced = [getattr(function, "traced", function) for function in functions]
     graphs = [function.graph for function in traced if hasattr(function, "graph")]
@@ -249,7 +250,7 @@ def test_tensorflow_s_tables_are_used_with_64_bit_rows_and_have_no_int32_variabl
 
 @pytest.mark.parametrize("capacity", [304_349, 2**31 // 1000])
 def test_rows_of_a_large_ring_do_not_overflow(capacity: int) -> None:
-    """Row by row as exact integers are, also at the end of the largest ring."""
+    """Row numbers equal those of exact arithmetic, also at the end of the largest ring."""
     ring = RingShape(1000, capacity, (84, 84), "uint8", 4)
 
     def rows(lanes: Any, slots: Any, ages: Any) -> list[Any]:
@@ -313,7 +314,7 @@ print(values["frame"].nbytes / 2**20, read_mb, restored_mb)
 
 @pytest.mark.skipif(backend.FRAMEWORK == "jax", reason="JAX copies a table once to read it")
 def test_a_table_is_read_and_restored_without_a_copy_of_it_beside() -> None:
-    """A replay may take nearly half of the memory, and its checkpoint as much."""
+    """A replay may take nearly half of the memory, and its copy for a checkpoint as much."""
     done = under("tensorflow", "-c", MEASURED)
     assert done.returncode == 0, done.stderr
     table_mb, read_mb, restored_mb = map(float, done.stdout.split())

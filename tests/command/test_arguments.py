@@ -1,4 +1,4 @@
-"""The command line as people type it: near names, numbers as they are written, names listed."""
+"""The command line as people type it: misspelt names, numbers such as 1e6, lists of names."""
 
 import os
 import sys
@@ -79,7 +79,7 @@ def test_wrong_arguments_are_said_in_a_line_with_what_may_be_meant(
 def test_what_is_said_of_wrong_arguments_in_a_terminal_has_no_colours(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """tyro colours its words if standard output is one."""
+    """tyro colours its messages if standard output is a terminal."""
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     for arguments, words in (

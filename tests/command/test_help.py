@@ -1,4 +1,4 @@
-"""Help in two levels, for all commands, and what has no effect is in neither."""
+"""All commands have two levels of help; options without effect are in neither."""
 
 import importlib
 import re
@@ -34,7 +34,7 @@ MODULES = [*BENCHMARKS, *(f"ga3c.{name}" for name in OTHERS)]
 
 
 def shown(kind: type[Any], level: str, capsys: pytest.CaptureFixture[str]) -> tuple[set[str], str]:
-    """The options, without the inverse of switches, that a level of help shows; and its text."""
+    """The options that a level of help shows, without `--no-` forms; and its text."""
     with pytest.raises(SystemExit) as stop:
         parsed([level], kind, "ga3c x")
     assert not stop.value.code
@@ -89,7 +89,7 @@ def test_the_second_level_shows_all_that_has_an_effect(
 
 @dataclass(frozen=True)
 class NewRun(RunConfig):
-    """A section with a setting that this file alone knows."""
+    """A section with a setting that only this file knows."""
 
     brand_new: int = 1
     """New."""
@@ -97,7 +97,7 @@ class NewRun(RunConfig):
 
 @dataclass(frozen=True)
 class NewConfig(TrainConfig):
-    """With an option of its own."""
+    """The settings of a command with an option of its own."""
 
     run: NewRun = field(default_factory=NewRun)
     own_option: int = 2

@@ -1,4 +1,4 @@
-"""Evaluation plays whole games by a protocol, and keeps every setting of it with the score."""
+"""Evaluation plays whole games by a protocol, and records all its settings with the score."""
 
 import dataclasses
 import json
@@ -78,7 +78,7 @@ def test_protocol_trained_plays_the_games_of_the_training() -> None:
 
 
 def test_settings_that_are_given_change_the_runs_own_protocol() -> None:
-    """Also where the value is that of another protocol."""
+    """A setting that is given applies even if its value is the default of the option."""
     trained = TrainConfig(evaluation=EvaluationConfig(evaluate_protocol="nature"))
     shapes = Spaces((84, 84), "uint8", Actions(6), 4)
     given = ["--policy", "sample", "--frame-cap=108000", "--step_cap", "7"]
@@ -118,19 +118,20 @@ def test_every_setting_of_a_protocol_is_named() -> None:
 
 
 def test_games_of_other_arguments_are_played_by_another_protocol() -> None:
-    """Their scores are in no table together, and the best of one is not the best of the other."""
+    """Scores of games with other arguments share no table column, nor compete for the best one."""
     games = [EnvironmentConfig("FrozenLake-v1", args) for args in ((), ("map_name=8x8",))]
     plain, larger = (PROTOCOLS["trained"].named("trained", each, "newest") for each in games)
     assert plain != larger == {**plain, "env_args": "map_name=8x8"}
 
 
 def policy_for(environment: EnvironmentConfig) -> Policy:
-    keras.utils.set_random_seed(0)  # of the first weights
+    keras.utils.set_random_seed(0)  # for the initial weights
     return Policy(TrainConfig(environment=environment), spaces(environment))
 
 
 def test_each_lane_plays_its_first_game_to_the_end_however_long() -> None:
-    """The first games to end would be short ones. Here a game's length is its number."""
+    """Taking the first games to end would favour short ones. Here, the number of an environment
+    determines the length of its game."""
     environment = EnvironmentConfig(game="tests.tiny:Ledger-v0")
     policy, protocol = policy_for(environment), Protocol("sample")
     games = evaluate(policy, environment, protocol, 16, 16, seed=3)
@@ -268,7 +269,7 @@ def test_evaluate_keeps_scores_with_their_protocol(pong_run: Path, tmp_path: Pat
 def test_scores_of_a_run_that_may_not_be_written_to_are_printed(
     pong_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    """As on a read-only disk; a superuser, as which tests may run, could write all the same."""
+    """`os.access` answers as on a read-only disk: chmod would not stop tests that run as root."""
     run = shutil.copytree(pong_run, tmp_path / "mine")
     monkeypatch.setattr(os, "access", lambda path, mode: not Path(path).is_relative_to(run))
     kept = ga3c.evaluate(run, episodes=1, env_args={})
@@ -285,7 +286,7 @@ def test_a_run_is_evaluated_in_its_environment_with_other_arguments(tmp_path: Pa
     assert kept["protocol"]["env_args"] == "map_name='4x4' is_slippery=True"
     assert run.evaluate(episodes=2)["protocol"]["env_args"] == "is_slippery=False map_name='4x4'"
     for options, words in (
-        (["--env-args", "map_name=8x8"], "expected"),  # the network's input is of 16 fields
+        (["--env-args", "map_name=8x8"], "expected"),  # the network has 16 inputs
         (["--env-args", "8x8"], "must be key=value"),
     ):
         assert words in refused("evaluate", str(run.path), *options)
@@ -309,7 +310,7 @@ def test_an_evaluation_that_is_interrupted_says_what_it_had(
     command: Callable[..., Command], pong_run: Path, tmp_path: Path
 ) -> None:
     run = shutil.copytree(pong_run, tmp_path / "mine")
-    # Ten times as many games as are played at once: they last until the first line of progress.
+    # Ten rounds of 30 games: they last until the first line of progress.
     evaluating = command("evaluate", str(run), "--episodes", "300", "--at-once", "30")
     evaluating.until(lambda: "those in progress are at step" in evaluating.out)
     evaluating.interrupt()
@@ -332,7 +333,7 @@ def test_an_interrupt_that_an_environment_catches_ends_an_evaluation_too(
     monkeypatch.setenv("GA3C_TEST_CARELESS_S", "0.5")
     evaluating = command("evaluate", str(trained.runs / "mine"), "--at-once", "1")
     evaluating.until(lambda: "protocol name" in evaluating.out)
-    time.sleep(1.0)  # it is within a step nearly always
+    time.sleep(1.0)  # the evaluation is nearly always within a step
     evaluating.process.send_signal(number)
     assert evaluating.wait(BEGIN_S) == 130
     assert "not kept" in evaluating.out
@@ -374,7 +375,7 @@ def test_a_run_evaluates_itself_and_keeps_its_best_weights(tmp_path: Path) -> No
     steps = [entry["steps"] for entry in entries]
     assert steps == sorted(steps)
     assert steps[-1] >= 8000, "also the one that was due at the end"
-    best = max(entries, key=lambda entry: entry["mean"])  # the first of equals
+    best = max(entries, key=lambda entry: entry["mean"])  # the first, if several are equal
     (kept,) = checkpoints.kept(run / "best")
     assert checkpoints.read(kept).state["evaluation"] == best
     assert int(kept.name) == best["steps"]
@@ -382,7 +383,7 @@ def test_a_run_evaluates_itself_and_keeps_its_best_weights(tmp_path: Path) -> No
     result = json.loads((run / "result.json").read_text())
     assert result["evaluations_failed"] == 0
     assert result["best_evaluation"] == pytest.approx(best["mean"]), "of the last one too"
-    more = str(int(result["steps"]) + 500)  # a busy machine goes on beyond its --steps
+    more = str(int(result["steps"]) + 500)  # on a busy machine, a run exceeds --steps
     again = ended("train", "--resume", str(run), "--steps", more, "--evaluate-every", "100000")
     assert again.returncode == 0, again.stderr
     result = json.loads((run / "result.json").read_text())
@@ -410,7 +411,7 @@ def test_an_evaluation_that_fails_ends_no_run_and_the_next_one_is_made(tmp_path:
 def test_the_evaluation_due_at_the_last_step_comes_after_one_that_still_runs(
     tmp_path: Path,
 ) -> None:
-    """The first evaluation, of eight seconds, lasts longer than the run."""
+    """The first evaluation takes eight seconds, which is longer than training takes."""
     given = ["train", "--game", "tests.unruly:Slow-v0", "--algorithm", "a3c", *LIGHT]
     given += ["--steps", "8000"]
     given += ["--evaluate-every", "1000", "--evaluate-episodes", "1", "--name", "mine"]
@@ -426,7 +427,7 @@ def test_an_evaluation_that_hangs_is_said_and_does_not_keep_the_run_from_its_end
     tmp_path: Path,
 ) -> None:
     given = ["train", "--game", "tests.unruly:Hanging-v0", "--algorithm", "a3c", *LIGHT]
-    # An agent may take 0.5 s longer to start for each environment of a group.
+    # For each environment of a group, an agent has 0.5 s more to start, besides the timeout.
     given += ["--steps", "3000", "--agent-timeout-s", "3", "--envs-per-agent", "40"]
     given += ["--evaluate-every", "1000", "--evaluate-episodes", "1", "--name", "mine"]
     done = ended(*given, "--runs-dir", str(tmp_path))

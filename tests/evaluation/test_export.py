@@ -42,7 +42,7 @@ def test_an_export_judges_frames_as_the_network(pong_run: Path, tmp_path: Path, 
 def test_an_export_that_differs_is_not_kept(
     pong_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The test changes the weights while they are exported."""
+    """The test multiplies the weights by 1.5 while they are exported."""
     save = export._saved
 
     def spoil(model: keras.Model, out: Path) -> None:

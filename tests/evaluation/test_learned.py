@@ -1,11 +1,11 @@
-"""A learned policy's environments, from Python."""
+"""The environments that a learned policy makes for use from Python."""
 
 import numpy as np
 
 import ga3c
 from agents.environments import Environments
 
-MOST_STEPS = 300  # a game by chance loses its first life within some fifty
+MOST_STEPS = 300  # random play loses its first life within about fifty
 
 
 def test_a_lost_life_does_not_end_a_game_though_it_did_in_training() -> None:

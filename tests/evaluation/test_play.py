@@ -39,7 +39,7 @@ from tests.commands import (
 
 @pytest.mark.parametrize("game", ["Pong", "Breakout"])
 def test_pictures_are_of_the_game_that_is_played(game: str) -> None:
-    """In grey and scaled down, each is nearly the agent's frame; with another seed it is not."""
+    """A grey, scaled-down picture nearly equals the agent's frame, but not with another seed."""
     config = EnvironmentConfig(game=game, sticky_actions=0.25, noop_max=30)
     environments, random = Environments(config, 1), np.random.default_rng(0)
     with closing(Pictures(config)) as pictures, closing(Pictures(config)) as others:
@@ -53,7 +53,7 @@ def test_pictures_are_of_the_game_that_is_played(game: str) -> None:
     differences = [
         np.mean([(np.abs(_small(p) - frame) > 50).mean() for p, frame in zip(some, frames)])
         for some in (shown, astray)
-    ]  # the share of pixels that are quite another grey
+    ]  # the mean share of pixels whose grey differs by more than 50
     assert shown[0].shape == (210, 160, 3)
     assert differences[0] < 0.001
     assert differences[1] > 3 * differences[0] + 0.001
@@ -72,7 +72,7 @@ def _small(picture: np.ndarray) -> np.ndarray:
 def test_a_game_of_vectors_can_be_watched_without_a_screen(
     game: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Two copies with the same seed and actions show the same pictures, which move."""
+    """Two copies with the same seed and actions show the same pictures. FrozenLake may not move."""
     for name in (*WITHOUT_SCREEN, "DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     several = [Pictures(EnvironmentConfig(game=game)) for _ in range(2)]
@@ -108,7 +108,7 @@ def test_the_likeliest_action_has_the_longest_bar() -> None:
 
 
 def panels(values: list[float], **parts: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The last of several pictures: the curve's scale, the curve, the rows of the actions."""
+    """Parts of the last picture: the scale of the curve, the curve, and the rows of actions."""
     canvas, picture = Canvas("title", ["noop", "fire", "left"]), np.zeros((210, 160, 3), np.uint8)
     probabilities = parts.pop("probabilities", np.array([0.1, 0.7, 0.2]))
     action = parts.pop("action", 1)
@@ -156,7 +156,7 @@ def test_play_writes_a_video(pong_run: Path, tmp_path: Path, suffix: str) -> Non
     assert done.returncode == 0, done.stderr
     assert f"video in {out}" in done.stdout
     frames = imageio.imread(out, index=None if suffix == ".mp4" else ...)
-    assert len(frames) == (3 * 15 + 15 if suffix == ".mp4" else 3 * 15)  # gif: the last one stays
+    assert len(frames) == (3 * 15 + 15 if suffix == ".mp4" else 3 * 15)  # a gif merges equal ones
     assert frames.shape[1:3] == (HEIGHT, HEIGHT * 4 // 3 + 340)
     assert np.abs(np.diff(frames[::10].astype(int), axis=0)).max() > 50, "something moves"
 
@@ -181,7 +181,7 @@ def test_videos_by_a_changed_protocol_do_not_replace_others(pong_run: Path, tmp_
 
 
 def test_what_is_played_is_the_first_game_of_an_evaluation(pong_run: Path, tmp_path: Path) -> None:
-    """Both are cut at the same step, with the same score."""
+    """`play` and `evaluate` cut the game at the same step, with the same score."""
     run = shutil.copytree(pong_run, tmp_path / "mine")
     cap = ["--step-cap", "200", "--seed", "5"]
     shown = ended("play", str(run), "--out", str(tmp_path / "game.gif"), *cap)
@@ -227,7 +227,7 @@ def test_a_window_without_a_display_is_one_line_and_leaves_nothing(
     command: Callable[..., Command],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The process that draws the game has begun by then."""
+    """By then, the process that renders the game has already started."""
     monkeypatch.delenv("DISPLAY", raising=False)
     run = shutil.copytree(pong_run, tmp_path / "mine")
     playing = command("play", str(run), "--window")

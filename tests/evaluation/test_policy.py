@@ -1,4 +1,4 @@
-"""What was learned, alone: the same stacks and the same probabilities as in the service."""
+"""A policy on its own has the same stacks and the same probabilities as in the service."""
 
 from dataclasses import replace
 
@@ -50,9 +50,9 @@ SMALL = ReplayConfig(replay_steps=2000, replay_min_steps=1000, update_size=100)
 @pytest.mark.parametrize("algorithm", ["a3c", "dqn"])
 @pytest.mark.parametrize("kind", SPACES)
 def test_the_policy_judges_as_the_service_acts(kind: str, algorithm: str) -> None:
-    """The log-probability that acting recorded is that of the policy's probabilities.
+    """The log-probability that acting records agrees with the policy's probabilities.
 
-    Q-learning's greedy action is the one that has all of it.
+    With Q-learning, the greedy action has probability 1.
     """
     spaces = SPACES[kind]
     shown = "pictures" if spaces.is_picture else "vectors"

@@ -1,4 +1,4 @@
-"""The policies that come with ga3c: each is small, plays, and leaves nothing in the package."""
+"""The policies that ship with ga3c: each is small, plays well and leaves the package unchanged."""
 
 import json
 from pathlib import Path

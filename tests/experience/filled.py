@@ -1,4 +1,4 @@
-"""A replay that is written as predictors write it, and its naive twin beside it."""
+"""A replay filled the way predictors fill it, and a naive replay to compare it with."""
 
 from typing import Any
 
@@ -26,7 +26,10 @@ CLIP = 1.0
 
 
 class Filled:
-    """A ring written as predictors write it, its draws compiled, and the naive twin beside it."""
+    """A replay written the way predictors write it, and a naive replay that gets the same steps.
+
+    On the device, writes, draws and updates of priorities are compiled, as in the service.
+    """
 
     def __init__(
         self,
@@ -83,7 +86,7 @@ class Filled:
             self._learned = backend.compiled(self._learned, [index, errors])
 
     def play(self, lanes: Array, ends: float = 0.1, cuts: float = 0.1) -> None:
-        """One step of each of `lanes` that has room."""
+        """Play one step in each of `lanes` that has room."""
         waiting = self.book._steps[lanes] + 1 - self.book._flushed[lanes]
         lanes = lanes[waiting < self.book._reserve]
         if not len(lanes):
@@ -118,7 +121,7 @@ class Filled:
             self.acted[lane].append((float(q[i]), float(value[i])))
 
     def another_agent(self, lane: int) -> None:
-        """The lane's game is lost in its middle: a new one begins."""
+        """Make the lane's next step the first of a new game, as when its agent was lost."""
         self._fresh[lane] = True
 
     def flush(self) -> None:
@@ -132,13 +135,13 @@ class Filled:
         self._learned(rows, errors)
 
     def where(self, row: int) -> tuple[int, int]:
-        """Lane and step of a row: the only step in the window that can be there."""
+        """The lane and step of a row: the newest step that belongs in the row's slot."""
         lane, slot = divmod(row, self.ring.capacity)
         newest = len(self.naive.lanes[lane]) - 1
         return lane, newest - (newest - slot) % self.ring.capacity
 
     def check(self, drawn: Transitions) -> None:
-        """Every drawn transition is the naive one of its step, and may be drawn."""
+        """Check that drawn transitions may be drawn and equal the naive ones; skip weights of 0."""
         allowed = self.naive.drawable()
         for b, row in enumerate(drawn.rows.tolist()):
             if drawn.weights[b]:
@@ -146,7 +149,7 @@ class Filled:
                 self.check_one(drawn, b)
 
     def check_one(self, drawn: Transitions, b: int) -> None:
-        """The drawn transition `b` is the naive one of its step."""
+        """Check that the drawn transition `b` equals the naive one of its step."""
         expected = self.naive.transition(*self.where(int(drawn.rows[b])))
         count, shape = len(expected.rewards), self.ring.observation_shape
         observations = expected.observation, expected.next_observation
@@ -172,7 +175,7 @@ def everyone(filled: Filled, rounds: int) -> None:
 
 
 def first_error(filled: Filled, lane: int, step: int) -> float:
-    """The error of a step, of the values that acting had at its time, rewards clipped."""
+    """A step's n-step error, from the values recorded while acting and clipped rewards."""
     transition = filled.naive.transition(lane, step)
     value = filled.acted[lane][step + len(transition.rewards)][1]
     steps = zip(reversed(transition.rewards), reversed(transition.discounts), strict=True)

@@ -1,4 +1,4 @@
-"""The ring: observations as they were seen, and nothing overwritten that is still to be trained."""
+"""The ring returns observations as they were seen, and overwrites nothing not yet trained on."""
 
 import threading
 from collections.abc import Iterator
@@ -31,11 +31,11 @@ from tests.reference import Array, Batch, NaiveExperience, NaiveLane, NaiveStack
 from tests.waiting import SeenWaiting
 
 PLACES = pytest.mark.parametrize("on_device", [True, False], ids=["device", "host"])
-WAIT_S = 10.0  # far more than any wait here takes
+WAIT_S = 10.0  # far longer than any wait in this file takes
 
 
 class Ring:
-    """An experience in either place, written and gathered as the model does it: compiled."""
+    """An experience in RAM or on the device, where its functions are compiled as in the model."""
 
     def __init__(self, on_device: bool, shape: RingShape) -> None:
         self._shape = shape
@@ -62,7 +62,7 @@ class Ring:
 
 
 class Arrived(NamedTuple):
-    """What came from some lanes at once."""
+    """The newest frames of some lanes, which arrive together."""
 
     lanes: Array  # [n] int32
     firsts: Array  # [n] bool
@@ -80,7 +80,7 @@ def random_frames(
 def interleaved(
     rng: np.random.Generator, lanes: int, rounds: int, shape: tuple[int, ...], dtype: str
 ) -> Iterator[Arrived]:
-    """Any lanes in any order; every lane's first frame is a reset's, and a fifth of the others."""
+    """Random lanes in random order. Each lane's first frame and a fifth of the rest are resets."""
     fresh = np.ones(lanes, bool)
     for _ in range(rounds):
         some = rng.permutation(lanes)[: rng.integers(1, lanes + 1)].astype(np.int32)
@@ -126,16 +126,16 @@ def test_stacks_are_the_naive_stackers_through_ends_and_wraps(
         ]
         found = ring.stacks(arrived.lanes, slots, ages)
         assert found.dtype == np.dtype(dtype)
-        if dtype == "float32":  # vectors: the network takes their stack flat
+        if dtype == "float32":  # the network takes stacked vectors flat
             expected = [stacked.reshape(-1) for stacked in expected]
         np.testing.assert_array_equal(found, expected)
         wraps += int((slots == 0).sum())
-    assert wraps > 6  # every lane's first, and some that came round
+    assert wraps > 6  # each of 3 lanes starts at slot 0; the other visits are wraps
 
 
 @pytest.fixture(scope="module")
 def pong() -> list[list[tuple[Array, bool]]]:
-    """Gymnasium's own stacks over real Pong: per lane, observations [84, 84, 4] and resets."""
+    """Observations [84, 84, 4] of real Pong as Gymnasium stacks them, by lane, with reset flags."""
     gymnasium.register_envs(ale_py)
     return [pong_observations(seed, steps=110) for seed in range(2)]
 
@@ -162,7 +162,7 @@ def pong_observations(seed: int, steps: int) -> list[tuple[Array, bool]]:
 def test_stacks_are_gymnasiums_over_real_pong(
     on_device: bool, pong: list[list[tuple[Array, bool]]]
 ) -> None:
-    """The ring is fed the newest frames only; the lanes take turns of uneven length."""
+    """The ring gets only the newest frame of each observation; lanes advance at random times."""
     lanes = len(pong)
     book = SegmentBook(lanes, t_max=5, pending=2, stack=4)
     ring = Ring(on_device, RingShape(lanes, book.capacity, (84, 84), "uint8", 4))
@@ -192,14 +192,14 @@ def test_stacks_are_gymnasiums_over_real_pong(
         book.release(segments)
     resets = [sum(first for _, first in lane) for lane in pong]
     assert min(resets) >= 4  # several episodes ended
-    assert len(pong[0]) > 5 * book.capacity  # and the ring came round
+    assert len(pong[0]) > 5 * book.capacity  # the ring wrapped around
 
 
-# The book about the ring
+# The book of the ring
 
 
 class Waiting:
-    """Segments that were completed, released one by one in any order."""
+    """Completed segments that await training, to be released in random order."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self._rng = rng
@@ -212,7 +212,7 @@ class Waiting:
         self._segments += segments
 
     def draw(self) -> list[Segment]:
-        """Some of them, at least one."""
+        """Remove some segments at random, at least one, and return them."""
         count = int(self._rng.integers(1, len(self._segments) + 1))
         drawn = self._rng.permutation(len(self._segments))[:count]
         some = [self._segments[i] for i in drawn]
@@ -228,7 +228,10 @@ class Waiting:
 def test_admit_blocks_exactly_where_a_promised_record_would_be_overwritten(
     t_max: int, pending: int, stack: int, seed: int
 ) -> None:
-    """Against a model with explicit sets: a promise covers the first stack's older frames too."""
+    """A naive model with explicit sets of steps agrees on when to block.
+
+    Until its release, a segment needs its steps and the older frames of its first stack.
+    """
     rng = np.random.default_rng([seed, t_max, pending, stack])
     count = 4
     book = SegmentBook(count, t_max, pending, stack)
@@ -262,7 +265,7 @@ def test_admit_blocks_exactly_where_a_promised_record_would_be_overwritten(
             for segment in released:
                 del naive[segment.lane].promised[segment.start]
     assert blocked > 10
-    for lane, own in enumerate(naive):  # every step with an answer is in exactly one segment
+    for lane, own in enumerate(naive):  # segments cover a lane's steps once, in order
         assert trained[lane] == list(range(own.step // t_max * t_max))
         assert own.step > 3 * book.capacity
 
@@ -289,7 +292,7 @@ def test_next_segment_begins_with_the_last_observation_of_the_one_before() -> No
 
 
 def test_lanes_that_begin_together_end_their_segments_one_after_another() -> None:
-    """And again after another agent has taken over, whose steps alone are in its segments."""
+    """This also holds after new agents take over: their segments contain only their own steps."""
     book = SegmentBook(8, t_max=4, pending=2, stack=4)
     lanes = np.arange(8, dtype=np.int32)
     for _ in range(3):
@@ -323,7 +326,7 @@ def test_versions_are_those_of_the_weights_that_acted() -> None:
 
 
 def test_release_wakes_a_predictor_that_waits() -> None:
-    """Woken, not found at its timeout's end, which is ten times longer than the test waits."""
+    """The predictor must be woken: its own timeout is ten times longer than the test waits."""
     book = SegmentBook(1, t_max=1, pending=1, stack=1)
     lane = np.array([0])
     completed = []
@@ -357,7 +360,7 @@ def test_blocked_lane_blocks_only_batches_that_it_is_in() -> None:
 
 
 class Played:
-    """A model that has acted for three lanes for a while, and all that was seen and done."""
+    """A model that has acted for three lanes for a while, with a record of all it saw and did."""
 
     def __init__(
         self,
@@ -392,7 +395,7 @@ class Played:
             paths = (f"weights/{weight.path}" for weight in self.model.network.weights)
             self.model.restore({**self.model.read(), **dict(zip(paths, weights))})
         self.seen = NaiveExperience(3, spaces.stack)
-        self.segments: list[Segment] = []  # the last that were completed, one of each lane
+        self.segments: list[Segment] = []  # each lane's last completed segment
         self.slots: list[list[int]] = [[], [], []]
         rng = np.random.default_rng(0)
         for arrived in interleaved(rng, 3, 40, spaces.shape, spaces.dtype):
@@ -444,7 +447,7 @@ class Played:
 def test_rewards_are_kept_as_they_are_and_clipped_on_both_sides_where_learning_reads_them(
     on_device: bool, limit: float, expected: float
 ) -> None:
-    """Unless the limit is 0."""
+    """A limit of 0 turns clipping off."""
     memory = DEVICE if on_device else HOST
     experience = Experience(RingShape(1, 4, (3,), "float32", 1), {}, memory, limit)
     played = {name: np.zeros((4, *s), t) for name, (s, t) in experience.columns.items()}
@@ -542,7 +545,7 @@ def test_single_steps_come_with_what_was_prepared_for_their_segments(
     np.testing.assert_array_equal(steps.actions, batch.actions.reshape(-1)[order])
     for found, wanted in (
         (steps.log_probs, batch.log_probs),
-        (steps.prior_log_probs, batch.log_probs),  # no update was made since they acted
+        (steps.prior_log_probs, batch.log_probs),  # there was no update since acting
         (steps.advantages, expected.advantages),
         (steps.targets, expected.targets),
         (steps.rewards, np.clip(batch.rewards, -1.0, 1.0)),

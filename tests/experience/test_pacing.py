@@ -1,4 +1,4 @@
-"""Who waits for whom: bounds, meetings, and that nobody waits forever."""
+"""How acting and learning wait for each other: bounds, meetings, and no deadlocks."""
 
 import threading
 import time
@@ -22,7 +22,7 @@ from ga3c.settings.service import ServiceConfig
 from ga3c.settings.train import TrainConfig
 from tests.waiting import SeenWaiting
 
-WAIT_S = 10.0  # far more than any wait here takes
+WAIT_S = 10.0  # far longer than any wait in this file takes
 
 
 def ratio(
@@ -43,7 +43,7 @@ def ratio(
 
 
 def turns(pacing: ReplayPacing, most: int = 100) -> list[Turn]:
-    """What a trainer does until there is nothing more to do."""
+    """Take a trainer's turns until none is due or `most` are taken. Returns them."""
     made = []
     while (turn := pacing.turn(0.0)) and len(made) < most:
         made.append(turn)
@@ -74,7 +74,7 @@ def test_ratio_learns_once_every_so_many_steps_after_the_first() -> None:
 def test_ratio_lets_acting_be_ahead_by_the_slack_and_no_more() -> None:
     pacing = ratio(4.0, 16, update_size=1, min_steps=10)
     assert sum(play(pacing, 1) for _ in range(100)) == 10 + 16
-    assert turns(pacing).count(Turn.LEARN) == 4  # never ahead of the steps
+    assert turns(pacing).count(Turn.LEARN) == 4  # learning is never ahead of acting
     assert sum(play(pacing, 1) for _ in range(100)) == 16
 
 
@@ -162,7 +162,7 @@ def test_impossible_settings_are_refused(part: Any, values: dict[str, Any], word
 @pytest.mark.parametrize("batch", [1, 3, 16])
 def test_ratio_with_its_smallest_slack_never_stops(steps_per_update: float, batch: int) -> None:
     slack = int(np.ceil(batch + steps_per_update)) - (steps_per_update == int(steps_per_update))
-    check_slack(slack, batch, steps_per_update)  # the settings accept it
+    check_slack(slack, batch, steps_per_update)  # does not raise: the settings accept this slack
     pacing = ratio(steps_per_update, slack, update_size=batch, min_steps=batch)
     for _ in range(200):
         assert play(pacing, batch)
@@ -173,13 +173,13 @@ def test_period_acts_and_learns_at_once_and_then_both_meet() -> None:
     pacing = TargetPeriod(8, updates=2, min_steps=4)
     assert sum(play(pacing, 1) for _ in range(100)) == 4
     assert pacing.turn(0.0) is Turn.MEET
-    assert not play(pacing, 1)  # while they meet
+    assert not play(pacing, 1)  # acting waits during a meeting
     pacing.flushed(4)
     assert [pacing.turn(0.0) for _ in range(3)] == [Turn.LEARN, Turn.LEARN, None]
-    assert sum(play(pacing, 1) for _ in range(100)) == 8  # while updates are on their way
+    assert sum(play(pacing, 1) for _ in range(100)) == 8  # acting goes on while updates are made
     assert pacing.turn(0.0) is None
     pacing.learned()
-    assert pacing.turn(0.0) is None  # the other one is not done
+    assert pacing.turn(0.0) is None  # the second update is not done yet
     pacing.learned()
     assert pacing.turn(0.0) is Turn.MEET
 
@@ -291,7 +291,10 @@ def test_counts_read_and_restored_go_on_alike() -> None:
 
 
 def heard(pacing: ReplayPacing, wait: Callable[[float], object], wake: Callable[[], None]) -> Any:
-    """What a waiter gets that is woken. Its own timeout is ten times longer than the test waits."""
+    """What `wait` returns when `wake` is called meanwhile.
+
+    The waiter must be woken: its own timeout is ten times longer than the test waits.
+    """
     condition = pacing._changed = SeenWaiting()
     answers: list[Any] = []
     waiting = threading.Thread(target=lambda: answers.append(wait(10 * WAIT_S)), daemon=True)

@@ -1,4 +1,4 @@
-"""Memory that experience would take is said and refused before it is allocated."""
+"""The memory that a run needs is stated, and refused if too large, before it is allocated."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from ga3c.settings.train import TrainConfig
 from tests.commands import refused
 
 PONG = Spaces((84, 84), "uint8", Actions(6), 4)
-FREE_BYTES = 8_000_000_000  # where the machine's own may change between two plans
+FREE_BYTES = 8_000_000_000  # fixed: the machine's free memory may change between two plans
 QUEUE = ["--training-queue", "2000000", "--training-batch-max", "900000"]
 
 
@@ -63,7 +63,7 @@ def test_processes_and_networks_that_do_not_fit_are_refused(given: list[str], wo
 
 
 def test_only_agents_that_may_start_take_memory() -> None:
-    """Without a scheduler these are the ones that are asked for, whatever the machine's cores."""
+    """Without a scheduler only `--agents` start, whatever `--max-agents` and the core count."""
     planned(parse(["--agents", "1", "--max-agents", "9000"], TrainConfig, "test"))
 
 

@@ -1,4 +1,4 @@
-"""Draws from the replay, against a slow twin; their distribution; priorities, against cpprb's."""
+"""Replay draws against a naive replay, their distribution, and priorities against cpprb's."""
 
 from collections import Counter
 from typing import Any
@@ -16,7 +16,7 @@ from ga3c.experience.sampling import DRAWS
 from tests.experience.filled import MEMORIES, Filled, everyone, first_error
 from tests.reference import Array
 
-NEVER = 1e-4  # a chance that no fixed seed here comes near
+NEVER = 1e-4  # p-values below this reject a hypothesis; no fixed seed comes near it
 
 
 # What is drawn
@@ -39,7 +39,7 @@ def test_draws_are_the_naive_twins_through_ends_cuts_wraps_and_lost_agents(
     filled = Filled(memory, shape, dtype, stack, n_step=n_step, replay_draws=draws)
     everyone(filled, 8)
     checked = 0
-    for turn in range(120):  # the ring wraps four times
+    for turn in range(120):  # about 80 steps of each lane, so the ring of 32 slots wraps twice
         lanes = filled.rng.permutation(3)[: filled.rng.integers(1, 4)].astype(np.int32)
         filled.play(lanes)
         if filled.rng.random() < 0.05:
@@ -93,7 +93,7 @@ def test_prioritised_draws_are_in_proportion_to_the_errors_powers(memory: Memory
     rows = np.array(sorted({int(r) for _ in range(20) for r in filled.draw().rows}), np.int32)
     assert len(rows) == len(filled.naive.drawable())
     errors = (0.05 + filled.rng.gamma(1.0, size=len(rows))).astype(np.float32)
-    filled.learned(rows, -errors)  # their size counts
+    filled.learned(rows, -errors)  # negative, because only the size of an error counts
     counts = Counter({int(row): 0 for row in rows})
     for _ in range(60):
         counts.update(int(row) for row in filled.draw().rows)
@@ -144,11 +144,11 @@ def test_the_same_seed_draws_the_same_and_another_does_not(memory: Memory) -> No
 def test_first_priorities_are_the_errors_of_the_values_that_acting_had(
     memory: Memory, n_step: int
 ) -> None:
-    """Through ends, cut games, flushes in the middle of steps, wraps and lost agents."""
+    """This holds through ends, cuts, flushes before all n steps are made, wraps and lost agents."""
     config: dict[str, Any] = {"replay_draws": "prioritised", "first_priority": "acting"}
     filled = Filled(memory, n_step=n_step, priority_exponent=0.6, **config)
     sampler, checked = filled.replay._sampler, 0
-    for turn in range(100):  # the ring wraps three times
+    for turn in range(100):  # about 70 steps of each lane, so the ring of 32 slots wraps twice
         lanes = filled.rng.permutation(3)[: filled.rng.integers(1, 4)].astype(np.int32)
         filled.play(lanes, ends=0.15, cuts=0.15)
         if filled.rng.random() < 0.05:
@@ -196,11 +196,12 @@ def test_priorities_and_weights_are_cpprbs(memory: Memory, fanout: int) -> None:
     sample = other.sample(200, beta=beta)
     rows = sample["indexes"].astype(np.int32)
     priorities = np.asarray(tree.of(rows))
-    smallest = tree.read()[:size].min()  # cpprb's weights are over the largest of the whole buffer
+    smallest = tree.read()[:size].min()  # cpprb divides weights by the whole buffer's largest
     np.testing.assert_allclose((priorities / smallest) ** -beta, sample["weights"], rtol=1e-4)
     points = (np.cumsum(tree.read()) / tree.read().sum()).astype(np.float32)[: size - 1]
     below = np.asarray(tree.draw(points - np.float32(1e-5)))
-    assert np.mean(below == np.arange(size - 1)) > 0.9  # each row ends where the next begins
+    # A point just below the end of row i falls on row i, up to rounding.
+    assert np.mean(below == np.arange(size - 1)) > 0.9
     assert (np.abs(below - np.arange(size - 1)) <= 1).all()
 
 
@@ -275,7 +276,7 @@ def test_what_was_read_and_restored_draws_on_alike(memory: Memory) -> None:
 def test_the_steps_of_a_lane_that_nobody_plays_leave_as_others_grow_old(
     memory: Memory, draws: str
 ) -> None:
-    """And they do not come back when somebody plays the lane again."""
+    """The old steps do not come back when the lane is played again."""
     filled = Filled(memory, stack=2, window=20, reserve=12, replay_draws=draws)
     everyone(filled, 30)
     left, others = np.array([2], np.int32), np.array([0, 1], np.int32)
@@ -352,4 +353,4 @@ def test_a_million_steps_ring_filled_three_times_over_keeps_its_memory(memory: M
             assert drawn.weights.all()
             used.append(process.memory_info().rss / 2**20)
     assert filled.book.drawable == lanes * (1000 - 3)
-    assert max(used[12:]) - used[11] < 30  # MiB; a copy of the ring would be 60
+    assert max(used[12:]) - used[11] < 30  # MiB; a copy of the ring would take 69

@@ -1,4 +1,4 @@
-"""Replays that evict by priority, against a slow twin; the shares of victims; what is never so."""
+"""Replays that evict by priority: against a naive one, victim frequencies, and invariants."""
 
 from collections import Counter
 from copy import deepcopy
@@ -29,14 +29,14 @@ from tests.experience.filled import CLIP, MEMORIES, Filled, everyone, first_erro
 from tests.reference import Array
 from tests.reference_replay import NaiveSlots
 
-NEVER = 1e-4  # a chance that no fixed seed here comes near
+NEVER = 1e-4  # p-values below this reject a hypothesis; no fixed seed comes near it
 EXPONENT = -0.4
 VECTORS = Spaces((67,), "float32", Actions(4), 1)
 ALL = np.arange(3, dtype=np.int32)
 
 
 class Slots(Filled):
-    """A replay in slots, and the twin beside it."""
+    """A replay in slots, and naive slots that get the same steps and errors."""
 
     replay: SlotReplay
 
@@ -91,9 +91,9 @@ class Slots(Filled):
             self.check_one(drawn, b)
 
     def check_all(self) -> None:
-        """Every slot holds what the twin's does, and the priorities that follow from its error.
+        """Check that every slot holds the naive slot's transition, and the priorities of its error.
 
-        Its rewards are those that were played: they are clipped when they are drawn.
+        Slots hold rewards as they were played; draws clip them.
         """
         found, count = self.replay.read(), len(self.slots.steps)
         assert self.replay.drawable == count
@@ -113,14 +113,14 @@ class Slots(Filled):
 
 
 def with_errors(slots: Slots, errors: Array) -> Slots:
-    """The full replay, after an update of all slots with these errors."""
+    """Fill the replay, then set the priorities of all slots from these errors, as updates do."""
     while slots.replay.drawable < len(errors):
         everyone(slots, 20)
     slots.learned(np.arange(len(errors), dtype=np.int32), np.asarray(errors, np.float32))
     return slots
 
 
-# Against the twin
+# Against the naive slots
 
 
 @MEMORIES
@@ -133,7 +133,7 @@ def with_errors(slots: Slots, errors: Array) -> Slots:
 def test_slots_are_the_twins_through_ends_cuts_wraps_and_lanes_that_come_and_go(
     memory: Memory, draws: str, first: str, slots: int, stack: int, n_step: int, action: Column
 ) -> None:
-    """The same victims: every slot has the same step, the same transition, the same priorities."""
+    """Both choose the same victims, so every slot has the same step, transition and priorities."""
     settings = {"replay_draws": draws, "first_priority": first, "action": action}
     filled = Slots(memory, slots, stack=stack, n_step=n_step, batch=8, **settings)
     drawn_of: set[tuple[int, int]] = set()
@@ -159,7 +159,7 @@ def test_slots_are_the_twins_through_ends_cuts_wraps_and_lanes_that_come_and_go(
 @MEMORIES
 def test_what_was_evicted_is_never_drawn_again_and_all_else_is_at_times(memory: Memory) -> None:
     filled = Slots(memory, batch=64, priority_exponent=0.1)
-    named: dict[bytes, tuple[int, int]] = {}  # the random observation of each step
+    named: dict[bytes, tuple[int, int]] = {}  # steps by their observations, which are random
     everyone(filled, 12)
     for _ in range(30):
         everyone(filled, 3)
@@ -203,7 +203,7 @@ def test_what_another_kind_of_replay_kept_is_refused() -> None:
         Slots(HOST, rows // 2).replay.restore(kept)
 
 
-# How often
+# How often each slot is drawn or evicted
 
 
 @MEMORIES
@@ -213,11 +213,12 @@ def test_victims_are_in_proportion_to_the_errors_powers(memory: Memory) -> None:
     replay, masses = filled.replay, filled.replay._evictions.read()
     counts = np.zeros(200)
     for each in range(400):
-        replay._inserted = 1000 + each  # the seed of its points
+        replay._inserted = 1000 + each  # seeds the draw of the victims
         victims = replay._victims(10)
         assert len(set(victims.tolist())) == 10
         counts[victims] += 1
-        replay._evictions.restore(masses)  # as an insertion would set those of the victims
+        # Some victims have priority 0 now; an insertion would set the new ones.
+        replay._evictions.restore(masses)
     shares = (errors + 1e-6) ** EXPONENT
     assert chisquare(counts, shares / shares.sum() * counts.sum()).pvalue > NEVER
     assert chisquare(counts, np.full(200, counts.mean())).pvalue < NEVER, "not uniform"
@@ -279,7 +280,7 @@ def test_weights_are_the_inverse_shares_power_over_the_largest(memory: Memory) -
         np.testing.assert_allclose(drawn.weights, expected / expected.max(), rtol=1e-3)
 
 
-# Never the same victim twice
+# No slot is a victim twice
 
 
 @MEMORIES
@@ -287,9 +288,9 @@ def test_weights_are_the_inverse_shares_power_over_the_largest(memory: Memory) -
 def test_no_victim_is_taken_twice_where_one_slot_has_nearly_all_the_mass(
     memory: Memory, heavy: int
 ) -> None:
-    """And it is taken nearly always."""
+    """The slot with nearly all the mass is nearly always among the victims."""
     errors = np.full(5, 1e6)
-    errors[heavy] = 0.0  # 251 against 0.004
+    errors[heavy] = 0.0  # its priority is 251, that of the others 0.004
     filled = with_errors(Slots(memory, 5), errors)
     masses, taken = filled.replay._evictions.read(), 0
     for count in (1, 2, 3, 4, 5) * 6:
@@ -304,7 +305,7 @@ def test_no_victim_is_taken_twice_where_one_slot_has_nearly_all_the_mass(
 
 @MEMORIES
 def test_victims_differ_however_the_sums_are_rounded(memory: Memory) -> None:
-    """A draw that always falls on the same slot stands for sums that have lost all the others."""
+    """Draws that always fall on one slot simulate sums whose rounding has lost all other slots."""
     filled = with_errors(Slots(memory, 8), np.ones(8))
     filled.replay._fallen_on = partial(np.full_like, fill_value=3)
     for count in range(1, 9):
@@ -413,7 +414,7 @@ def test_the_stated_memory_is_what_is_allocated(draws: str) -> None:
 def test_too_many_slots_are_refused_with_the_number_that_fits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # The machine's own may change between two plans.
+    # The machine's free memory may change between two plans.
     monkeypatch.setattr(footprint, "free_bytes", lambda memory: 8_000_000_000)
     config = configured(replay_steps=2_000_000_000)
     with pytest.raises(ValueError, match=r"replay_steps 2,000,000,000 take .* at most") as refusal:

@@ -1,4 +1,4 @@
-"""A3C's returns, loss and gradients against their twins, and where no gradient may flow."""
+"""A3C's returns, loss and gradients against slow references, and where no gradient may flow."""
 
 import math
 from typing import Any
@@ -22,14 +22,15 @@ LAMBDAS = [1.0, 0.7, 0.0]
 
 
 def random_batch(rng: np.random.Generator, segments: int, steps: int, actions: int = 3) -> Batch:
-    """Segments through ends of every kind: terminal, truncated, a life lost; void steps follow.
+    """Segments with terminal steps, truncations and lost lives.
 
-    What came with a reset's frame is garbage, as it may be.
+    A void step follows a terminal or truncated one. Its reward and discount are random, because
+    they must not matter.
     """
     discounts = np.full((segments, steps), GAMMA)
     firsts = np.zeros((segments, steps))
     for lane in range(segments):
-        ended = rng.random() < 0.2  # in the segment before
+        ended = rng.random() < 0.2  # whether an episode ended just before the segment
         for t in range(steps):
             firsts[lane, t] = ended
             end = rng.choice(["", "terminal", "truncated", "life"], p=[0.55, 0.2, 0.15, 0.1])
@@ -86,7 +87,7 @@ def weights_of(config: A3CConfig, entropy_weight: float) -> Weights:
 
 
 class Differentiated:
-    """The product's loss of a batch, in float64, with its gradients by logits and by values."""
+    """`A3C.loss` of a batch, in float64, and its gradients with respect to logits and values."""
 
     def __init__(self, config: A3CConfig, batch: Batch, entropy_weight: float = 0.01) -> None:
         actions = batch.logits.shape[-1]
@@ -215,7 +216,7 @@ def test_lost_life_ends_the_return_and_the_next_step_counts() -> None:
 
 def test_truncated_episode_bootstraps_from_its_final_observation() -> None:
     batch = of_one_lane(
-        [7.0, 8.0, 9.0, 4.0, 5.0],  # 9 is the final observation's, 4 the reset's frame's
+        [7.0, 8.0, 9.0, 4.0, 5.0],  # 9 is the value of the final observation, 4 of the reset frame
         [1.0, 2.0, 50.0, 3.0],
         [GAMMA] * 4,
         [0.0, 0.0, 1.0, 0.0],
@@ -273,7 +274,7 @@ def test_certain_policy_has_finite_gradients(correction: Any) -> None:
 def test_loss_and_gradients_are_the_twins(
     seed: int, normalize: bool, correction: Any, trace_decay: float
 ) -> None:
-    """The twin's gradients hold targets and advantages still: so none flows through either."""
+    """The reference treats targets and advantages as constants: no gradient flows through them."""
     rng = np.random.default_rng(seed)
     segments, steps = [(1, 4), (3, 5), (2, 9)][seed]
     batch = random_batch(rng, segments, steps)
@@ -281,7 +282,7 @@ def test_loss_and_gradients_are_the_twins(
         trace_decay=trace_decay,
         correction=correction,
         normalize_advantages=normalize,
-        log_epsilon=1e-2,  # large enough to see where it stands
+        log_epsilon=1e-2,  # large enough for a misplaced epsilon to show
         value_weight=0.3,
     )
     weights = weights_of(config, entropy_weight=0.2)
@@ -328,7 +329,7 @@ def test_values_learn_nothing_from_the_policy_loss_or_the_entropy(
 
 @pytest.mark.parametrize("correction", ["none", "vtrace"])
 def test_policy_learns_nothing_from_the_value_loss(correction: Any) -> None:
-    """Not even through V-trace's ratios, which depend on the logits."""
+    """The value loss gives the logits no gradient, not even through V-trace's ratios."""
     batch = random_batch(np.random.default_rng(1), 3, 6)
     without, with_values = (
         Differentiated(A3CConfig(value_weight=weight, correction=correction), batch)
@@ -338,7 +339,7 @@ def test_policy_learns_nothing_from_the_value_loss(correction: Any) -> None:
 
 
 def test_value_gradient_is_the_squared_errors_alone() -> None:
-    """2 w (v_t - G_t): the target of a step does not move with the values it bootstraps from."""
+    """It is 2 w (v_t - G_t), w = 0.5. No gradient flows into values that G_t bootstraps from."""
     batch = random_batch(np.random.default_rng(2), 3, 6)
     config = A3CConfig()
     targets = reference.a3c_constants(batch, weights_of(config, 0.0)).targets
@@ -357,7 +358,7 @@ def test_last_observation_only_bootstraps() -> None:
 @pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("correction", ["none", "vtrace"])
 def test_step_into_a_resets_frame_is_void(normalize: bool, correction: Any) -> None:
-    """Its reward, discount, action and log-probability change neither loss nor gradient."""
+    """A void step's reward, discount, action and log-probability change no loss and no gradient."""
     rng = np.random.default_rng(5)
     batch = random_batch(rng, 4, 10)
     config = A3CConfig(correction=correction, normalize_advantages=normalize)
@@ -397,7 +398,7 @@ def test_batch_of_void_steps_teaches_nothing(normalize: bool) -> None:
 
 
 def test_equal_advantages_are_normalized_to_nothing() -> None:
-    """Where all did equally well there is nothing to prefer; above all nothing to divide by 0."""
+    """The deviation of equal advantages is 0, yet nothing is divided by 0: the gradient is 0."""
     batch = of_one_lane([0.0, 0.0, 0.0], [1.0, 1.0], [0.0, 0.0])
     found = Differentiated(A3CConfig(normalize_advantages=True), batch, 0.0)
     np.testing.assert_allclose(found.by_logits, 0.0, atol=1e-12)
@@ -406,7 +407,7 @@ def test_equal_advantages_are_normalized_to_nothing() -> None:
 
 
 def test_lagged_policys_advantage_is_weighed_by_the_ratio() -> None:
-    """An action half as likely as when it was taken counts half; a likelier one counts once."""
+    """An action half as likely as when it was taken counts half; a likelier one counts fully."""
     batch = of_one_lane([0.0, 0.0], [1.0], [0.0])
 
     def gradient(behaviour: float, correction: Any) -> float:
@@ -414,7 +415,7 @@ def test_lagged_policys_advantage_is_weighed_by_the_ratio() -> None:
         config = A3CConfig(correction=correction, normalize_advantages=False)
         return float(Differentiated(config, lagged, 0.0).by_logits[0, 0, 0])
 
-    exact = gradient(0.5, "vtrace")  # the policy itself gives 0.5
+    exact = gradient(0.5, "vtrace")  # equal to the current probability: the ratio is 1
     assert exact < 0
     assert gradient(1.0, "vtrace") == pytest.approx(exact / 2)
     assert gradient(0.1, "vtrace") == pytest.approx(exact)

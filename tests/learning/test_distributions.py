@@ -1,4 +1,4 @@
-"""Distributions of actions: against SciPy, and against what is drawn."""
+"""Action distributions: densities and entropies against SciPy's, and statistics of draws."""
 
 import math
 
@@ -17,7 +17,7 @@ RANDOM = np.random.default_rng(0)
 
 @pytest.fixture(autouse=True)
 def each_test_draws_the_same_numbers() -> None:
-    """Whichever tests ran before it in this process."""
+    """Reset the shared generator, so that numbers do not depend on the tests that ran before."""
     RANDOM.bit_generator.state = np.random.default_rng(0).bit_generator.state
 
 

@@ -1,4 +1,4 @@
-"""Deterministic policy gradients: loss and gradients against slow twins; actions and noise."""
+"""Deterministic policy gradients: loss and gradients against slow references; actions and noise."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -21,21 +21,22 @@ RANDOM = np.random.default_rng(0)
 
 @pytest.fixture(autouse=True)
 def each_test_draws_the_same_numbers() -> None:
-    """Whichever tests ran before it in this process."""
+    """Reset the shared generator, so that numbers do not depend on the tests that ran before."""
     RANDOM.bit_generator.state = np.random.default_rng(0).bit_generator.state
 
 
 def made(
     config: DPGConfig = SMALL, network_config: NetworkConfig | None = None, **options: Any
 ) -> tuple[DPG, Any, Any]:
-    """The algorithm, a network and another one as its target."""
+    """The algorithm, a network and a target network, with different random weights."""
     dpg = DPG(config, Actions(0, SIZE), **options)
     networks = [
         dpg.network(network_config or NetworkConfig(), (SEEN,), "float32", False) for _ in range(2)
     ]
     for network in networks:
         for weight in network.trainable_weights:
-            scale = 0.2 if weight.path.startswith("actor_action") else 1.0  # not all at a bound
+            # The actor's last layer is small, so that not all actions are at a bound.
+            scale = 0.2 if weight.path.startswith("actor_action") else 1.0
             weight.assign(np.asarray(scale * RANDOM.normal(size=weight.shape), np.float32))
     return dpg, *networks
 
@@ -105,7 +106,7 @@ def test_errors_and_the_critics_gradient_are_the_slow_twins() -> None:
 
 
 def difference_of(weight: Any, where: tuple[int, ...], loss: Any, step: float = 1e-2) -> float:
-    """The slope of `loss` by one entry of a weight, from both sides."""
+    """The derivative of `loss` with respect to one entry of a weight, by central differences."""
     before = np.asarray(weight).copy()
     found = []
     for sign in (1, -1):
@@ -119,7 +120,7 @@ def difference_of(weight: Any, where: tuple[int, ...], loss: Any, step: float = 
 
 @pytest.mark.parametrize(("clip", "unit"), [(0.0, 1.0), (0.01, 1.0), (0.01, 50.0)])
 def test_the_actor_climbs_the_critic_no_faster_than_the_clip(clip: float, unit: float) -> None:
-    """Where values follow the rewards, the clip is in the rewards' unit."""
+    """If values follow the rewards, slopes are divided by the unit of rewards before clipping."""
     follows = NetworkConfig(follow_rewards=unit != 1.0)
     config = DPGConfig(0.3, clip, SMALL.actor_units, SMALL.critic_units)
     dpg, network, target = made(config, follows)
@@ -152,11 +153,11 @@ def test_the_actor_climbs_the_critic_no_faster_than_the_clip(clip: float, unit: 
 
 
 def test_no_gradient_of_the_actor_reaches_the_critic_nor_the_critics_the_actor() -> None:
-    """With no error to learn from, the critic is left alone; a critic that does not depend on the
-    action leaves the actor alone."""
+    """With weights near 0 only the actor's loss is left, and the critic gets no gradient. With a
+    critic that ignores actions only the critic's loss is left, and the actor gets none."""
     dpg, network, target = made()
     batch = batch_of()
-    batch.weights[:] = 1e-12  # drawn, but of no weight for the critic
+    batch.weights[:] = 1e-12  # above 0, or the actor would skip them too
     _, _, found = gradients(dpg, network, target, batch)
     critic = {path: g for path, g in found.items() if path.startswith("critic")}
     actor = {path: g for path, g in found.items() if path.startswith("actor")}
@@ -193,7 +194,7 @@ def test_acting_adds_noise_within_the_bounds_and_keeps_both_values(keeps_values:
     assert set(decision) == set(dpg.columns)
     action = np.asarray(decision["action"])
     assert np.abs(action).max() <= 1
-    inner = np.abs(best) < 0.5  # five deviations from the bounds
+    inner = np.abs(best) < 0.5  # at least five of the noise's deviations from the bounds
     assert inner.sum() > 300
     assert (action - best)[inner].std() == pytest.approx(0.1, rel=0.1)
     if keeps_values:

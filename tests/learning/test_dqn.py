@@ -1,4 +1,4 @@
-"""Q-learning: targets, losses and gradients against slow twins; networks; actions."""
+"""Q-learning: targets, losses and gradients against slow references; networks; actions."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +24,7 @@ def batch_of(rng: np.random.Generator, size: int = 32) -> SimpleNamespace:
     lengths = rng.integers(1, N + 1, size)
     return SimpleNamespace(
         weights=rng.uniform(0.1, 1.0, size),
-        observations=rng.integers(0, size, size),  # rows of a table of values
+        observations=rng.integers(0, size, size),  # row numbers in a table of values
         actions=rng.integers(ACTIONS, size=size).astype(np.int32),
         rewards=3 * rng.normal(size=(size, N)),
         discounts=rng.choice([0.0, 0.9], (size, N), p=[0.2, 0.8]),
@@ -34,7 +34,7 @@ def batch_of(rng: np.random.Generator, size: int = 32) -> SimpleNamespace:
 
 
 def table(values: Any) -> Any:
-    """A network whose answers are rows of `values`."""
+    """A network that maps row numbers to the rows of `values`."""
     count = values.shape[0]
     return lambda rows: keras.ops.matmul(keras.ops.one_hot(rows, count, dtype="float64"), values)
 
@@ -65,7 +65,7 @@ def test_targets_are_the_slow_twins(double: bool) -> None:
 
 @pytest.mark.parametrize("delta", [0.0, 0.5, 1.0])
 def test_loss_and_gradient_are_the_slow_twins(delta: float) -> None:
-    """The gradient of a weighed sum of Huber losses by the values: none flows through targets."""
+    """The loss is a weighted sum of Huber losses. No gradient flows through the targets."""
     rng = np.random.default_rng(1)
     batch = batch_of(rng)
     q, q_target = rng.normal(size=(2, 32, ACTIONS))
@@ -139,7 +139,7 @@ def test_nature_network_is_the_published_one() -> None:
 
 
 def test_parrs_network_is_the_published_one() -> None:
-    """27 to 128 shared; value 512 to 1; advantage 512 to the actions (Parr 2018)."""
+    """A shared layer 27 to 128, then 512 units each for value and advantages (Parr 2018)."""
     expected = [(27, 128), (128, 512), (128, 512), (512, 1), (512, ACTIONS)]
     assert kernels(network_of(True, "parr", (27,))) == sorted(expected)
 
@@ -162,7 +162,7 @@ def test_dueling_subtracts_the_mean_advantage_of_each_state() -> None:
 def test_the_gradient_into_a_dueling_networks_shared_layers_is_scaled_and_its_values_are_not(
     name: Any, shape: tuple[int, ...]
 ) -> None:
-    """By 1 / sqrt(2) (Wang et al. 2016, section 4.2); of both streams it stays as it is."""
+    """The factor is 1 / sqrt(2) (Wang et al. 2016, section 4.2), but not within the streams."""
     scales = (1.0, 2**-0.5)
     networks = [network_of(True, name, shape, scale) for scale in scales]
     networks[1].set_weights(networks[0].get_weights())
@@ -241,7 +241,7 @@ def test_judgement_is_the_best_action_and_its_value() -> None:
 
 def test_acting_keeps_the_values_that_a_first_priority_needs() -> None:
     values = np.array([[0.0, 3.0, 1.0, 2.0], [5.0, 3.0, 1.0, 2.0]], np.float32)
-    noise = np.array([[0.0, 0, 0, 0, 1], [0.9, 0, 0, 1, 0]], np.float32)  # the first one explores
+    noise = np.array([[0.0, 0, 0, 0, 1], [0.9, 0, 0, 1, 0]], np.float32)  # the first row explores
     exploration = np.full(2, 0.5, np.float32)
     kept = DQN(DQNConfig(), ACTIONS, keeps_values=True)
     assert set(kept.columns) == {"action", "q", "value"}

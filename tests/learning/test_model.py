@@ -1,4 +1,4 @@
-"""One update is what its twin makes of what was seen; weights, schedules, sampling and networks."""
+"""The model: updates against a slow reference, schedules, state, sampling and networks."""
 
 import math
 import threading
@@ -94,12 +94,12 @@ def in_order(
 
 
 class Rollout:
-    """One segment of every lane of a model, and what was seen and done in it."""
+    """Plays one segment in every lane of a model, and records what was seen and done."""
 
     def __init__(
         self, model: Model, spaces: Spaces = VECTORS, void: bool = False, gain: float = 3.0
     ) -> None:
-        """Args: gain: the size of the rewards."""
+        """Args: void: whether all steps are void; gain: standard deviation of the rewards."""
         self._model, self._gain = model, gain
         ring = model.experience.ring
         self._lanes = np.arange(ring.lanes, dtype=np.int32)
@@ -132,7 +132,7 @@ class Rollout:
         return self._model.learn(self._lanes, self._book.slots(self._segments), progress=progress)
 
     def gradients(self, entropy_weight: float) -> list[Array]:
-        """The loss's, by every weight, over what was seen and under the present weights."""
+        """The loss's gradients with respect to all weights, over the recorded steps."""
         parts = self.seen.segments(list(range(len(self._lanes))), [0] * len(self._lanes), T_MAX)
         parts["rewards"] = np.clip(parts["rewards"], -CLIP, CLIP)
         observations = np.concatenate(parts.pop("observations"))
@@ -148,7 +148,7 @@ class Rollout:
         return [np.asarray(gradient) for gradient in gradients]
 
     def batch(self) -> Batch:
-        """What the loss is of, the network's answers included."""
+        """The loss's inputs: the recorded steps, and the network's current outputs for them."""
         lanes = len(self._lanes)
         parts = self.seen.segments(list(range(lanes)), [0] * lanes, T_MAX)
         observations = parts.pop("observations")
@@ -163,7 +163,7 @@ def weights_of(model: Model) -> dict[str, Array]:
 
 
 def sharpened(model: Model, gain: float) -> None:
-    """Make the policy's first, nearly even logits differ."""
+    """Scale up the policy's last weights, because its initial logits are nearly equal."""
     weights = weights_of(model)
     (kernel,) = (path for path in weights if path.endswith("policy/kernel"))
     model.restore({**model.read(), **weights, kernel: gain * weights[kernel]})
@@ -211,7 +211,7 @@ def test_learning_rate_follows_its_schedule_down_to_nothing() -> None:
 def test_learn_reports_the_twins_loss_of_what_was_seen(
     spaces: Spaces, on_device: bool, progress: float
 ) -> None:
-    """From frames and outcomes to the loss: each answer meets the action that it was for."""
+    """On the way to the loss, each outcome must be paired with the action that led to it."""
     model = make_model(spaces=spaces, on_device=on_device)
     sharpened(model, 30.0)
     rollout = Rollout(model, spaces)
@@ -260,7 +260,7 @@ def test_rmsprop_updates_are_the_twins_with_gradients_clipped_in_common(
         learned = rollout.learn(progress)
         norm = np.sqrt(sum((gradient**2).sum() for gradient in gradients))
         assert norm > 1.0  # so that a norm of 0.5 does clip
-        assert learned.means["gradient_norm"] == pytest.approx(norm, rel=1e-4)  # unclipped
+        assert learned.means["gradient_norm"] == pytest.approx(norm, rel=1e-4)  # before clipping
         for i, gradient in enumerate(clipped):
             expected[i], mean_squares[i] = reference.rmsprop_step(
                 expected[i], mean_squares[i], gradient, 0.01 * (1 - progress), 0.9, 0.01
@@ -273,7 +273,7 @@ def test_rmsprop_updates_are_the_twins_with_gradients_clipped_in_common(
 def test_rmsprop_takes_off_the_mean_gradient_where_it_is_to_be_centred(
     start: float, centered: bool
 ) -> None:
-    """The mean gradient starts at 0, wherever the mean square does."""
+    """The mean gradient starts at 0, whatever the mean square starts at."""
     config = OptimizerConfig("rmsprop", rms_decay=0.9, optimizer_epsilon=0.01)
     optimizer = build_optimizer(replace(config, learning_rate=0.1, rms_centered=centered))
     weight = keras.Variable(np.zeros(1, np.float32))
@@ -293,15 +293,15 @@ def test_adams_first_step_has_epsilon_outside_the_root() -> None:
     rollout.learn()
     after = values_of(model.network.trainable_variables)
     for weight, first, gradient in zip(after, before, gradients):
-        # The mean and the root of the mean square, both freed of their bias, are |gradient|;
-        # Keras adds epsilon before the second is freed: sqrt(1 - 0.999) of it remains.
+        # With bias corrected, the mean is the gradient g, and the root of the mean square |g|.
+        # Keras adds epsilon to the uncorrected root, sqrt(1 - 0.999) |g|.
         scale = 0.001**0.5
         step = 0.01 * scale * gradient / (scale * np.abs(gradient) + 0.5)
         np.testing.assert_allclose(weight, first - step, rtol=1e-4, atol=1e-6)
 
 
 def test_segments_of_void_steps_change_no_weight() -> None:
-    """Their entropy is masked as well: nothing at all is left, and nothing is divided by 0."""
+    """The entropy of void steps is masked too: no loss remains, and nothing is divided by 0."""
     model = make_model()
     rollout = Rollout(model, void=True)
     before = weights_of(model)
@@ -316,7 +316,7 @@ def test_segments_of_void_steps_change_no_weight() -> None:
 def test_an_update_that_is_not_finite_changes_nothing(on_device: bool) -> None:
     model = make_model(on_device=on_device, reward_clip=0.0)
     before = model.read()
-    learned = Rollout(model, gain=1e30).learn()  # whose squares are no float32
+    learned = Rollout(model, gain=1e30).learn()  # rewards whose squares overflow float32
     assert not learned.is_finite
     assert (model.updates, model.refused_in_a_row) == (0, 1)
     after = model.read()
@@ -339,7 +339,7 @@ def test_trainers_update_one_at_a_time_and_every_update_counts_once(on_device: b
     def alone(*inputs: Array) -> Any:
         if not updating.acquire(blocking=False):
             failures.append("two updates at once")
-        time.sleep(0.001)  # an invitation
+        time.sleep(0.001)  # so that other trainers could start an update meanwhile
         try:
             return learn(*inputs)
         finally:
@@ -363,11 +363,11 @@ def test_trainers_update_one_at_a_time_and_every_update_counts_once(on_device: b
     assert model.updates == 40
 
 
-# What is kept
+# Saved state
 
 
 def test_what_was_read_goes_on_as_if_nothing_had_happened() -> None:
-    """Weights, optimizer, counters: the next update is the same to the last bit."""
+    """Weights, optimizer and counters are restored: the next update is the same to the last bit."""
     one, other = make_model(), make_model()
     Rollout(one).learn()
     other.restore(one.read())
@@ -375,7 +375,8 @@ def test_what_was_read_goes_on_as_if_nothing_had_happened() -> None:
     for model in (one, other):
         Rollout(model).learn()
     expected, found = one.read(), other.read()
-    assert len(expected) == len(one.network.weights) * 3 + 3  # two moments; two of Adam's own
+    # Adam has two moments for each weight, a step count and a rate; then there are the counters.
+    assert len(expected) == len(one.network.weights) * 3 + 3
     for path, value in expected.items():
         np.testing.assert_array_equal(found[path], value, err_msg=path)
 
@@ -433,13 +434,13 @@ def test_a_state_that_does_not_fit_is_refused_and_none_of_it_taken(wrong: str, p
 
 @pytest.mark.parametrize("on_device", [True, False], ids=["device", "host"])
 def test_actions_are_drawn_from_the_softmax(on_device: bool) -> None:
-    """Pearson's chi-squared over 8,000 draws, half a batch each, against its 99.9% quantile."""
+    """Pearson's chi-squared over 8,000 draws in two batches, against its 99.9% quantile."""
     spaces = Spaces((3,), "float32", Actions(6), 1)
     model = make_model(spaces=spaces, lanes=4000, on_device=on_device, seed=3)
     sharpened(model, 200.0)
     frames = np.tile(np.array([[0.5, -1.0, 2.0]], np.float32), (4000, 1))
     probs = reference.softmax(np.asarray(model.network(frames[:1])[0], np.float64))[0]
-    assert probs.min() > 0.002 and probs.max() > 2 / 6  # expected counts of 16 and above
+    assert probs.min() > 0.002 and probs.max() > 2 / 6  # all expected counts are above 16
     actions = [model.act(arrivals_of(frames, slot)) for slot in range(2)]
     counts = np.bincount(np.concatenate(actions), minlength=6)
     statistic = ((counts - 8000 * probs) ** 2 / (8000 * probs)).sum()
@@ -449,7 +450,7 @@ def test_actions_are_drawn_from_the_softmax(on_device: bool) -> None:
 
 @pytest.mark.parametrize("on_device", [True, False])
 def test_acting_writes_the_rows_of_its_lanes_and_no_others(on_device: bool) -> None:
-    """Three lanes of four: a framework may fill the batch up (`backend.filled`)."""
+    """Three of four lanes act: rows that pad the batch (`backend.filled`) must not be written."""
     model = make_model(on_device=on_device)
     ring = model.experience.ring
     before = model.experience.read()
@@ -469,7 +470,7 @@ def test_acting_writes_the_rows_of_its_lanes_and_no_others(on_device: bool) -> N
 
 
 def test_equal_seeds_draw_equal_actions_and_others_do_not() -> None:
-    frames = np.zeros((64, 3), np.float32)  # biases are 0 at first: even probabilities
+    frames = np.zeros((64, 3), np.float32)  # biases start at 0, so all actions are equally likely
     draws = [
         make_model(lanes=64, seed=seed).act(arrivals_of(frames)).tolist() for seed in (5, 5, 6)
     ]
@@ -486,7 +487,7 @@ def test_torsos_are_the_published_ones() -> None:
     small: list[tuple[int, ...]] = [(8, 8, 4, 16), (4, 4, 16, 32)]
     nature: list[tuple[int, ...]] = [(8, 8, 4, 32), (4, 4, 32, 64), (3, 3, 64, 64)]
     expected: dict[str, list[tuple[int, ...]]] = {
-        # and what is left of 84 x 84, without and with padding
+        # The last two: the dense layer on what is left of 84 x 84, without and with padding.
         "small": [*small, (9 * 9 * 32, 256), (11 * 11 * 32, 256)],
         "auto": [*small, (9 * 9 * 32, 256), (11 * 11 * 32, 256)],
         "large-4": [*large, (3 * 3 * 64, 256), (6 * 6 * 64, 256)],
@@ -542,7 +543,7 @@ def test_bfloat16_keeps_weights_and_answers_in_float32(shape: tuple[int, ...], d
 
 @pytest.mark.parametrize("is_picture", [True, False], ids=["pictures", "vectors"])
 def test_bfloat16_gradients_of_weights_and_biases_are_those_of_float32(is_picture: bool) -> None:
-    """The direction and length of every weight's gradient, over a batch."""
+    """Each weight's gradient differs from the float32 one by less than 15% of its length."""
     rng = np.random.default_rng(0)
     given = balls(rng, 256) if is_picture else rng.normal(size=(4096, 20)).astype(np.float32)
     first: list[Array] = []
@@ -566,7 +567,7 @@ def test_bfloat16_gradients_of_weights_and_biases_are_those_of_float32(is_pictur
 
 @pytest.mark.parametrize("orthogonal", [True, False])
 def test_first_policy_is_nearly_even(orthogonal: bool) -> None:
-    """Orthogonal heads begin small; the published code's fan-in ones do not."""
+    """Orthogonal policy heads start small; fan-in ones, as in the published code, do not."""
     config = NetworkConfig(initializer="orthogonal" if orthogonal else "fan-in")
     network = A3C(A3CConfig(), Actions(4)).network(config, (3,), "float32", False)
     observations = np.random.default_rng(0).normal(size=(100, 3)).astype(np.float32)
@@ -618,7 +619,7 @@ def test_unknown_network_is_refused_with_the_choices() -> None:
 
 
 def balls(rng: np.random.Generator, count: int) -> Array:
-    """Pictures of something small and bright on an even background, as Pong's."""
+    """Pictures of a small bright square on an even background, like Pong's ball."""
     pictures = np.full((count, 84, 84, 4), 87, np.uint8)
     for picture in pictures:
         for frame in range(4):
@@ -631,7 +632,7 @@ def balls(rng: np.random.Generator, count: int) -> Array:
 def test_centred_pictures_keep_the_first_layers_units_alive(
     center: bool, least: float, most: float
 ) -> None:
-    """While values are first learned: what an even background else does to them."""
+    """Without centring, an even background kills many units while values are first learned."""
     spaces = Spaces((84, 84), "uint8", FINITE, 4)
     algorithm, steps = A3C(A3CConfig(), FINITE), (4, 20)
     model = Model(
@@ -759,7 +760,7 @@ def test_each_stream_of_a_dueling_network_is_normalised() -> None:
 def test_pixels_enter_the_network_in_the_configured_range(
     scale: Any, at_byte: Callable[[Array], Array]
 ) -> None:
-    """Bytes, and floats in [0, 1] for the same picture, by a network that shows its input."""
+    """Byte pictures, and the same ones as floats in [0, 1], reach the first convolution alike."""
     rng = np.random.default_rng(0)
     pictures = rng.integers(0, 256, (3, 20, 20, 4)).astype(np.uint8)
     pictures[0, 0, 0, :3] = 0, 128, 255
@@ -773,7 +774,7 @@ def test_pixels_enter_the_network_in_the_configured_range(
 
 
 def test_bytes_are_centred_within_the_first_convolution_as_floats_are_before_it() -> None:
-    """The same outputs and gradients, up to rounding, from bytes and from the floats x / 255."""
+    """Bytes x and floats x / 255 give the same outputs and gradients, up to rounding."""
     pictures = balls(np.random.default_rng(0), 6)
     inputs = {"uint8": pictures, "float32": pictures.astype(np.float32) / 255}
     first: list[Array] = []
@@ -818,7 +819,7 @@ def measured(layer: Any, batches: list[Array], of: str) -> Any:
 
 
 def test_what_is_measured_is_of_all_batches_together() -> None:
-    """Of three that differ in mean, deviation and size."""
+    """The three batches differ in mean, deviation and size."""
     rng = np.random.default_rng(0)
     batches = [rng.normal(n, n + 1, (10**n, 2)) for n in (1, 2, 3)]
     every = np.concatenate(batches)

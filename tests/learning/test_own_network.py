@@ -1,4 +1,4 @@
-"""A torso of the user's own: it learns, is kept and read again, and each fault is one line."""
+"""A torso that the user wrote: it learns and is restored, and each of its faults is one line."""
 
 import json
 import os
@@ -58,14 +58,14 @@ def test_dqn_takes_it_with_and_without_streams() -> None:
 
 
 def test_weights_have_the_same_names_each_time() -> None:
-    """So a checkpoint can be read, however many networks its process has made before."""
+    """Otherwise a process that has made networks before could not read a checkpoint."""
     algorithm = A3C(A3CConfig(), Actions(2))
     first, second = build(algorithm), build(algorithm)
     assert paths(first) == paths(second)
 
 
 def test_it_sees_what_the_built_in_ones_see() -> None:
-    """Pictures in [0, 1], without their mean."""
+    """The torso gets pictures scaled to [0, 1], minus their mean."""
     network = A3C(A3CConfig(), Actions(2)).network(
         NetworkConfig("tests.own_nets:as_seen"), (20, 20, 1), "uint8", True
     )
@@ -104,7 +104,7 @@ def test_a_fault_is_named_with_the_network(network: str) -> None:
 
 
 def test_layers_that_networks_would_share_are_refused() -> None:
-    """A target of the same weights would not be one, nor would a second run begin anew."""
+    """Otherwise updates would change the target network, and a second run would start trained."""
     algorithm, network = DQN(DQNConfig(), 3), "tests.own_nets:of_shared_layers"
     build(algorithm, network)
     with pytest.raises(ValueError, match="layers that it has returned before: make new ones"):
@@ -186,7 +186,7 @@ def run_in(folder: Path, arguments: list[str]) -> subprocess.CompletedProcess[st
 
 
 def test_the_installed_command_searches_the_working_directory(tmp_path: Path) -> None:
-    """It is a script in another folder, whose own folder Python searches."""
+    """The command is a script elsewhere, and Python searches only the script's own folder."""
     script = tmp_path / "bin" / "ga3c"
     script.parent.mkdir()
     script.write_text("from ga3c.__main__ import program\nprogram()\n")

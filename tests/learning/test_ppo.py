@@ -1,4 +1,4 @@
-"""PPO's targets, loss and gradients against twins, and what the clipped ratio does to them."""
+"""PPO's targets, loss and gradients against slow references, and the effect of the clip."""
 
 import math
 from typing import Any
@@ -27,7 +27,7 @@ def built(config: A3CConfig) -> PPO:
 
 
 def prepared(config: A3CConfig, batch: Batch) -> dict[str, Array]:
-    """What the product prepares for a batch of segments, whose network gives these answers."""
+    """The columns that PPO prepares for a batch, from the logits and values in it."""
     answers = (batch.logits.reshape(-1, ACTIONS), batch.values.reshape(-1))
     tensors = [keras.ops.convert_to_tensor(part) for part in (*answers, *batch[2:])]
     columns = built(config).prepare(Given(*tensors[:2]), Segments(None, *tensors[2:]))  # type: ignore[arg-type]
@@ -53,7 +53,7 @@ def test_targets_and_advantages_are_the_twins_and_priors_those_of_the_network(
 
 
 def random_steps(rng: np.random.Generator, count: int, spread: float = 0.3) -> tuple[Array, Steps]:
-    """Logits of so many steps, a quarter of which are void, whose policy has moved a little."""
+    """Logits and steps, a quarter of them void. The policy has moved a little since the priors."""
     logits = rng.normal(size=(count, ACTIONS))
     actions = rng.integers(ACTIONS, size=count).astype(np.int32)
     logs = np.log(reference.softmax(logits))[np.arange(count), actions]
@@ -71,7 +71,7 @@ def random_steps(rng: np.random.Generator, count: int, spread: float = 0.3) -> t
 
 
 class Differentiated:
-    """The product's loss of steps, in float64, with its gradients by logits and by values."""
+    """`PPO.loss` of steps, in float64, and its gradients with respect to logits and values."""
 
     def __init__(self, config: A3CConfig, logits: Array, values: Array, steps: Steps) -> None:
         variables = [keras.Variable(part, dtype="float64") for part in (logits, values)]
@@ -88,7 +88,7 @@ class Differentiated:
 
 
 def twin(weights: Weights, logits: Array, values: Array, steps: Steps) -> float:
-    """Schulman et al. 2017, equations 7 and 9, step by step."""
+    """The loss of Schulman et al. 2017, equations 7 and 9, computed one step at a time."""
     lived = [n for n in range(len(values)) if not steps.firsts[n]]
     advantages = np.array(steps.advantages)
     if weights.normalize and lived:
@@ -106,7 +106,7 @@ def twin(weights: Weights, logits: Array, values: Array, steps: Steps) -> float:
 
 
 def slope(weights: Weights, inputs: list[Array], steps: Steps, which: int) -> Array:
-    """The twin's gradient by logits (0) or by values (1): central differences."""
+    """The gradient of `twin`, by logits (0) or values (1), from central differences."""
     gradient = np.zeros_like(inputs[which])
     for index in np.ndindex(*gradient.shape):
         sides = []
@@ -134,7 +134,7 @@ def test_loss_and_gradients_are_the_twins(seed: int, normalize: bool) -> None:
 
 
 def of_one(moved: float, advantage: float) -> tuple[Array, Steps]:
-    """A step with two equally likely actions, whose ratio is `moved`."""
+    """Logits and a step with two equally likely actions; the ratio to the prior is `moved`."""
     one, none = np.ones(1), np.zeros(1)
     logs = np.log([0.5])
     action = np.zeros(1, np.int32)
@@ -146,10 +146,10 @@ def of_one(moved: float, advantage: float) -> tuple[Array, Steps]:
 @pytest.mark.parametrize(
     ("moved", "advantage", "learns"),
     [
-        (1.5, 1.0, False),  # made likelier already, and good
-        (1.5, -1.0, True),  # made likelier, and bad
-        (0.5, 1.0, True),
-        (0.5, -1.0, False),  # made rarer already, and bad
+        (1.5, 1.0, False),  # a good action, already likelier than the clip allows
+        (1.5, -1.0, True),  # a bad action that has become likelier
+        (0.5, 1.0, True),  # a good action that has become rarer
+        (0.5, -1.0, False),  # a bad action, already rarer than the clip allows
         (1.1, 1.0, True),  # within the clip
         (0.9, -1.0, True),
     ],
@@ -182,7 +182,7 @@ def test_void_steps_teach_nothing_and_do_not_count() -> None:
 
 
 def test_the_loss_is_a_mean() -> None:
-    """Twice the same batch is learned from as once: epsilon and gradient norm mean the same."""
+    """A doubled batch has the same loss, so epsilon and gradient clipping act the same."""
     logits, steps = random_steps(np.random.default_rng(2), 12)
     values = np.zeros(12)
     both = Steps(None, *(np.concatenate([part, part]) for part in steps[1:]))
@@ -195,7 +195,7 @@ def test_the_loss_is_a_mean() -> None:
 
 @pytest.mark.parametrize("unit", [1e-4, 100.0])
 def test_the_loss_does_not_depend_on_the_unit_of_rewards(unit: float) -> None:
-    """Where values follow the rewards, as they do by default for vectors."""
+    """This holds if values follow the rewards, as in preset ppo-vectors."""
     algorithm = PPO(A3CConfig(), PPOConfig(clip_ratio=CLIP), Actions(ACTIONS))
     network = algorithm.network(NetworkConfig(follow_rewards=True), (4,), "float32", False)
     rng = np.random.default_rng(0)

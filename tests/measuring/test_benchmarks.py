@@ -55,7 +55,7 @@ def measured(*arguments: str) -> dict[str, Any]:
 
 
 def own(used: dict[str, float]) -> float:
-    """Of core-seconds a second, those of the run itself: how many depends on the machine's load."""
+    """Core-seconds a second that the run itself used; how many depends on the machine's load."""
     return sum(each for name, each in used.items() if name not in ("idle", "other_processes"))
 
 
@@ -69,11 +69,11 @@ def test_throughput_accounts_for_every_core_second_and_every_step(tmp_path: Path
     used = result["core_seconds_per_s"]
     assert sum(used.values()) == pytest.approx(CORES, rel=0.05)
     assert min(used.values()) >= 0
-    assert used["environment"] == 0  # it steps in the agents' own thread
+    assert used["environment"] == 0  # CartPole runs in the agents' main thread: agents_python
     assert used["agents_python"] > 0.05 * own(used)
     assert result["share_of_limit"] == pytest.approx(result["pps"] / result["limit_pps"])
     assert result["pps_low"] <= result["pps"] <= result["pps_high"]
-    # A few batches of 80 more or less in the 4 s, which are more than a fifth on a slow machine.
+    # The 4 s may contain 3 batches of 80 more or less, over a fifth of all on a slow machine.
     trained = pytest.approx(result["pps"], rel=0.2, abs=3 * 80 / 4)
     assert result["trained_samples_per_s"] == trained
     assert result["training_batch"] == pytest.approx(80, rel=0.05)
@@ -104,7 +104,8 @@ def test_limits_are_those_of_the_best_sizes() -> None:
     result = measured(
         *("limits", *LIGHT, "--agent-counts", "1", "2", "--env-counts", "2", "8"),
         *("--repeats", "1", "--prediction-batches", "1", "16", "--training-batches", "20", "80"),
-        *("--t-max", "4", "--algorithm", "a3c"),  # as many as there are floats in an observation
+        # CartPole's observations have 4 floats too: the two must not be confused.
+        *("--t-max", "4", "--algorithm", "a3c"),
     )
     pairs = [(each["agents"], each["environments"]) for each in result["environment_only"]]
     assert pairs == [(1, 2), (1, 8), (2, 2), (2, 8)]
@@ -147,7 +148,7 @@ def test_as_many_samples_are_counted_as_are_trained(
 def test_setting_the_targets_of_ppo_is_a_part_of_its_training(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its limit would be too high otherwise: it costs a forward pass of each step."""
+    """This costs a forward pass for each step; without it, the limit would be too high."""
     config = PRESETS["ppo-vectors"]
     config = replace(config, environment=replace(config.environment, game="CartPole-v1"))
     alone = ModelAlone(config, spaces(config.environment))
@@ -179,7 +180,7 @@ def test_a_sweep_that_was_cut_short_goes_on_where_it_was(tmp_path: Path) -> None
     tried = [json.loads(line["key"])[0] for line in lines]
     assert tried == [[1, 1, 1], [1, 2, 1], [1, 2, 1], [1, 1, 1]], "there and back"
     known = kept.read_text().splitlines(keepends=True)
-    kept.write_text("".join(known[:-1]) + '{"key": "cut sh')  # as a kill leaves it
+    kept.write_text("".join(known[:-1]) + '{"key": "cut sh')  # as if killed while writing
     again = ended("benchmark", *arguments, "20")
     assert "turn 1 of 2: 0 to be measured" in again.stdout
     assert "turn 2 of 2: 1 to be measured" in again.stdout
@@ -220,7 +221,7 @@ sys.exit(main())
 
 
 def examined(command: Callable[..., Command], gain: float) -> tuple[str, dict[str, Any]]:
-    """What the doctor says, and its figures, where 64 environments promise this gain."""
+    """The doctor's output and figures, if 64 environments promise this gain."""
     light = [*LIGHT, "--agents", "1", "--envs-per-agent", "2", "--repeats", "1", "--seconds", "1"]
     doctor = command("doctor", *light, program=PROMISED.format(gain=gain))
     assert doctor.wait(400.0) == 0, doctor.err
@@ -252,7 +253,10 @@ def test_the_doctor_tries_nothing_that_promises_little(command: Callable[..., Co
 
 
 def doctored(config: TrainConfig, **found: float) -> list[dict[str, Any]]:
-    """What the doctor would change, best first, where a prediction costs the same of any size."""
+    """The changes that the doctor would propose, best first.
+
+    A prediction takes the same time for any batch size; training is 25% faster in batches above 80.
+    """
     account = dict.fromkeys(("environment", "prediction", "training"), CORES / 4)
     figures = {"predictors_blocked_share": 0.0, "prediction_batch": 128.0, "pps": 1000.0, **found}
     figures.setdefault("trainers_waiting_share", 0.5)
@@ -264,7 +268,7 @@ def doctored(config: TrainConfig, **found: float) -> list[dict[str, Any]]:
 
 
 def test_the_doctor_tries_what_its_command_would_do() -> None:
-    """Beyond 512 environments batches and the learning rate of ppo follow their number."""
+    """Beyond 512 environments, the batches and the learning rate of ppo grow with their number."""
     given = ["--agents", "16", "--envs-per-agent", "32", "--training-queue", "9000"]
     remedy = Remedy({"envs_per_agent": 64}, 0.5, "more is more")
     tried = _changed(parse(given, DoctorConfig, "ga3c doctor"), remedy)
@@ -409,7 +413,7 @@ def test_agents_of_another_machine_wait_for_the_way_there(tmp_path: Path) -> Non
         assert [point.part for point in near] == [*machines.LOCAL, *machines.FAR]
         around = partial(machines.far_away, config)
         ((_, figures),) = measure([far], config.game, config.seconds, tmp_path, around)
-    most = 4 / 0.1 + 4  # the second may have a step of the group at both of its ends
+    most = 4 / 0.1 + 4  # a step per round trip, and one more at the edges of the second
     assert 0 < figures["pps"] <= most, "a group of 4 waits for its answer all the while"
     assert figures["core_seconds_per_s"]["environment"] == 0.0, "nothing is played here"
 
@@ -436,10 +440,10 @@ if __name__ == "__main__":  # the agents' processes import this file as well
 
 @pytest.mark.slow
 def test_the_baseline_learns(tmp_path: Path) -> None:
-    """It would be no baseline otherwise: its agents share what each of them learns.
+    """A3C's agents share what each of them learns, so all of them reach the best score.
 
-    The updates have no lock, so no two runs are the same: with a rate of 3e-3 and an entropy weight
-    of 0.01, one in twenty walked to and fro in the middle for good, which scores 0.
+    Updates take no lock, so no two runs are the same. With a learning rate of 3e-3 and an entropy
+    weight of 0.01, one run in twenty walked back and forth in the middle forever, which scores 0.
     """
     script = tmp_path / "learn.py"
     script.write_text(LEARN)
@@ -509,7 +513,7 @@ def test_the_doctor_refuses_a_window_that_is_too_short() -> None:
 
 
 def test_a_replay_that_does_not_fit_is_one_line_and_code_2() -> None:
-    """In a process of its own, as it asks another one how much memory there is."""
+    """Not by `refused`: the command starts a process, to find out how much memory is free."""
     done = ended("benchmark", "replay", "--picture-steps", "900000000")
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
@@ -517,12 +521,12 @@ def test_a_replay_that_does_not_fit_is_one_line_and_code_2() -> None:
 
 
 def unlisted() -> set[str]:
-    """The modules here that a machine with a framework, numpy and the wheels does not have."""
+    """Modules installed here that numpy, a framework and gpu-check.txt do not bring along."""
     listed = set(read_pins("gpu-check.txt"))
     todo = ["numpy", "jax", "tensorflow-cpu", "tensorflow"]
     while todo:
         listed.add(name := canonicalize_name(todo.pop()))
-        with contextlib.suppress(PackageNotFoundError):  # one of the frameworks
+        with contextlib.suppress(PackageNotFoundError):  # this framework is not installed
             todo += [n.name for n in needs(name) if canonicalize_name(n.name) not in listed]
     return {
         module
@@ -535,7 +539,7 @@ def unlisted() -> set[str]:
 def test_a_check_of_a_gpu_needs_its_wheels_keeps_each_part_and_says_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its parts are processes, which find no package that is not in requirements/gpu-check.txt."""
+    """The check's processes cannot import packages that are not in requirements/gpu-check.txt."""
     (tmp_path / "sitecustomize.py").write_text(
         f"import sys\nsys.modules.update(dict.fromkeys({sorted(unlisted())}))\n"
     )

@@ -1,4 +1,4 @@
-"""`ga3c benchmark faults`: some of its cases as users run them, and that it can fail."""
+"""`ga3c benchmark faults`: some cases, run as users run them, and checks that cases can fail."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The studies of learning: recipes side by side, and the peers."""
+"""The studies of learning: recipes side by side, Ape-X, the peers, and kept curves."""
 
 import json
 import shlex
@@ -138,7 +138,7 @@ for step in range(1, 1000):
 def test_a_peer_is_read_while_it_plays_and_ended_after_its_minutes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a script in a peer's place: the peers themselves are too large for the tests."""
+    """A script takes the peer's place, because the real peers are too large for the tests."""
     (tmp_path / "prints.py").write_text(PRINTING)
     monkeypatch.setattr(peers, "SCRIPTS", tmp_path)
     monkeypatch.setitem(peers.PEERS, "a peer", ("prints.py",))

@@ -1,4 +1,4 @@
-"""What the doctor says of agents on other machines."""
+"""What the doctor says about agents on other machines."""
 
 import json
 import socket
@@ -97,11 +97,13 @@ def test_a_trip_is_measured_only_if_the_agent_took_its_answer_as_it_came() -> No
 
 
 def reserved(unheard: socket.socket) -> tuple[str, int]:
-    """Bind to a free port, which no other process is given then, but one that asks for it may have.
+    """Bind to a free port without listening, and return the address.
 
-    The doctor listens at it once for each measurement.
+    The system gives the port to no other process, but a service that asks for it can still listen
+    there, as the doctor does once for each measurement.
     """
-    unheard.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as libzmq does
+    # libzmq sets this option too, so both can bind to the port.
+    unheard.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     unheard.bind(("127.0.0.1", 0))
     return unheard.getsockname()
 

@@ -1,4 +1,4 @@
-"""The ways between nodes that the studies of other machines use: late, frozen, cut."""
+"""Simulated networks between machines, as the studies use them: delayed, frozen and cut."""
 
 import socket
 import subprocess

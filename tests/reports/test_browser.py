@@ -21,7 +21,7 @@ BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
 FLAGS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
-PLAYS_S = 30.0  # a video has begun to play within this, however busy the machine
+PLAYS_S = 30.0  # a video begins to play within this time, however busy the machine is
 pytestmark = pytest.mark.skipif(
     not (BROWSER and DRIVER), reason="chromium or chromedriver is not installed"
 )
@@ -89,7 +89,7 @@ def test_a_report_fits_the_page_and_ours_is_in_sight(
     assert len(tables) == 2
     assert all(table.size["height"] > 100 and table.size["width"] <= width for table in tables)
     in_sight = browser.execute_script(IN_SIGHT)
-    assert len(in_sight) == 2 * (1 + 3)  # the heading and three algorithms, each looked at twice
+    assert len(in_sight) == 2 * (1 + 3)  # the heading and three rows, scrolled left and right
     assert all(in_sight)
     pictures = browser.execute_script("return [...document.images].map(i => i.naturalWidth)")
     assert pictures and min(pictures) > 0

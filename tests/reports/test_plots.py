@@ -1,4 +1,4 @@
-"""What the plots of `ga3c plot` show: axes, labels and lines, by numbers."""
+"""What the plots of `ga3c plot` show, checked by the data of their axes, labels and lines."""
 
 import json
 import re
@@ -43,7 +43,7 @@ def made(
 
 def drawn(runs: list[History], panels: tuple[str, ...] = plots.PANELS) -> list[Axes]:
     figure = plots.draw(runs, panels)
-    figure.draw_without_rendering()  # this places all
+    figure.draw_without_rendering()  # this computes the layout
     return figure.axes
 
 
@@ -76,7 +76,7 @@ def test_runs_are_told_apart_in_every_row() -> None:
     assert list(looks) == ["a3c", "dqn"]
     assert len(set(looks.values())) == 2
     for axes in drawn(runs)[::2]:
-        is_lag = "lag" in axes.get_ylabel()  # a replay has none
+        is_lag = "lag" in axes.get_ylabel()  # a run with a replay has no lag
         shown = {"a3c": looks["a3c"]} if is_lag else looks
         assert named(axes) == shown, axes.get_ylabel()
         assert colours(axes) == set(shown.values()), axes.get_ylabel()

@@ -40,7 +40,7 @@ from tests.commands import (
 GAMES = ["tests.tiny:Careless-v0", "CartPole-v1"]
 LIGHT = "--algorithm a3c --agents 1 --envs-per-agent 8 --scheduler off --progress-every-s 0.5"
 
-STEPS = 8_000  # 16 s where each takes 2 ms: the list is interrupted in its first game
+STEPS = 8_000  # 16 s at 2 ms per step, so that the list is interrupted in its first game
 
 
 @pytest.mark.slow
@@ -137,7 +137,7 @@ def test_a_game_that_two_lists_play_in_two_ways_is_refused(tmp_path: Path) -> No
             jobs(*games)
     assert jobs("fast-dqn", "atari57", protocol="nature") == 57
     assert jobs("Pong", "atari57", "pong") == 57
-    with pytest.raises(WrongInput, match="ALE/Pong-v5 is in two"):  # it has sticky actions
+    with pytest.raises(WrongInput, match="ALE/Pong-v5 is in two"):  # implies sticky actions
         jobs("Pong", "ALE/Pong-v5")
 
 
@@ -146,7 +146,7 @@ def test_a_run_that_was_trained_otherwise_is_not_taken_for_the_one_that_is_asked
 ) -> None:
     run = shutil.copytree(pong_run, tmp_path / "run")
     first = Job(run, "Pong", 0, steps=1, seconds=None, arguments="--sticky-actions 0.25")
-    first.check()  # made by hand: nothing is known of it
+    first.check()  # as if made by hand: its arguments are not recorded
     first.note(train=first.arguments)
     first.check()
     with pytest.raises(WrongInput, match="with 'none' is asked for"):
@@ -183,7 +183,7 @@ def test_a_run_whose_replay_is_lost_ends_when_it_has_learned_on(tmp_path: Path) 
     assert more.next_command == []
     last = checkpoints.read(job.kept[-1])
     checkpoints.remove(job.kept)
-    early = job.path / "checkpoints" / f"{4800:012}"  # it was interrupted while it did that
+    early = job.path / "checkpoints" / f"{4800:012}"  # as if interrupted while refilling
     checkpoints.write(early, last.arrays, {**last.state, "steps": 4800})
     assert more.next_command[:5] == ["train", "--resume", str(job.path), "--trust", "--steps"]
     assert int(more.next_command[5]) == 4500 + 2 * 2000
@@ -198,7 +198,7 @@ def test_a_run_whose_settings_cannot_be_read_is_no_result(pong_run: Path, tmp_pa
 
 
 class Lost:
-    """A command whose node is lost at once; its last words are those of Ray."""
+    """A command whose node is lost at once; its error file holds Ray's message."""
 
     returncode = LOST
 
@@ -219,7 +219,7 @@ def test_a_job_that_only_is_lost_is_given_up(
 
     def start(command: list[str], errors: Path) -> Any:
         starts.append(command)
-        return Lost(job, f"{min(len(starts), 4):012}")  # it has a new checkpoint four times
+        return Lost(job, f"{min(len(starts), 4):012}")  # only the first four have a new checkpoint
 
     with pytest.raises(RuntimeError, match=r"lost with its node 3 times .*OutOfMemoryError"):
         complete([job], start=start)
@@ -227,7 +227,7 @@ def test_a_job_that_only_is_lost_is_given_up(
 
 
 class Ended:
-    """A command that has ended well."""
+    """A command that has ended successfully."""
 
     returncode = 0
 
@@ -304,13 +304,13 @@ def test_what_is_no_game_is_said_before_anything_is_trained(tmp_path: Path) -> N
 def test_a_command_is_ended_when_it_has_kept_its_state_or_by_another_signal(
     same_request_s: float, keeping_s: float, capsys: pytest.CaptureFixture[str], monkeypatch: Any
 ) -> None:
-    """The signal that comes meanwhile is still the same request, or another one."""
+    """A signal that comes meanwhile counts as the same request, or as a new one, which kills it."""
     monkeypatch.setattr(processes, "SAY_S", 0.2)
     monkeypatch.setattr("agents.signals.SAME_REQUEST_S", same_request_s)
     program = (
         "import os, signal, sys, time\n"
         "def keep(*_):\n"
-        "    os.write(1, b'\\n')\n"  # the signal may come while the line below is being printed
+        "    os.write(1, b'\\n')\n"  # print is not reentrant, and the one below may be running
         f"    time.sleep({keeping_s})\n"
         "    sys.exit(7)\n"
         "signal.signal(signal.SIGTERM, keep)\n"
@@ -362,7 +362,7 @@ def test_a_cancelled_task_of_a_cluster_is_interrupted_and_not_lost(tmp_path: Pat
 
 
 def test_what_is_trained_already_is_not_checked_again(pong_run: Path, tmp_path: Path) -> None:
-    """An earlier version may have taken what this one refuses."""
+    """An earlier version may have accepted arguments that this one refuses."""
     run, refused = shutil.copytree(pong_run, tmp_path / "run"), "--normalize-observations"
     complete([Job(run, "Pong", 0, steps=1, seconds=None, arguments=refused)])
     with pytest.raises(WrongInput, match=f"{refused} has no effect"):

@@ -1,4 +1,4 @@
-"""Score tables, plots and reports of runs: statistics against slow twins, complete pages."""
+"""Score tables, plots, reports and lists of runs: their statistics and their content."""
 
 import contextlib
 import csv
@@ -35,7 +35,7 @@ SCORES = [np.array([0.1, 0.5, 0.9]), np.array([2.0, 4.0, 3.0]), np.array([-1.0, 
 
 
 def evaluated(run: Path, *entries: tuple[str, float]) -> Path:
-    """A run with evaluations by several protocols, each with one score."""
+    """Give a run evaluations over 30 games, each by a protocol and with the same score in all."""
     lines = []
     for number, (protocol, score) in enumerate(entries):
         known = {"name": protocol, "policy": "sample", "sticky_actions": 0.25}
@@ -47,7 +47,7 @@ def evaluated(run: Path, *entries: tuple[str, float]) -> Path:
 
 @pytest.fixture
 def runs(pong_run: Path, tmp_path: Path) -> list[Path]:
-    """Two seeds of Pong by the paper's protocol; one of them is also evaluated by another."""
+    """Two runs of Pong, evaluated by protocol paper; one of them is also evaluated by nature."""
     one = shutil.copytree(pong_run, tmp_path / "one")
     other = shutil.copytree(pong_run, tmp_path / "other")
     evaluated(one, ("paper", -18.0), ("paper", 16.0), ("nature", 20.0))
@@ -56,7 +56,7 @@ def runs(pong_run: Path, tmp_path: Path) -> list[Path]:
 
 
 def test_aggregates_are_those_of_their_definitions() -> None:
-    """Slow twins of the aggregates of Agarwal et al. 2021."""
+    """The aggregates of Agarwal et al. 2021 agree with slow, obviously correct versions."""
     means = sorted(sum(each) / len(each) for each in SCORES)
     assert comparison.median(SCORES) == pytest.approx(means[1])
     assert comparison.mean(SCORES) == pytest.approx(sum(means) / 3)
@@ -65,7 +65,7 @@ def test_aggregates_are_those_of_their_definitions() -> None:
 
 
 def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
-    """The mean of 3 games with 20 normal seeds each is inside in about 95 of 100 cases."""
+    """Over 3 games with 20 normally distributed seeds, about 95 of 100 intervals hold the mean."""
     random = np.random.default_rng(0)
     centres = np.array([0.0, 1.0, 5.0])
     covered = 0
@@ -445,7 +445,7 @@ def test_runs_in_folders_are_found_and_have_numbers(pong_run: Path, tmp_path: Pa
 
 
 def in_terminal(width: int, *arguments: str) -> str:
-    """What Python says in a terminal of so many columns."""
+    """What Python prints in a terminal of `width` columns, without escape sequences."""
     terminal, child = pty.openpty()
     fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 20, width, 0, 0))
     environment = {**os.environ, "COLUMNS": str(width)}
@@ -454,7 +454,7 @@ def in_terminal(width: int, *arguments: str) -> str:
     os.close(child)
     said = b""
     try:
-        with contextlib.suppress(OSError):  # the other end is closed
+        with contextlib.suppress(OSError):  # raised once the other end is closed
             while part := os.read(terminal, 65536):
                 said += part
         assert process.wait(30.0) == 0

@@ -1,4 +1,7 @@
-"""The files of a run of a billion steps stay below their bounds; here a hundredth of both."""
+"""The files of a run of a billion steps stay within their bounds.
+
+The runs here have a hundredth of the lines, and the bounds are a hundredth of the real ones.
+"""
 
 import json
 import shutil
@@ -19,15 +22,15 @@ from ga3c.settings.run import RunConfig
 from ga3c.settings.train import TrainConfig
 
 SCALE = 100
-EPISODES_MADE = 50_000_000 // SCALE  # of CartPole, at 20 steps each
-LINES_MADE = 2_000_000 // SCALE  # of a run that makes 100 steps a second
+EPISODES_MADE = 50_000_000 // SCALE  # a billion steps of CartPole, at 20 per episode
+LINES_MADE = 2_000_000 // SCALE  # a line every 5 s, at 100 steps per second
 STEPS = 1_000_000_000
 FIGURES: dict[str, Any] = {f"figure_{number}": 0.123456 for number in range(30)}
 LINE = "[Time 115:17:46:40] [Episode 50,000,000 Score 500.0] [RScore 499.9 Steps 1,000,000,000]"
 
 
 def scaled(patch: pytest.MonkeyPatch) -> dict[str, int]:
-    """The bounds, a hundredth of each, as there is a hundredth of the lines."""
+    """Divide all bounds by SCALE, as the number of lines is. Returns those of the text files."""
     found = {name: size // SCALE for name, size in MOST_BYTES.items()}
     patch.setattr(directory, "MOST_BYTES", found)
     patch.setattr(events, "PART_BYTES", events.PART_BYTES // SCALE)
@@ -40,7 +43,7 @@ def bounds(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
 
 def score(steps: int) -> float:
-    """A score that says when it was made."""
+    """A score proportional to the steps, so that it tells when it was made."""
     return round(500 * steps / STEPS, 2)
 
 
@@ -52,7 +55,7 @@ def episodes(first: int, last: int) -> Iterator[Episode]:
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of a billion steps, fast forward. For reading: copy it to change it."""
+    """The files of a run of a billion steps, written without training. Copy them to change them."""
     path = tmp_path_factory.mktemp("billion") / "run"
     with pytest.MonkeyPatch.context() as patch:
         scaled(patch)
@@ -120,7 +123,7 @@ def test_such_a_run_is_resumed_from_any_of_its_checkpoints(
 
 
 def test_files_of_any_size_are_cut_and_thinned_in_little_memory(tmp_path: Path) -> None:
-    """Earlier versions kept every episode."""
+    """Earlier versions kept every episode, so the files of their runs can have any size."""
     file = tmp_path / EPISODES
     with open(file, "w", newline="") as rows:
         rows.write(",".join(Episode._fields) + "\r\n")
@@ -140,7 +143,7 @@ def test_files_of_any_size_are_cut_and_thinned_in_little_memory(tmp_path: Path) 
 def test_thinning_keeps_the_ends_and_a_part_of_what_comes_in_turn(
     share: float, tmp_path: Path
 ) -> None:
-    """Lines of 64 lanes come in turn: none is left out as a whole."""
+    """The lines of 64 lanes alternate regularly, and no lane is dropped entirely."""
     file = tmp_path / "file"
     lines = [f"{number},{number % 64}\n" for number in range(64_000)]
     file.write_text("head\n" + "".join(lines))
@@ -161,13 +164,13 @@ def test_thinning_keeps_the_ends_and_a_part_of_what_comes_in_turn(
 def test_an_event_that_found_no_room_is_left_out_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half a record would hide all that follow it from TensorBoard."""
+    """TensorBoard reads nothing after a truncated record: half of one would hide all later ones."""
     shown = events.Events(tmp_path, 0)
     shown.figures({"steps": 1, "pps": 1.0})
     file, real = shown._file, shown._file.write
 
     class Full:
-        """Takes half of what is written, as a disk with little room does."""
+        """Writes only half of the data, as an almost full disk does."""
 
         def __getattr__(self, name: str) -> Any:
             return getattr(file, name)
@@ -188,7 +191,7 @@ def test_an_event_that_found_no_room_is_left_out_whole(
 def test_lines_are_written_again_when_there_is_room_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file that cannot be thinned, as the disk is full, grows until it can."""
+    """A file that cannot be thinned, because the disk is full, grows until it can be."""
     file = records.Thinned(tmp_path / "file", 1000)
     line, tries = json.dumps({"steps": 1}) + "\n", []
 

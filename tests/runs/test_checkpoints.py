@@ -68,7 +68,10 @@ def test_damage_is_seen_and_the_one_before_is_used(tmp_path: Path, name: str, da
 
 
 def test_every_flipped_bit_of_a_checkpoint_is_seen(tmp_path: Path) -> None:
-    """Some damage is harmless: spaces in the manifest, or another spelling of the same JSON."""
+    """One bit of every byte is flipped.
+
+    Not in the manifest: it has no checksum, and some changes to it, such as spaces, are harmless.
+    """
     path = write(tmp_path, 2)
     for name in ("arrays.npz", "state.json"):
         for at in range((path / name).stat().st_size):
@@ -122,7 +125,7 @@ def test_one_is_due_by_time_or_by_steps() -> None:
 def test_a_later_one_of_the_same_steps_replaces_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchanges: bool
 ) -> None:
-    """Updates go on after the last step, and a file system may not be able to exchange names."""
+    """Updates may follow the last step. Not every file system can exchange two names."""
     if not exchanges:
         monkeypatch.setattr(durable, "RENAME_EXCHANGE", 2**30)  # a flag that no kernel knows
     path, other = write(tmp_path, 5), {"other": np.zeros(2)}
@@ -135,7 +138,7 @@ def test_a_later_one_of_the_same_steps_replaces_it(
 
 
 def test_one_of_the_same_steps_is_there_at_every_moment(tmp_path: Path) -> None:
-    """Two names are exchanged at once; a rename first would leave none for a moment."""
+    """The names are exchanged atomically; two renames would leave a moment without a checkpoint."""
     path, ended, looks = write(tmp_path, 5), threading.Event(), Counter[bool]()
 
     def look() -> None:
@@ -158,7 +161,7 @@ def test_one_of_the_same_steps_is_there_at_every_moment(tmp_path: Path) -> None:
 def test_all_of_it_is_on_the_disk_before_it_has_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a power cut the newest one must not be empty where an older one has been removed."""
+    """Otherwise a power cut could leave an empty checkpoint after an older one was removed."""
     path, synced = tmp_path / "000000000005", []
     sync = os.fsync
 
@@ -175,7 +178,7 @@ def test_all_of_it_is_on_the_disk_before_it_has_its_name(
 
 
 def test_the_best_is_the_only_one_of_its_place(tmp_path: Path) -> None:
-    half = tmp_path / f"{checkpoints.PARTIAL}000000000005"  # of a process that was killed
+    half = tmp_path / f"{checkpoints.PARTIAL}000000000005"  # left by a process that was killed
     half.mkdir()
     for steps in (30, 10, 20):
         checkpoints.write_best(tmp_path, ARRAYS, {"steps": steps})
@@ -216,7 +219,7 @@ except OSError as error:
 
 
 def test_a_disk_that_takes_no_more_leaves_the_last_one_as_it_was(tmp_path: Path) -> None:
-    """The disk is simulated by a limit on file sizes: the kernel refuses a write within a file."""
+    """A limit on file sizes simulates a full disk: the kernel refuses a write in mid-file."""
     write(tmp_path, 1)
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, str(tmp_path / f"{2:012}")],

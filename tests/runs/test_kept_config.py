@@ -1,4 +1,4 @@
-"""Settings as a run keeps them: read back as they were, also those of older versions."""
+"""A run's config.json is read back with the settings that the run had, whatever its format."""
 
 import json
 import shutil
@@ -34,7 +34,7 @@ def test_settings_are_read_back_as_they_were(name: str, tmp_path: Path) -> None:
 
 
 def test_kept_results_of_the_first_format_are_read() -> None:
-    """Some are older than two settings, whose defaults are not what those runs did: they say so."""
+    """Some predate two settings whose defaults differ from what those runs did: a note says so."""
     first = [file for file in KEPT if "format" not in json.loads(file.read_text())]
     assert len(first) >= 20
     for file in first:
@@ -128,7 +128,7 @@ def test_a_format_of_another_version_is_refused(number: Any, tmp_path: Path) -> 
 
 @pytest.fixture(scope="module")
 def corridor_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of a moment. For reading: copy it to change it."""
+    """A short run of Corridor. Copy it to change it."""
     runs = tmp_path_factory.mktemp("runs")
     done = ended(*CORRIDOR, "--steps", "500", "--runs-dir", str(runs), "--name", "mine")
     assert done.returncode == 0, done.stderr
@@ -156,7 +156,11 @@ def test_a_run_that_is_gone_on_with_says_what_its_file_lacks(
 def test_a_run_of_the_first_format_has_the_network_that_it_had_then(
     corridor_run: Path, tmp_path: Path
 ) -> None:
-    """As it was kept before config.json had a format: the file alone has changed since."""
+    """A first-format file without `separate_value` means a torso shared by policy and value.
+
+    The checkpoint has a separate one, so it does not fit: settings missing from such a file get the
+    values of that time, not those of today's preset.
+    """
     run = shutil.copytree(corridor_run, tmp_path / "mine")
     values = json.loads((run / CONFIG).read_text())
     del values["format"]
@@ -173,7 +177,7 @@ def test_a_run_of_the_first_format_has_the_network_that_it_had_then(
 
 
 def altered(hint: Any, value: Any) -> Any:
-    """Another value that the type allows."""
+    """A different value that the type allows."""
     choices = [choice for choice in get_args(hint) if choice is not type(None)]
     if get_origin(hint) is Literal:
         return next(choice for choice in choices if choice != value)
@@ -187,7 +191,7 @@ def altered(hint: Any, value: Any) -> Any:
 
 
 def changed(part: Any, name: str) -> Any:
-    """A copy with another value, which no rule of the settings has checked."""
+    """A copy with another value for setting `name`, made without the checks of `__post_init__`."""
     copy = object.__new__(type(part))
     copy.__dict__.update(part.__dict__)
     copy.__dict__[name] = altered(get_type_hints(type(part))[name], getattr(part, name))

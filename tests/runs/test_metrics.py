@@ -34,7 +34,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def tally(clock: Clock) -> Tally:
-    """Of a run that makes its first step now."""
+    """The tally of a run that makes its first step now."""
     tally = Tally(clock)
     tally.begin()
     return tally
@@ -115,7 +115,7 @@ def test_episodes_that_explore_too_much_do_not_count_for_the_score(clock: Clock)
 
 def test_time_counts_from_the_first_step_and_goes_on_after_a_resume(clock: Clock) -> None:
     tally = Tally(clock)
-    clock.now_s += 9.0  # networks are built and ROMs are loaded
+    clock.now_s += 9.0  # while networks are built and ROMs are loaded
     assert tally.seconds == 0.0
     assert not tally.has_begun
     tally.begin()
@@ -142,7 +142,7 @@ def test_before_the_first_episode_scores_are_nan(tally: Tally) -> None:
 
 
 def gone_on_with(tally: Tally, clock: Clock, lacking: str = "") -> Tally:
-    """The tally of a run that goes on, and was kept before there was the key `lacking`, if any."""
+    """The tally of a resumed run; its saved state lacks the key `lacking`, as in older versions."""
     again = Tally(clock)
     again.restore({key: value for key, value in tally.read().items() if key != lacking})
     return again
@@ -154,7 +154,7 @@ def test_lengths_are_of_the_last_100_episodes_that_count_and_are_kept(clock: Clo
     for length in range(150):
         tally.episode(0, 1.0, length)
     tally.episode(0, 1.0, 10_000, epsilon=0.4)
-    assert tally.length_mean() == pytest.approx(99.5)  # of 50 to 149
+    assert tally.length_mean() == pytest.approx(99.5)  # the mean of 50 to 149
     assert gone_on_with(tally, clock).length_mean() == tally.length_mean()
     older = gone_on_with(tally, clock, lacking="lengths")
     assert math.isnan(older.length_mean()) and older.score_mean() == 1.0
@@ -199,7 +199,7 @@ def test_only_the_newest_value_of_a_loss_is_kept(metrics: Metrics) -> None:
 
 
 class Slow(Counter[str]):
-    """Between looking a count up and changing it, another thread has its turn."""
+    """Lets other threads run between reading a count and changing it."""
 
     def get(self, name: str, default: Any = None) -> Any:
         found = super().get(name, default)

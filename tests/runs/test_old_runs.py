@@ -1,4 +1,4 @@
-"""Runs that were made before the folders were put in order go on, are evaluated and reported."""
+"""Runs from before the folders of ga3c/ were reorganised can be resumed, evaluated and reported."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ def run(name: str, tmp_path: Path) -> Path:
 
 @NAMES
 def test_its_settings_are_read_whole(run: Path) -> None:
-    """Those that have moved since are where they belong, and nothing is taken for granted."""
+    """Settings that have moved since are in their new sections, and none has to be assumed."""
     values = json.loads((run / "config.json").read_text())
     config, notes = read_config(run)
     assert "format" not in values
@@ -38,7 +38,7 @@ def test_it_goes_on_with_what_it_had(run: Path) -> None:
     before, _ = checkpoints.newest(run / "checkpoints")
     assert before
     kept = before.arrays  # read before the run goes on
-    given = ["--steps", "1400", "--trust", "--json"]  # somebody else began it
+    given = ["--steps", "1400", "--trust", "--json"]  # another user started the run
     done = ended("train", "--resume", str(run), *given)
     assert done.returncode == 0, done.stderr
     after, damaged = checkpoints.newest(run / "checkpoints")

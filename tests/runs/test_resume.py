@@ -69,10 +69,10 @@ def assert_same(one: checkpoints.Checkpoint, other: checkpoints.Checkpoint) -> N
 def test_in_lockstep_a_run_that_was_stopped_ends_as_one_that_was_not(
     game: str, action_bytes: int, steps: int, tmp_path: Path
 ) -> None:
-    """Weights, optimizer, experience, queue and books are equal to the last bit."""
+    """All saved arrays (weights, optimizer, experience, counters) are equal to the last bit."""
     given = ["train", "--algorithm", "a3c", "--game", game, *IN_TURN, "--seed", "3"]
     given += ["--runs-dir", str(tmp_path)]
-    given += ["--schedule-steps", str(steps), "--learning-rate-end", "0"]  # --steps differ
+    given += ["--schedule-steps", str(steps), "--learning-rate-end", "0"]  # fixed: --steps differs
     whole = ended(*given, "--steps", str(steps), "--name", "whole")
     assert whole.returncode == 0, whole.stderr
     for more in (
@@ -103,7 +103,7 @@ def test_in_lockstep_a_run_that_was_stopped_ends_as_one_that_was_not(
 def test_a_checkpoint_in_lockstep_holds_whole_batches_and_the_run_ends_the_same_from_it(
     tmp_path: Path,
 ) -> None:
-    """So many passes make that nearly every checkpoint is due within a batch's updates."""
+    """With so many passes, nearly every checkpoint comes due during the updates of a batch."""
     steps, passes, parts = 800, 20, 8
     given = ["train", "--algorithm", "ppo", "--game", "CartPole-v1", *IN_TURN, "--t-max", "10"]
     given += ["--minibatch", "10", "--passes", str(passes), "--runs-dir", str(tmp_path)]
@@ -133,7 +133,7 @@ BOTH += ["--replay-min-steps", "400", "--replay-steps", "2000"]
 def test_with_both_of_fast_dqns_ideas_the_same_seed_gives_the_same_weights(
     draws: str, tmp_path: Path
 ) -> None:
-    """They are equal to the last bit, with two agents, a predictor and a trainer at once."""
+    """They are equal to the last bit, with two agents, a predictor and a trainer in parallel."""
     found = []
     for name, seed, steps in (("one", "3", "2400"), ("two", "3", "2400"), ("other", "4", "800")):
         given = ["--name", name, "--runs-dir", str(tmp_path), "--seed", seed, "--steps", steps]
@@ -152,7 +152,7 @@ def test_with_both_of_fast_dqns_ideas_the_same_seed_gives_the_same_weights(
 def test_a_replays_run_goes_on_with_it_or_fills_a_new_one(
     keeps: bool, experience: str, tmp_path: Path
 ) -> None:
-    """A kept replay is learned from at once; a new one only after min_steps."""
+    """A saved replay is learned from at once, a new one only after `replay_min_steps`."""
     given = ["--algorithm", "dqn", "--replay-min-steps", "2000", "--update-size", "100"]
     given += ["--experience", experience, "--replay-draws", "prioritised"]
     given += ["--steps-per-update", "4"]
@@ -191,7 +191,7 @@ def test_a_replays_run_goes_on_with_it_or_fills_a_new_one(
     ],
 )
 def test_lockstep_refuses_what_would_change_its_order(change: str, tmp_path: Path) -> None:
-    short = ["--steps", "1", "--runs-dir", str(tmp_path)]  # should it begin after all
+    short = ["--steps", "1", "--runs-dir", str(tmp_path)]  # in case it starts after all
     said = refused("train", *CORRIDOR[1:3], *IN_TURN, *short, *change.split())
     name = change.lstrip("-").replace("-", "_")
     assert ("lockstep with --listen or " if "ray" in change else f"lockstep with {name}: ") in said
@@ -323,7 +323,10 @@ def test_a_damaged_checkpoint_is_said_and_the_one_before_it_used(tmp_path: Path)
 
 
 def test_a_directory_is_of_one_process_and_of_one_run(tmp_path: Path) -> None:
-    """What both pass that were started at once: they look before the framework is loaded."""
+    """Two processes started at once both pass the earlier checks, made before the framework loads.
+
+    RunDirectory must therefore refuse the second one.
+    """
     path, again = tmp_path / "run", TrainConfig(run=RunConfig(resume=tmp_path / "run"))
     first = RunDirectory(TrainConfig(), path)
     first.begin(0)
@@ -371,7 +374,7 @@ def test_a_run_whose_folder_is_not_ours_is_resumed(
 
 
 def test_the_best_weights_beyond_a_resumed_checkpoint_are_set_aside(tmp_path: Path) -> None:
-    """Their evaluation is cut away: it was made after that checkpoint, before a kill."""
+    """Their evaluation, made after that checkpoint, is removed, so they are no longer the best."""
     path, again = tmp_path / "run", TrainConfig(run=RunConfig(resume=tmp_path / "run"))
     first = RunDirectory(TrainConfig(), path)
     first.begin(0)
@@ -510,7 +513,7 @@ def test_a_run_is_found_by_its_name_and_readable_whatever_has_gone(tmp_path: Pat
     trace.unlink()
     trace.parent.rmdir()
     link = tmp_path / "runs" / ".latest-mine"
-    link.symlink_to("mine")  # of one that was killed in that moment
+    link.symlink_to("mine")  # left by a run that was killed while it wrote `latest`
     result = json.loads((tmp_path / "runs" / "mine" / "result.json").read_text())
     again = ["--resume", "mine", "--runs-dir", str(tmp_path / "runs")]
     done = ended("train", *again, "--steps", str(result["steps"] + 500))
@@ -539,7 +542,7 @@ def test_a_full_disk_ends_no_run_and_is_said(command: Start) -> None:
         "from ga3c.__main__ import main\n"
         "sys.exit(main())"
     )
-    # Few lines of progress, as the limit is that of standard output too.
+    # Progress lines are rare, because the limit applies to standard output too.
     given = ["--checkpoint-every-steps", "300", "--progress-every-s", "10"]
     run = command(*CORRIDOR, *given, "--steps", "6000", "--name", "mine", program=program)
     assert run.wait(BEGIN_S) == 1

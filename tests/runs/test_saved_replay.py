@@ -1,4 +1,4 @@
-"""A replay that is kept in a checkpoint: all of one moment, whenever it is read."""
+"""A replay saved in a checkpoint is a consistent snapshot, whenever it is taken."""
 
 import json
 import random
@@ -26,7 +26,7 @@ from tests.commands import STOP_S, Command, assert_nothing_is_left, ended, wait_
 
 LEDGER = "tests.tiny:Ledger-v0"
 READ_S = 20.0
-# Each write of a checkpoint takes a while, so that signals come in the middle of it.
+# Each write of a checkpoint is slowed down, so that signals arrive in the middle of it.
 SLOW = """
 import sys, time
 from ga3c.runs import durable
@@ -65,7 +65,7 @@ def configured(draws: Any, pacing: Any, eviction: Any) -> TrainConfig:
 
 
 def assert_of_one_moment(found: Checkpoint) -> None:
-    """Every count of the same thing is the same, and the ring holds what the book says."""
+    """All counts of the same thing agree, and each lane of the ring has the steps of its count."""
     state, pacing = found.state, found.state["pacing"]
     written, flushed = found.arrays["lanes/written"], found.arrays["lanes/flushed"]
     assert state["steps"] == pacing["before"] + pacing["acted"] == pacing["before"] + written.sum()
@@ -76,7 +76,7 @@ def assert_of_one_moment(found: Checkpoint) -> None:
     for lane in range(lanes):
         slots = np.arange(max(written[lane] - capacity, 0), written[lane]) % capacity
         number, episode, step, _ = frames[lane * capacity + slots].T
-        # Ledger's observations: the step rises by one, or another episode or agent begins.
+        # Ledger's observations: the step rises by one, or another episode or environment begins.
         follows = (np.diff(step) == 1) & (np.diff(episode) == 0)
         begins = (step[1:] == 0) & ((np.diff(episode) == 1) | (np.diff(number) != 0))
         assert (follows | begins).all(), f"lane {lane} has a hole"
@@ -85,7 +85,7 @@ def assert_of_one_moment(found: Checkpoint) -> None:
 
 
 def assert_slots_are_whole(arrays: dict[str, np.ndarray], flushed: np.ndarray) -> None:
-    """As many slots are full as hold a priority, and each has steps of one episode."""
+    """Exactly the full slots have a priority, and each holds steps of a single episode."""
     inserted, priorities = int(arrays["slots/inserted"][0]), arrays["replay/evictions"]
     assert 0.5 * flushed.sum() < inserted < flushed.sum()
     full = min(inserted, 3000)
@@ -132,7 +132,7 @@ def test_what_is_read_while_threads_run_is_of_one_moment(
 def test_every_checkpoint_of_a_killed_run_is_of_one_moment_and_goes_on(
     command: Callable[..., Command], tmp_path: Path
 ) -> None:
-    """kill -9 at any time; the replay is kept every 200 steps."""
+    """The run is killed by SIGKILL at random times; it saves its replay every 200 steps."""
     draw = random.Random(2)
     given = ["--game", LEDGER, "--algorithm", "dqn", "--save-replay", "--update-size", "50"]
     given += ["--agents", "2", "--envs-per-agent", "8", "--prediction-batch-min", "4"]
@@ -168,7 +168,7 @@ def test_every_checkpoint_of_a_killed_run_is_of_one_moment_and_goes_on(
 def test_signals_are_heard_while_a_large_checkpoint_is_written(
     command: Callable[..., Command],
 ) -> None:
-    """The first says what goes on; the second leaves the checkpoint out."""
+    """The first signal makes the run say what it is doing; the second skips the checkpoint."""
     large = ["--algorithm", "dqn", "--save-replay", "--replay-steps", "1000000", "--name", "mine"]
     run = command("train", "--game", "tests.tiny:Corridor-v0", *large, program=SLOW)
     checkpoint = run.runs / "mine" / "checkpoints"

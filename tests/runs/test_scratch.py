@@ -1,4 +1,4 @@
-"""Private directories are removed by their owner, or by the next process if it was killed."""
+"""Private directories are removed by their owner or, if that was killed, by the next process."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What TensorBoard and trackers get of a run: each run once, its settings, its figures, its end."""
+"""TensorBoard and trackers get each run once, with its settings, its figures and how it ended."""
 
 import errno
 import importlib.util
@@ -38,7 +38,10 @@ def figures(steps: int) -> dict[str, Any]:
 def kept_run(
     path: Path, steps: tuple[int, ...], tracker: Any = None, ends: bool = True
 ) -> str | None:
-    """A run of some progress lines, or the rest of it; in this process, without a service."""
+    """Write a run with some progress lines, or resume the one at `path`, without a service.
+
+    Returns where the run is tracked.
+    """
     resumed = path if path.exists() else None
     run = replace(TrainConfig().run, track=tracker, steps=steps[-1], resume=resumed)
     directory = RunDirectory(replace(TrainConfig(), run=run), path)
@@ -62,7 +65,7 @@ def test_tensorboard_lists_each_run_once(tmp_path: Path) -> None:
     seen = EventMultiplexer().AddRunsFromDirectory(str(tmp_path))
     assert set(seen.Runs()) == {"one", "two"}
     (tmp_path / "latest").unlink()
-    (tmp_path / "latest").symlink_to("one")  # as earlier versions had it
+    (tmp_path / "latest").symlink_to("one")  # as earlier versions did
     seen = EventMultiplexer().AddRunsFromDirectory(str(tmp_path))
     assert set(seen.Runs()) == {"one", "two", "latest"}, "a link would be a run"
     assert find_run(tmp_path / "latest", tmp_path) == tmp_path / "one"
@@ -118,7 +121,7 @@ def test_tensorboard_shows_a_session_that_began_after_the_clock_was_set_back(
 
 
 class Recorder:
-    """A tracker that keeps what it is told; it fails at what `fails_at` names."""
+    """A tracker that records all calls; the method that `fails_at` names fails."""
 
     id = "17"
     place = "here"
@@ -284,7 +287,7 @@ def test_wandb_without_an_api_key_does_not_ask_for_one(
 ) -> None:
     for name in ("WANDB_MODE", "WANDB_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-    importlib.import_module("wandb").teardown()  # it has read its variables before
+    importlib.import_module("wandb").teardown()  # makes it read its variables again
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     with pytest.raises(ValueError, match="no API key: run wandb login first"):

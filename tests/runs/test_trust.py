@@ -1,4 +1,4 @@
-"""Code that a run's directory names is imported only if this user began the run, or says so."""
+"""Code that a run's directory names is imported only if this user began the run or allows it."""
 
 import json
 import os
@@ -24,7 +24,7 @@ import tests.tiny
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of an environment of ours, begun by this user."""
+    """A run of a custom environment (tests.tiny:Corridor-v0), begun by this user."""
     place = tmp_path_factory.mktemp("trust")
     done = ended(*CORRIDOR, "--steps", "200", "--runs-dir", str(place), "--name", "mine")
     assert done.returncode == 0, done.stderr
@@ -40,7 +40,7 @@ NAMED = [GAME, (("network", "network"), "stranger:torso"), (("algorithm",), "str
 def gift(
     request: pytest.FixtureRequest, begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Path]:
-    """A run by somebody else, whose settings name a module that can be found here."""
+    """A run begun by somebody else, whose settings name a module that can be imported here."""
     (*sections, setting), named = getattr(request, "param", GAME)
     given = tmp_path / "runs" / "gift"
     shutil.copytree(begun, given)
@@ -89,7 +89,7 @@ def test_no_code_of_it_is_imported_from_python(gift: Path) -> None:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
 def test_a_seal_in_somebody_elses_file_is_none(begun: Path, tmp_path: Path) -> None:
-    """What a seal is made of can be read by all users of a machine."""
+    """All users of a machine can read what a seal is computed from, so they could forge one."""
     shutil.copy(begun / "meta.json", tmp_path)
     assert is_begun_by_user(tmp_path, load_config(begun))
     os.chown(tmp_path / "meta.json", 65534, 65534)

@@ -1,4 +1,4 @@
-"""When a dead agent's successor starts, and when there is none: by a clock that the test sets."""
+"""When a dead agent is replaced, and when the run ends instead, on a clock that the test sets."""
 
 import pytest
 
@@ -26,7 +26,7 @@ class Place:
         self._deaths = Deaths(lambda: self.now_s)
 
     def lives(self, seconds: float, death: Death, learns: bool = True) -> float:
-        """An agent lives and dies. Returns its successor's delay."""
+        """Let an agent live for `seconds` and die. Returns its successor's delay, in seconds."""
         self._deaths.began(3, self.updates)
         self.now_s += seconds
         self.updates += learns

@@ -1,4 +1,4 @@
-"""How a batch of segments is divided into updates."""
+"""How a batch of segments is divided into updates, prepared for them and released."""
 
 import threading
 from collections import Counter
@@ -13,11 +13,11 @@ from ga3c.learning.model import Learned
 from ga3c.service.feeds import Passes, SegmentFeed
 
 LANES = np.arange(10, dtype=np.int32)
-SLOTS = (100 * LANES[:, None] + np.arange(21)).astype(np.int32)  # of ten segments of 20 steps
+SLOTS = (100 * LANES[:, None] + np.arange(21)).astype(np.int32)  # ten segments of 20 steps
 
 
 def taken(passes: Passes, updates: int) -> list[list[int]]:
-    """The lanes of each update's segments, which keep their slots."""
+    """The lanes of each update's segments. Checks that each lane comes with its own slots."""
     parts = list(passes.minibatches(LANES, SLOTS, updates))
     for lanes, slots in parts:
         np.testing.assert_array_equal(slots, SLOTS[lanes])
@@ -54,7 +54,7 @@ def test_orders_differ_between_passes_and_batches_and_come_from_the_seed() -> No
 
 
 def test_successive_batches_are_learned_in_orders_of_their_own() -> None:
-    """The number of updates made so far, which a resumed run knows too, seeds each order."""
+    """Each order is seeded by the number of updates so far, which a resumed run knows as well."""
     learned: list[list[int]] = []
     model = SimpleNamespace(preparations=[], updates=0)
 
@@ -96,7 +96,10 @@ def test_single_steps_are_each_observation_with_the_next() -> None:
 
 
 def test_no_other_batch_is_measured_while_the_targets_of_one_are_in_use() -> None:
-    """As by two trainers: the second batch waits until the first one has been learned from."""
+    """With two trainers, a second batch waits until the first one has been trained on.
+
+    Measuring it sooner would change the units of the first batch's observations and values.
+    """
     done: list[str] = []
 
     def learn(lanes: np.ndarray, slots: np.ndarray, progress: float) -> Learned:
@@ -120,7 +123,7 @@ def test_no_other_batch_is_measured_while_the_targets_of_one_are_in_use() -> Non
         whole_batches=False,
     )
     works = iter(feed.next(0.0))
-    next(works)()  # a trainer has measured its batch
+    next(works)()  # one trainer has measured its batch
     assert list(feed.next(0.0)) == [], "it waits no longer than it is told"
     other = threading.Thread(target=lambda: [work() for work in feed.next(10.0)], daemon=True)
     other.start()
@@ -134,7 +137,7 @@ def test_no_other_batch_is_measured_while_the_targets_of_one_are_in_use() -> Non
 
 @pytest.mark.parametrize("whole_batches", [True, False])
 def test_a_batch_is_prepared_first_and_released_with_its_last_update(whole_batches: bool) -> None:
-    """Until then predictors must not write over the steps of later passes."""
+    """Predictors must not overwrite a batch's steps before that: later passes still need them."""
     done: list[str] = []
     batch = [Segment(int(lane), 0, 20) for lane in LANES]
 
@@ -167,7 +170,7 @@ def test_a_batch_is_prepared_first_and_released_with_its_last_update(whole_batch
         released += work().segments
         works += 1
     assert (works == 1) == whole_batches, "a checkpoint may be taken between two works"
-    updates = 2 * 3  # of 200 single steps, at most 70 in each
+    updates = 2 * 3  # two passes over 200 single steps, at most 70 per update
     assert done.count("learn") == updates
     counts = [(name, done.count(name)) for name in ("measure", "prepare", "learn", "release")]
     assert done == [name for name, count in counts for _ in range(count)]

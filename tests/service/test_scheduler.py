@@ -1,4 +1,4 @@
-"""Annealing over the counts, and the clockwork that measures what it proposes."""
+"""The annealer, which proposes counts, and the scheduler, which measures its proposals."""
 
 import dataclasses
 import itertools
@@ -22,12 +22,12 @@ START = Counts(5, 3, 2)
 
 
 def eager(**settings: float) -> SchedulerConfig:
-    """One win is enough, and any gain is one."""
+    """Settings with which a single win is enough, and any gain is a win."""
     return SchedulerConfig(**{"wins": 1, "margin": 0.0, **settings})  # type: ignore[arg-type]
 
 
 def made(rate: float, **others: Any) -> Figures:
-    """Figures of a window of which only some matter."""
+    """The figures of a window with this rate; those not in `others` have fixed values."""
     return Figures(rate, 5.0, 1000.0, 100.0, (0.5, 0.5, 0.5))._replace(**others)
 
 
@@ -44,7 +44,7 @@ def neighbours(kept: Counts, most: Counts) -> set[Counts]:
 def anneal(
     annealer: Annealer, decisions: int, rate: Callable[[Counts], float]
 ) -> list[tuple[Decision, Counts]]:
-    """Decisions by `rate`, each with what was kept afterwards."""
+    """The decisions when `rate` gives the training rates, each with the counts kept after it."""
     walked = []
     for i in range(decisions):
         kept = made(rate(annealer.kept))
@@ -85,10 +85,10 @@ def test_a_proposal_stands_until_it_is_judged() -> None:
 @pytest.mark.parametrize(
     ("waiting", "first"),
     [
-        ((0.1, 0.6, 0.5), Counts(6, 3, 2)),  # agents are behind
+        ((0.1, 0.6, 0.5), Counts(6, 3, 2)),  # agents are the bottleneck
         ((0.6, 0.1, 0.5), Counts(5, 4, 2)),
         ((0.7, 0.6, 0.2), Counts(5, 3, 3)),
-        ((0.5, 0.9, 0.5), Counts(5, 2, 2)),  # there is a predictor too many
+        ((0.5, 0.9, 0.5), Counts(5, 2, 2)),  # there is one predictor too many
     ],
 )
 def test_who_waits_for_whom_says_what_is_tried_first(
@@ -104,7 +104,7 @@ def test_no_agent_is_added_beyond_the_cap_on_memory() -> None:
         annealer = Annealer(eager(max_memory_mb=cap_mb), START, MOST, seed=0)
         tried = set()
         for _ in range(6 if adds else 5):
-            counts = annealer.propose(made(1000.0))  # of 1,000 MiB, 100 in each agent
+            counts = annealer.propose(made(1000.0))  # 1,000 MiB in use, 100 per agent
             assert counts is not None
             tried.add(counts)
             annealer.judge(counts, made(1000.0), made(1.0), 1.0)
@@ -143,7 +143,7 @@ def test_beyond_both_caps_only_less_of_both_wins(
 
 
 def test_a_win_is_not_credited_to_another_setting() -> None:
-    """The cap on memory takes what had won once away: what comes instead begins at none."""
+    """The memory cap rules out a setting that has won once. The next one starts with no wins."""
     annealer = Annealer(eager(wins=2, max_memory_mb=1100.0), START, MOST, seed=0)
     more = Counts(6, 3, 2)
     for _ in range(6):
@@ -163,7 +163,7 @@ def test_a_win_is_not_credited_to_another_setting() -> None:
 
 
 def test_what_nobody_decided_does_not_change_what_is_decided_next() -> None:
-    """Windows without a promising neighbour are not in the journal."""
+    """The journal, which a resumed run replays, has no windows without a promising neighbour."""
     idle = made(1000.0, waiting=(0.0, 0.95, 0.95))
     start = Counts(5, 1, 1)
     for seed in range(10):
@@ -177,7 +177,7 @@ def test_what_nobody_decided_does_not_change_what_is_decided_next() -> None:
 
 
 def test_windows_without_room_for_another_agent_do_not_change_what_is_decided_next() -> None:
-    """There is nothing in the journal of such windows either."""
+    """The journal has no entry for windows without room either: a replay must do without them."""
     config, nothing = eager(max_memory_mb=1000.0), 0
     busy, idle = (0.5, 0.5, 0.5), (0.0, 0.95, 0.95)
     for seed in range(50):
@@ -234,7 +234,7 @@ def test_anything_is_better_than_a_rate_of_nought() -> None:
 
 def test_nought_is_no_better_than_nought() -> None:
     annealer = Annealer(eager(), Counts(5, 3, 2), MOST, seed=0)
-    for _ in range(20):  # while no update has been made, as when a replay is filled
+    for _ in range(20):  # no update yet, for example while a replay fills
         tried = annealer.propose(made(0.0))
         if tried is not None:
             assert not annealer.judge(tried, made(0.0), made(0.0), 1.0).accepted
@@ -303,7 +303,7 @@ def test_a_setting_is_kept_only_when_it_has_won_as_often_as_asked() -> None:
 
 @pytest.mark.parametrize("noise", [0.01, 0.02, 0.03])
 def test_noise_alone_seldom_moves_it(noise: float) -> None:
-    """Windows of equal settings that differ by chance: at most one move in ten decisions."""
+    """If windows differ only by chance, fewer than one decision in ten changes the counts."""
     moves = 0
     for seed in range(20):
         rng = random.Random(seed)
@@ -340,13 +340,13 @@ def test_the_same_seed_decides_alike() -> None:
 
 
 def smooth(counts: Counts) -> float:
-    """Best at (6, 3, 2)."""
+    """A training rate with one smooth peak, at (6, 3, 2)."""
     away = zip(counts, (6, 3, 2), (8, 4, 4))
     return 1000 * math.exp(-sum(((count - best) / width) ** 2 for count, best, width in away))
 
 
 def slowest_part(counts: Counts) -> float:
-    """As fast as the slowest role, and slower with more threads than cores."""
+    """The rate of the slowest role. It drops if the counts exceed 14 cores in total."""
     flow = min(120 * counts.agents, 400 * counts.predictors, 350 * counts.trainers)
     return flow / (1 + 0.012 * max(0, sum(counts) - 14) ** 2)
 
@@ -390,9 +390,9 @@ def test_a_wrong_setting_is_refused_with_its_value(wrong: dict[str, Any], words:
 
 
 class World:
-    """A service whose training rate follows from its counts, on a clock that the test turns.
+    """A service whose training rate is a function of its counts and of a clock that `run` moves.
 
-    For `transient_s` after a change it trains at a rate that would mislead.
+    For `transient_s` after a change of the counts, its rate is misleadingly high.
     """
 
     def __init__(
@@ -406,12 +406,12 @@ class World:
     ) -> None:
         self.now_s = 1000.0
         self.samples = 0.0
-        self.readings: list[float] = []  # when the counter was read
+        self.readings: list[float] = []  # the times at which the counters were read
         self.applied: list[tuple[float, Counts]] = []
         self.decisions: list[Decision] = []
         self.counts = start
-        self.waits_until_s = -math.inf  # an agent has yet to make its first step
-        self.others: Callable[[float], float] = lambda now_s: 0.0  # cores' share, by time
+        self.waits_until_s = -math.inf  # until then, some agent has made no step
+        self.others: Callable[[float], float] = lambda now_s: 0.0  # the share of cores they use
         self._foreign_cpu_s = 0.0
         self._rate = rate
         self._transient_s = transient_s
@@ -432,7 +432,7 @@ class World:
                 self.decisions.append(decision)
 
     def journal(self) -> list[dict[str, Any]]:
-        """The lines of its decisions."""
+        """The decisions in the journal. Its first line, with the settings, is left out."""
         return [json.loads(line) for line in self._journal.read_text().splitlines()[1:]]
 
     def snapshot(self) -> Snapshot:
@@ -454,13 +454,13 @@ class World:
 
 
 CONFIG = eager(settle_s=5.0, window_s=15.0, patience=1.0)
-PERIOD_S = 2 * (5.0 + 15.0)  # of a decision: settle, measure, change, settle, measure
+PERIOD_S = 2 * (5.0 + 15.0)  # per decision: settle, measure, change, settle, measure
 
 
 def test_every_window_is_of_equal_length_and_begins_when_the_change_has_settled(
     tmp_path: Path,
 ) -> None:
-    config = dataclasses.replace(CONFIG, max_policy_lag=1e9)  # with a cap every window is whole
+    config = dataclasses.replace(CONFIG, max_policy_lag=1e9)  # with a cap, no window is cut short
     world = World(tmp_path / "journal", config, lambda c, _: smooth(c), transient_s=5.0)
     world.run(20 * PERIOD_S + 20)
     windows = list(zip(world.readings[::2], world.readings[1::2]))
@@ -500,7 +500,7 @@ def test_what_harms_much_is_undone_after_a_third_of_the_window(tmp_path: Path) -
 
 def test_a_window_in_which_others_take_the_cores_is_measured_again(tmp_path: Path) -> None:
     world = World(tmp_path / "journal", CONFIG, lambda c, _: smooth(c))
-    world.others = lambda now_s: 0.4 if now_s % 100.0 < 20.0 else 0.02  # as a build now and then
+    world.others = lambda now_s: 0.4 if now_s % 100.0 < 20.0 else 0.02  # like an occasional build
     world.run(40 * PERIOD_S)
     assert len(world.decisions) >= 20
     for decision in world.decisions:
@@ -571,7 +571,7 @@ def test_a_rejected_setting_is_undone_at_once_and_an_accepted_one_left(tmp_path:
 
 def test_the_kept_setting_is_measured_anew_right_before_each_proposal(tmp_path: Path) -> None:
     def drifting(counts: Counts, now_s: float) -> float:
-        return smooth(counts) * now_s  # as when games get longer: all rates grow
+        return smooth(counts) * now_s  # all rates grow with time, whatever the counts
 
     world = World(tmp_path / "journal", CONFIG, drifting)
     world.run(20 * PERIOD_S)
@@ -625,7 +625,7 @@ def test_a_journal_s_figures_give_its_decisions_again(tmp_path: Path, name: Any)
 
 def test_a_window_is_begun_anew_where_an_agent_had_to_be_replaced(tmp_path: Path) -> None:
     world = World(tmp_path / "journal", CONFIG, lambda c, _: smooth(c))
-    world.run(10.0)  # in the first window
+    world.run(10.0)  # into the first window
     world.waits_until_s = world.now_s + 4.0
     world.run(25.0)
     assert len(world.readings) == 3
@@ -636,7 +636,7 @@ def test_a_window_is_begun_anew_where_an_agent_had_to_be_replaced(tmp_path: Path
 
 
 def test_a_setting_whose_agents_never_all_play_is_undone(tmp_path: Path) -> None:
-    """No machine may have room for another agent."""
+    """Agents may never all play because no machine has room for another one."""
     world = World(tmp_path / "journal", CONFIG, lambda c, _: smooth(c))
     world.plays = lambda: world.counts.agents <= START.agents  # type: ignore[method-assign]
     world.run(40 * PERIOD_S)
@@ -662,7 +662,7 @@ def test_calm_makes_the_pauses_between_proposals_grow(tmp_path: Path) -> None:
         config,
         lambda c, _: 1000.0 if c == start else 900.0,
         start,
-        Counts(2, 1, 1),  # one neighbour: each rejection is calm
+        Counts(2, 1, 1),  # the only neighbour: each rejection adds to the calm
     )
     world.run(600.0)
     times = [decision.seconds for decision in world.decisions[:4]]
@@ -705,9 +705,9 @@ def test_a_journal_is_gone_on_with_where_a_run_is_resumed(tmp_path: Path) -> Non
     first = World(journal, CONFIG, lambda c, _: smooth(c))
     first.run(20 * PERIOD_S)
     with open(journal, "a") as file:
-        file.write('{"seconds": 17')  # a kill
+        file.write('{"seconds": 17')  # a line that a kill cut short
     second = World(journal, CONFIG, lambda c, _: smooth(c))
-    second.counts = second.scheduler.counts  # with which a service begins
+    second.counts = second.scheduler.counts  # a service starts with these
     second.run(20 * PERIOD_S)
     expected = [(d.kept, d.tried, d.accepted) for d in whole.decisions]
     found = [(d.kept, d.tried, d.accepted) for d in first.decisions + second.decisions]

@@ -54,8 +54,8 @@ LEDGER = "tests.tiny:Ledger-v0"
 T_MAX = 5
 DISCOUNT = LearningConfig().discount
 STOP_S = 10.0
-WAIT_S = 40.0  # for what takes a second on an idle machine
-SLOWEST_MAKE_S = "ga3c.service.agents.SLOWEST_MAKE_S"  # larger: agents that start have longer
+WAIT_S = 40.0  # limit for what takes a second on an idle machine
+SLOWEST_MAKE_S = "ga3c.service.agents.SLOWEST_MAKE_S"  # a larger value gives agents longer to start
 SMALL = ServiceConfig(
     agents=1,
     predictors=1,
@@ -75,13 +75,13 @@ def configured(game: str = CORRIDOR, **service: Any) -> TrainConfig:
         run=RunConfig(seed=7),
         environment=EnvironmentConfig(game),
         service=replace(SMALL, **service),
-        learning=LearningConfig(reward_clip=0.0),  # the ledger's rewards are learned as they are
+        learning=LearningConfig(reward_clip=0.0),  # off, as the ledger's rewards can exceed 1
     )
 
 
 @pytest.fixture(autouse=True)
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the service's private directories are made."""
+    """The temporary folder in which the service makes its private directories."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     backend.configure(1, 0)
     return tmp_path
@@ -93,7 +93,7 @@ def made(config: TrainConfig) -> Service:
 
 @contextmanager
 def running(service: Service) -> Iterator[Service]:
-    """A started service, which must stop in time and leave nothing."""
+    """Start the service, and stop it at the end: in time, and with nothing left behind."""
     before = set(threading.enumerate())
     try:
         service.start()
@@ -107,7 +107,7 @@ def running(service: Service) -> Iterator[Service]:
 
 
 def tend_until(service: Service, holds: Callable[[], bool], wait_s: float = WAIT_S) -> list[str]:
-    """Tend the service until `holds`. Returns what happened."""
+    """Tend the service until `holds()` is true. Returns the events reported meanwhile."""
     deadline_s = time.monotonic() + wait_s
     events: list[str] = []
     while not holds():
@@ -122,12 +122,12 @@ def steps(service: Service) -> int:
 
 
 def lane_steps(service: Service) -> np.ndarray:
-    """Steps that each lane has made."""
+    """Each lane's steps since its first segment began; negative before that."""
     return service.model.source.book._steps + 1
 
 
 def all_play(service: Service) -> Callable[[], bool]:
-    """Whether every lane of every agent has made 10 steps from now on."""
+    """A function that says whether every lane of every agent has made 10 more steps than now."""
     lanes = service.counts.agents * service.config.envs_per_agent
     before = lane_steps(service).copy()
     return lambda: bool((lane_steps(service)[:lanes] >= before[:lanes] + 10).all())
@@ -142,7 +142,7 @@ def alive(role: str) -> int:
 
 
 def observed_lags(service: Service, monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Filled with each update's largest lag, in updates."""
+    """A list that receives the largest lag of each update, in updates."""
     lags: list[float] = []
     set_values = service.metrics.set
 
@@ -186,7 +186,7 @@ def test_counts_change_200_times_while_running(game: str) -> None:
 
 
 def rests(service: Service, number: int) -> Callable[[], bool]:
-    """Whether so many agents do, and have said so."""
+    """A function that says whether `number` agents rest and all have confirmed it."""
     return lambda: (
         len(service.agents.pids()) == service.counts.agents + number
         and not any(map(service.frontend.peers.knows, service.agents._retired))
@@ -213,7 +213,7 @@ def test_retired_agents_rest_until_they_are_wanted(when: str) -> None:
 def test_agents_that_rest_are_never_more_than_there_is_room_for() -> None:
     with running(made(configured(max_agents=3))) as service:
         for agents in (3, 1, 3, 1, 3, 2):
-            service.resize(Counts(agents, 1, 1))  # sooner than any of them can say that it rests
+            service.resize(Counts(agents, 1, 1))  # before any of them can confirm that it rests
             assert len(service.agents.pids()) <= 3
         assert tend_until(service, lambda: children() == set(service.agents.pids())) == []
         assert tend_until(service, all_play(service)) == []
@@ -239,20 +239,20 @@ def test_a_dead_agent_that_rested_is_not_missed_but_the_one_that_takes_its_task_
         os.kill(first, signal.SIGKILL)
         assert tend_until(service, lambda: first not in service.agents.pids()) == []
         os.kill(second, signal.SIGKILL)
-        service.resize(Counts(2, 1, 1))  # before anybody has noticed
+        service.resize(Counts(2, 1, 1))  # before the service has noticed its death
         (event,) = tend_until(service, all_play(service))
         assert "was killed by signal 9" in event
 
 
 class Trained:
-    """What a model learned from, kept as it was when it was learned."""
+    """Copies of the batches that a model was trained on, and the segments that were released."""
 
     def __init__(self) -> None:
         self.batches: list[list[np.ndarray]] = []
         self.released: list[Segment] = []
 
     def by(self, service: Service, monkeypatch: pytest.MonkeyPatch) -> Service:
-        """Observe `service`."""
+        """Record what `service` learns from. Returns the service."""
         learn, release = service.model.learn, service.model.source.book.release
         source = service.model.source
 
@@ -276,7 +276,7 @@ class Trained:
         return service
 
     def check(self, discount: float) -> int:
-        """Every step of `Ledger` was learned as it happened, and once. Returns how many were."""
+        """Assert that `Ledger`'s steps were learned once and as they happened. Returns how many."""
         seen: Counter[tuple[int, ...]] = Counter()
         for observations, actions, _, rewards, discounts, firsts in self.batches:
             x = observations.reshape(len(actions), T_MAX + 1, 4).astype(int)
@@ -353,13 +353,13 @@ def test_a_lane_never_mixes_an_agent_with_its_successor(
 def test_the_first_games_of_an_agent_are_cut_as_its_run_was_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """No game of Pong ends by itself in so few steps. A cut before a lane's first segment is not
-    learned from: at most half of the lanes have one."""
+    """No game of Pong ends by itself in so few steps, so every reset learned from is a cut. A cut
+    before a lane's first segment is not learned from: at most half of the lanes have one."""
     trained, within_steps = Trained(), 2 * T_MAX
     config = configured("Pong", experience="host", stagger_steps=within_steps)
 
     def learned_beyond() -> set[int]:
-        """Lanes of which all steps were learned that a cut can have."""
+        """Lanes that were trained on beyond the last step at which their first game can be cut."""
         return {part.lane for part in trained.released if part.start > within_steps}
 
     with running(trained.by(made(config), monkeypatch)) as service:
@@ -402,7 +402,7 @@ def test_frames_from_another_machine_are_compressed_unless_the_run_was_told_not_
 
 
 def slowed(service: Service, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every update take longer."""
+    """Make every update take `seconds` longer."""
     learn = service.model.learn
 
     def slow_learn(*inputs: Any, progress: float) -> Any:
@@ -418,12 +418,12 @@ def slowed(service: Service, seconds: float, monkeypatch: pytest.MonkeyPatch) ->
 def test_policy_lag_is_bounded_by_what_may_await_training(
     pending: int, queue_segments: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One group's lanes move together, and an update takes one segment: the worst case.
+    """The worst case: all lanes are in one group, so they step together, with a segment per update.
 
-    When a lane sees the first observation of its segment k, there await training, besides the
-    segments k - 1 (just completed) and k of every lane: what the lanes' books admit, which is
-    `pending - 1` more a lane, and what the queue and the trainer hold. No other segment can be
-    trained before the lane's segment k.
+    The lag of a lane's segment k is the number of other segments trained on after its first
+    observation and before itself. They can be segments k - 1 (just completed) and k of every
+    lane, and older ones that await training: at most `pending - 1` per lane, as the book admits
+    no more, and at most what the queue and the trainers hold.
     """
     config = configured(
         groups=1,
@@ -442,7 +442,7 @@ def test_policy_lag_is_bounded_by_what_may_await_training(
 
 
 def test_a_batch_of_many_updates_holds_up_neither_checkpoint_nor_stop() -> None:
-    """Here a batch takes a minute: 20,000 passes. The context asserts that the stop is in time."""
+    """Here a batch takes a minute: 20,000 passes. `running` asserts that the stop is in time."""
     service = made(configured(passes=20_000, minibatch=T_MAX))
     with running(service):
         tend_until(service, lambda: service.model.updates > 100)
@@ -454,7 +454,10 @@ def test_a_batch_of_many_updates_holds_up_neither_checkpoint_nor_stop() -> None:
 
 
 def test_an_agent_that_waits_for_learning_holds_up_no_other() -> None:
-    """Learning waits for a whole batch, and that for the agent which is behind."""
+    """One agent waits for learning, which waits for a batch that the stopped agent must fill.
+
+    When that agent continues, its requests must not queue behind those held for the other.
+    """
     whole = 4 * T_MAX
     service = made(
         configured(
@@ -472,7 +475,7 @@ def test_an_agent_that_waits_for_learning_holds_up_no_other() -> None:
         for _ in range(3):
             os.kill(behind, signal.SIGSTOP)
             before = -1
-            while before != steps(service):  # the other plays on as far as it may
+            while before != steps(service):  # until the other may play no further
                 before = steps(service)
                 time.sleep(0.3)
             os.kill(behind, signal.SIGCONT)
@@ -488,7 +491,7 @@ def test_a_lane_that_paused_does_not_learn_from_before_the_pause(
     with running(service):
         tend_until(service, all_play(service))
         paused_lanes = slice(4, 8)
-        for _ in range(3):  # so that some lane stops within a segment
+        for _ in range(3):  # until some lane stops within a segment
             service.resize(Counts(1, 1, 1))
             tend_until(service, rests(service, 1))
             within = lane_steps(service)[paused_lanes] % T_MAX != 1
@@ -515,7 +518,7 @@ def test_killed_agents_are_replaced() -> None:
 
 
 def test_a_dead_agent_ends_a_run_in_lockstep() -> None:
-    """Its successor would play other games, and the same seed would not give the same weights."""
+    """A successor would play other games, so the same seed would not give the same weights."""
     in_turn = replace(SMALL, groups=1, lockstep=True, training_batch_min=4 * T_MAX)
     config = replace(configured(), service=in_turn, scheduler=SchedulerConfig("off"))
     with running(made(config)) as service:
@@ -543,7 +546,7 @@ def test_each_agent_has_a_seed_of_its_own_also_in_a_dead_ones_place(
 
 
 def test_an_episode_has_the_epsilon_of_its_own_lane() -> None:
-    """A ladder's score is that of its greediest lanes."""
+    """With a ladder of epsilons, only episodes of the greediest lanes count for the score."""
     ladder = np.array([0.4, 0.3, 0.2, 0.1], np.float32)
     batch = []
     for group, finished in enumerate(([1, 0], [0, 1])):
@@ -567,7 +570,7 @@ def test_a_frozen_agent_is_replaced(when: str, monkeypatch: pytest.MonkeyPatch) 
     with running(made(configured(agent_timeout_s=3.0))) as service:
         if when == "as it plays":
             tend_until(service, all_play(service))
-        else:  # it has the usual time to start; its successor has longer
+        else:  # this agent has the usual time to start; only its successor has longer
             monkeypatch.setattr(SLOWEST_MAKE_S, 10.0)
         os.kill(service.agents.pids()[0], signal.SIGSTOP)
         events = tend_until(service, lambda: service.metrics.snapshot()["agent_deaths"] == 1)
@@ -578,11 +581,11 @@ def test_a_frozen_agent_is_replaced(when: str, monkeypatch: pytest.MonkeyPatch) 
 def test_no_agent_is_killed_for_its_silence_while_the_service_itself_stood_still(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As after Ctrl-Z and `fg`, which stop and wake both."""
+    """Ctrl-Z and `fg`, for example, stop and continue both the service and its agents."""
     monkeypatch.setattr(SLOWEST_MAKE_S, 10.0)
     with running(made(configured(agent_timeout_s=3.0))) as service:
         tend_until(service, all_play(service))
-        deaths = service.metrics.snapshot()["agent_deaths"]  # of a busy machine
+        deaths = service.metrics.snapshot()["agent_deaths"]  # may be above 0 on a busy machine
         pid = service.agents.pids()[0]
         os.kill(pid, signal.SIGSTOP)
         time.sleep(4.0)
@@ -745,14 +748,14 @@ def test_a_chatty_environment_trains_and_fills_no_disk(directory: Path) -> None:
 
 
 def test_each_episode_is_counted_once_with_its_return_and_length() -> None:
-    """CartPole pays 1 a step; of all steps, only those of unfinished games are in no episode."""
+    """CartPole pays 1 per step. Only the steps of unfinished games are in no episode."""
     with running(made(configured("CartPole-v1"))) as service:
         tend_until(service, lambda: service.tally.episodes >= 60)
     episodes = service.tally.take_episodes()
     assert len(episodes) == service.tally.episodes
     assert all(episode.score == episode.length > 0 for episode in episodes)
     played = steps(service)
-    told = sum(episode.length + 1 for episode in episodes)  # a reset's frame is a step as well
+    told = sum(episode.length + 1 for episode in episodes)  # a reset also counts as a step
     assert told <= played <= told + 4 * 501
     assert [e.steps for e in episodes] == sorted(e.steps for e in episodes)
 
@@ -790,7 +793,7 @@ def test_a_failing_frontend_fails_the_run_with_its_traceback(
 
 
 def test_frozen_agents_do_not_hold_up_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are waited for at once, and not one after another."""
+    """The service waits for all agents at once, not for one after another."""
     monkeypatch.setattr("ga3c.service.service.AGENTS_END_S", 4.0)
     with running(made(configured(agents=3))) as service:
         tend_until(service, all_play(service))

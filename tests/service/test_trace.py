@@ -1,4 +1,4 @@
-"""The trace of a real run: trace viewers can open it, and its arrows start and end in spans."""
+"""The trace of a run: its arrows start and end in spans, and only the newest events are kept."""
 
 import json
 from collections import defaultdict
@@ -22,7 +22,7 @@ def rows(events: list[Event]) -> dict[int, str]:
 
 
 def enclosed(event: Event, spans: list[Event]) -> list[str]:
-    """The spans that contain the end of an arrow, in its row."""
+    """The names of the spans, in the same row, that contain this point of an arrow."""
     return [
         span["name"]
         for span in spans
@@ -71,6 +71,6 @@ def test_only_the_newest_events_are_kept(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    short = [*RUN, "--steps", "1", "--runs-dir", str(tmp_path)]  # should it begin after all
+    short = [*RUN, "--steps", "1", "--runs-dir", str(tmp_path)]  # short, in case it is not refused
     for file in (f"{tmp_path}/nowhere/trace.json", "setup.cfg/trace.json"):
         assert f"trace {file}: must be a file in a writable" in refused(*short, "--trace", file)

@@ -1,4 +1,4 @@
-"""How many processors there are for us, where a container allows less time than the machine has."""
+"""The cores and memory that we may use, where a container allows less than the machine has."""
 
 import os
 import subprocess
@@ -33,7 +33,7 @@ def root_with(tmp_path: Path, groups: str, files: dict[str, str]) -> Path:
         ("0::/", {"sys/fs/cgroup/cpu.max": "20000 100000\n"}, 1),
         ("0::/box", {"sys/fs/cgroup/box/cpu.max": "150000 100000\n"}, 1),
         ("0::/pod/box", {"sys/fs/cgroup/pod/cpu.max": "199999 100000\n"}, 1),
-        # Inside a container the group's own folder is what is mounted.
+        # Inside a container, the group's own folder may be the mount.
         ("0::/docker/1234", {"sys/fs/cgroup/cpu.max": "100000 100000\n"}, 1),
         (
             "5:cpu,cpuacct:/box\n0::/",
@@ -83,7 +83,7 @@ def test_without_control_groups_it_is_our_affinity(tmp_path: Path) -> None:
 def test_where_a_quota_holds_the_busy_time_is_the_control_groups(
     groups: str, file: str, tmp_path: Path
 ) -> None:
-    """Otherwise all that other containers do on these cores would count."""
+    """Otherwise, the work of other containers on these cores would count."""
     root = root_with(tmp_path, groups, {file: "usage_usec 5000000\nuser_usec 4000000\n"})
     before = cores_time(root, allowed=1)
     assert before.busy == 5.0
@@ -158,7 +158,7 @@ def test_a_containers_memory_is_honoured(
 def test_cores_that_a_container_numbers_otherwise_are_all_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """lxcfs lists cpu0 and cpu1 where the affinity says 8 and 9; another list has holes."""
+    """lxcfs may list cpu0 and cpu1 although the affinity is 8 and 9. Other lists have gaps."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {8, 9})
     monkeypatch.setattr(metrics, "STAT", tmp_path / "stat")
     for listed, expected in ((["cpu0", "cpu1"], ["a", "b"]), (["cpu8", "cpu9"], ["a", "b"])):

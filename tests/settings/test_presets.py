@@ -1,5 +1,5 @@
-"""Presets: the published ones are what was published, whatever becomes of defaults; and which one a
-command line gets."""
+"""Published presets have the published values, whatever the defaults are; and each command line
+gets the right preset."""
 
 import importlib.util
 import json
@@ -44,14 +44,14 @@ def test_a_proposal_of_the_papers_walk_takes_a_minute() -> None:
     assert 2 * (scheduler.settle_s + scheduler.window_s) == 60.0
 
 
-# Fields that say where things run, or of which run they go on.
+# Fields that say where things run, or which weights to start from.
 WHERE = {"service.experience", "service.backend", "service.transport", "service.agent_timeout_s"}
 WHERE |= {"service.intra_op_threads", "learning.initial_weights"}
 PARTS = ("environment", "service", "learning", "network", "optimizer", "scheduler")
 
 
 def pinned(config: TrainConfig) -> dict[str, Any]:
-    """All that a preset has to say by itself."""
+    """The settings that a published preset must state, instead of relying on defaults."""
     own = ("a3c",) if config.algorithm == "a3c" else (config.algorithm, "replay", "pacing")
     found = {
         f"{name}.{each.name}": getattr(getattr(config, name), each.name)
@@ -62,7 +62,7 @@ def pinned(config: TrainConfig) -> dict[str, Any]:
 
 
 def altered(kind: Any, value: Any) -> Any:
-    """Another value than `value` for a field of type `kind`."""
+    """A value other than `value` for a field of type `kind`."""
     choices = [c for c in typing.get_args(kind) if c is not type(None)]
     if typing.get_origin(kind) is Literal:
         return next(choice for choice in choices if choice != value)
@@ -73,12 +73,12 @@ def altered(kind: Any, value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(each + 1 for each in value) or ("size=1",)
     if isinstance(value, float):
-        return value * 0.9 + 0.01  # shares stay shares
+        return value * 0.9 + 0.01  # a share stays between 0 and 1
     return value + 1 if isinstance(value, int) else "Boxing"
 
 
 def defaults() -> Iterator[tuple[type, int, str, Any]]:
-    """Every default: its class, its place in __init__'s defaults, its name, another value."""
+    """For every default: its class, its place in __init__'s defaults, its name, another value."""
     for part in (*PARTS, "a3c", "dqn", "dpg", "replay", "pacing"):
         kind = type(getattr(TrainConfig(), part))
         hints = typing.get_type_hints(kind)
@@ -148,7 +148,7 @@ def test_plain_defaults_follow_the_algorithm_and_what_the_game_shows(
 
 
 def test_pictures_with_continuous_actions_are_evaluated_without_noise() -> None:
-    """The protocol of pictures draws actions by their probabilities, which these do not have."""
+    """The protocol for pictures draws actions by probability; continuous ones have none."""
     for algorithm in ("ppo", "a3c"):
         given = ["--game", "CarRacing-v3", "--algorithm", algorithm]
         config = parse(given, TrainConfig, "ga3c train")
@@ -159,7 +159,7 @@ def test_pictures_with_continuous_actions_are_evaluated_without_noise() -> None:
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 4, 16, 24, 64, 200])
 def test_ppo_on_pictures_follows_the_machine(cores: int) -> None:
-    """Batches and segments are the same on every machine: up to 512 environments learn alike."""
+    """Batches and segments are the same everywhere, so up to 512 environments learn alike."""
     config = ppo_pictures(cores)
     service = config.service
     lanes = service.agents * service.envs_per_agent
@@ -307,7 +307,7 @@ def test_a_run_says_which_settings_it_took_and_keeps_their_name(tmp_path: Path) 
 
 
 def test_a_run_kept_before_presets_followed_the_game_is_gone_on_with(tmp_path: Path) -> None:
-    """Its config.json says `default`, and has none of the settings that are newer."""
+    """Its config.json says `default`, and lacks the settings that were added since."""
     given = ["--runs-dir", str(tmp_path), "--name", "mine", "--preset", "a3c-pictures"]
     assert ended(*CORRIDOR, *given, "--steps", "300").returncode == 0
     file = tmp_path / "mine" / "config.json"
@@ -331,7 +331,7 @@ def test_a_run_kept_before_presets_followed_the_game_is_gone_on_with(tmp_path: P
 
 @pytest.mark.parametrize("game", ["Pogn", "tests.tiny:Unbounded-v0", "nowhere:Corridor-v0"])
 def test_a_game_that_cannot_be_played_is_one_line(game: str, tmp_path: Path) -> None:
-    short = ["--steps", "1", "--runs-dir", str(tmp_path)]  # should it begin after all
+    short = ["--steps", "1", "--runs-dir", str(tmp_path)]  # in case it begins after all
     line = refused("train", "--game", game, *LIGHT, *short)
     assert line.startswith("ga3c: ") and game in line
 

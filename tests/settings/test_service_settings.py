@@ -1,4 +1,4 @@
-"""Settings of the service, and of a run, that no run could keep to: one line, nothing starts."""
+"""Impossible settings of the service or of a run are refused in one line; nothing starts."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -89,7 +89,7 @@ def test_no_prediction_is_of_more_environments_than_the_run_has() -> None:
     assert (fixed.most_agents, fixed.max_lanes) == (1, 8)
     scheduled = TrainConfig(service=service)
     assert (scheduled.most_agents, scheduled.max_lanes) == (4, 32)
-    with pytest.raises(ValueError, match="slack_steps 11 < 35"):  # all four agents may come
+    with pytest.raises(ValueError, match="slack_steps 11 < 35"):  # four agents may come
         TrainConfig(algorithm="dqn", service=service, pacing=pacing)
 
 

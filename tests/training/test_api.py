@@ -1,4 +1,4 @@
-"""GA3C from Python: the command's settings, runs that leave nothing, and policies that act."""
+"""GA3C from Python: the command's settings, runs that leave nothing behind, policies that act."""
 
 import contextlib
 import io
@@ -192,7 +192,7 @@ def test_another_framework_than_kerass_is_refused() -> None:
 
 def test_runs_leave_nothing_but_their_directories(tmp_path: Path) -> None:
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    ga3c.train(**SMALL, steps=100, runs_dir=tmp_path, name="first")  # it loads what stays loaded
+    ga3c.train(**SMALL, steps=100, runs_dir=tmp_path, name="first")  # loads what stays loaded
     threads, open_before = set(threading.enumerate()), descriptors()
     run = ga3c.train(**SMALL, steps=400, runs_dir=tmp_path, name="second")
     assert set(threading.enumerate()) <= threads
@@ -314,9 +314,9 @@ def test_a_thread_that_never_returns_does_not_end_the_program(
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> ga3c.Run:
-    """The corridor, learned."""
+    """A run that has learned the corridor."""
     runs = tmp_path_factory.mktemp("runs")
-    # Six times the steps that it takes, and nothing is annealed along them.
+    # `steps` is six times what learning takes; over so few steps, the schedules hardly advance.
     limits = {"score": 0.9, "steps": 25_000, "schedule_steps": 10_000_000, "seconds": 180}
     given = {**SMALL, **limits, "seed": 1, "envs_per_agent": 16}
     return ga3c.train(**given, runs_dir=runs, name="corridor")
@@ -353,8 +353,9 @@ def test_a_policy_plays_in_an_environment_that_its_user_steps(trained: ga3c.Run)
             action = player.act(observation)
             observation, reward, ended, cut, _ = environment.step(action)
         scores.append(float(reward))
-    # Training ends at a mean of 0.9, which is one loss in twenty: then 20 losses in 100 games, 0.6,
-    # have a chance of 1e-7. Games by chance have a mean of 0 with a deviation of 0.1.
+    # Training ends at a mean score of 0.9, which is one loss in twenty games. At that rate, 20
+    # losses in 100 games, a mean of 0.6, have a probability of 1e-7. Random play has a mean of 0
+    # with a standard deviation of 0.1.
     assert np.mean(scores) > 0.6, scores
     with pytest.raises(ValueError, match=r"observation of shape \(3,\) .*must be \(7,\) float32"):
         player.act(observation[:3])
@@ -378,7 +379,7 @@ def test_a_player_stacks_pictures_and_flattens_and_shifts_as_training_does(tmp_p
 
 def test_actions_values_and_probabilities_have_shapes_and_types(trained: ga3c.Run) -> None:
     policy = trained.load()
-    observations = np.eye(7)[1:6]  # float64, as users have them
+    observations = np.eye(7)[1:6]  # float64, as users often have them
     probabilities, values = policy.probabilities(observations), policy.value(observations)
     assert (probabilities.shape, probabilities.dtype) == ((5, 2), np.float32)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-5)
@@ -391,7 +392,7 @@ def test_actions_values_and_probabilities_have_shapes_and_types(trained: ga3c.Ru
 
 def test_a_seed_repeats_the_draws_of_a_policy(trained: ga3c.Run) -> None:
     policy = trained.load()
-    observations = np.zeros((200, 7), np.float32)  # it never was there, so it is not sure
+    observations = np.zeros((200, 7), np.float32)  # never seen in training, so the policy is unsure
     first, again, other = (policy.act(observations, seed=seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()
@@ -605,7 +606,7 @@ def script(entry: str = "Mine", guard: str = GUARD, how: str = "train()") -> str
 @pytest.mark.parametrize("how", ["train()", IN_POOL])
 @pytest.mark.parametrize("entry", ["Mine", '"__main__:Mine"', "lambda bonus: Mine(bonus)"])
 def test_agents_know_what_a_script_registers(tmp_path: Path, entry: str, how: str) -> None:
-    """Its tuples, its wrappers and its arguments as well."""
+    """Agents also get its tuples, wrappers and command-line arguments. A lambda is refused."""
     done = run_script(tmp_path, script(entry, how=how), "mine.py", "--each", "1000")
     if entry.startswith("lambda"):
         assert done.returncode == 1
@@ -654,7 +655,7 @@ def test_what_a_notebook_defines_is_refused(tmp_path: Path) -> None:
 
 
 class Furnished(Corridor):
-    """Takes whatever it is registered with."""
+    """A corridor that takes any keyword arguments."""
 
     def __init__(self, **furniture: Any) -> None:
         super().__init__()
@@ -690,7 +691,7 @@ def test_what_agents_cannot_be_told_is_refused(
 def test_wrappers_that_agents_cannot_be_told_are_refused(
     wrapper: WrapperSpec, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also of an environment that every process can make without them."""
+    """Such wrappers are refused even if every process can make the environment without them."""
     entry = "gymnasium.envs.classic_control:CartPoleEnv"
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
     monkeypatch.setattr(sys.modules["__main__"], "__file__", None, raising=False)

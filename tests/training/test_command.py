@@ -31,7 +31,7 @@ from tests.commands import (
 
 
 def assert_kept(run: Command) -> None:
-    """What was learned is kept, up to the last step."""
+    """Assert that the newest checkpoint is intact and from the last step."""
     kept, damaged = checkpoints.newest(run.runs / "mine" / "checkpoints")
     assert kept is not None
     assert damaged == []
@@ -50,7 +50,7 @@ def test_help_ends_quietly_where_nobody_reads_on(arguments: list[str]) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-UNREAD = {  # what becomes of standard output and error, and what must be said on error, if at all
+UNREAD = {  # shell redirections, and words that standard error must have (empty: no output)
     "reader that has gone": ("| head -1", "Broken pipe"),
     "full disk": (">/dev/full", "No space left"),
     "both on a full disk": (">/dev/full 2>&1", ""),
@@ -193,7 +193,7 @@ def test_wrong_input_is_one_line_and_starts_nothing(
 ) -> None:
     arguments, words = WRONG[fault]
     (tmp_path / "runs").mkdir()
-    limit = ["--steps", "20000"] if arguments[0] == "train" else []  # should it begin after all
+    limit = ["--steps", "20000"] if arguments[0] == "train" else []  # in case it is not refused
     run = command(*arguments, *limit)
     assert run.wait(BEGIN_S) == 2, run.err
     lines = run.err.splitlines()
@@ -246,7 +246,10 @@ def test_seconds_end_a_run(command: Callable[..., Command]) -> None:
 
 
 def moments() -> list[tuple[str, float, bool]]:
-    """Ten random moments: signal, seconds, and whether from the run's beginning or before it."""
+    """Ten random moments: the signal, its delay in seconds, and whether the run begins first.
+
+    If so, the delay starts when the run has begun, otherwise when the command has started.
+    """
     draw = random.Random(20).uniform
     early = [(name, round(draw(0.0, 4.0), 2), False) for name in ("SIGINT", "SIGTERM") * 3]
     return early + [(name, round(draw(0.0, 2.0), 2), True) for name in ("SIGINT", "SIGTERM") * 2]
@@ -258,7 +261,7 @@ def test_a_signal_at_any_moment_ends_all_with_130(
 ) -> None:
     run = command(*CORRIDOR, "--name", "mine", fresh=not begun)
     maps = Path(f"/proc/{run.process.pid}/maps")
-    run.until(lambda: "numpy" in maps.read_text())  # Python's own start is over: we are in main
+    run.until(lambda: "numpy" in maps.read_text())  # main() imports NumPy, so it is running
     if begun:
         run.until(lambda: "in " in run.out)
     time.sleep(delay_s)
@@ -280,7 +283,7 @@ def test_a_signal_at_any_moment_ends_all_with_130(
 def test_a_signal_that_comes_twice_at_once_keeps_the_weights(
     command: Callable[..., Command], name: str
 ) -> None:
-    """As when the whole group of `make train` is sent one, and make hands it on."""
+    """With `make train`, the whole process group gets the signal, and make forwards it as well."""
     run = command(*CORRIDOR, "--name", "mine")
     run.until_steps_are_made()
     os.killpg(run.process.pid, getattr(signal, name))
@@ -305,10 +308,10 @@ def test_agents_whose_environment_holds_the_interpreter_end_as_well(
     game = ("--game", "tests.tiny:Broken-holds-the-lock-v0", "--algorithm", "a3c")
     run = command("train", *game, *LIGHT)
     run.until(lambda: len(run.agents()) == 2 and run.steps() > 0)
-    time.sleep(1.0)  # both are in their fifth step, of 60 s
+    time.sleep(1.0)  # both are in the fifth step of a game, which takes 60 s
     run.process.kill()
     run.wait(STOP_S)
-    wait_for(lambda: not run.survivors(), STOP_S)  # less than half of a step's time
+    wait_for(lambda: not run.survivors(), STOP_S)  # STOP_S is less than half of the 60 s
 
 
 def test_a_killed_agent_is_replaced_and_the_run_says_so(command: Callable[..., Command]) -> None:

@@ -22,7 +22,7 @@ def parsed(*arguments: str) -> TrainConfig:
 
 
 def read_back(text: str, directory: Path) -> TrainConfig:
-    """What --config makes of `text`."""
+    """The settings that --config reads from a file with `text`."""
     file = directory / "settings.toml"
     file.write_text(text)
     return parsed(*as_arguments(settings(file, read(file))))

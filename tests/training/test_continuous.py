@@ -1,4 +1,4 @@
-"""A run with continuous actions: evaluated, exported, played, gone on with, used from Python."""
+"""A run with continuous actions: evaluated, exported, played, resumed, and used from Python."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ SMALL = {
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> ga3c.Run:
-    """Some of it learned, by dpg, the default for such a game."""
+    """A run that has partly learned the game, with dpg, the default for continuous actions."""
     place = tmp_path_factory.mktemp("runs")
     return ga3c.train(**SMALL, steps=5000, runs_dir=place, name="mine")
 
@@ -78,7 +78,7 @@ def test_a_protocol_for_other_actions_is_refused_before_there_is_a_run(
     tmp_path: Path, game: str, protocol: str, words: str
 ) -> None:
     given = ["--evaluate-every", "1000", "--evaluate-protocol", protocol]
-    given += ["--seconds", "1", "--runs-dir", str(tmp_path)]  # should it begin after all
+    given += ["--seconds", "1", "--runs-dir", str(tmp_path)]  # short, in case it is not refused
     assert words in refused("train", "--game", game, *given)
     assert list(tmp_path.iterdir()) == []
 

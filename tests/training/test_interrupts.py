@@ -1,4 +1,4 @@
-"""Signals that come while the main thread waits for them."""
+"""Signals that arrive while the main thread waits for them."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ print("heard many" if heard > 300 else heard)
 
 
 def test_no_signal_stops_the_thread_that_it_interrupts() -> None:
-    """A lock that this thread holds must not be waited for in the handler."""
+    """A handler that waited for a lock of the thread that it interrupts would never return."""
     done = subprocess.run(
         [sys.executable, "-c", ROUNDS], cwd=ROOT, capture_output=True, text=True, timeout=BEGIN_S
     )

@@ -1,4 +1,4 @@
-"""A run's checkpoints by a clock and steps that the test sets, and on a disk that fails it."""
+"""When checkpoints are written: tests set the clock and the steps, and make the disk fail."""
 
 import shutil
 from pathlib import Path
@@ -16,7 +16,7 @@ from ga3c.training.keeping import Keeper
 
 
 class Run:
-    """A run with a keeper of its checkpoints, and a stand-in for its service."""
+    """A run with a real keeper of its checkpoints and a stand-in for its service."""
 
     def __init__(self, path: Path, *given: str) -> None:
         self.now_s, self.steps, self.reads = 0.0, 0, 0
@@ -43,13 +43,13 @@ class Run:
         return {"weights/x": np.ones(3)}, {"steps": self.steps}
 
     def at(self, seconds: float, steps: int = 0) -> None:
-        """A checkpoint is written if it is due then."""
+        """Move on to this time and step, and write a checkpoint if one is due."""
         self.now_s, self.steps = seconds, steps
         self._keeper.keep_if_due(steps)
 
     def break_disk(self) -> None:
         shutil.rmtree(self.place, ignore_errors=True)
-        self.place.write_text("")  # where there should be a folder: root cannot write there either
+        self.place.write_text("")  # a file in place of the folder: even root cannot write there
 
     @property
     def kept(self) -> list[int]:
@@ -92,7 +92,7 @@ def test_episodes_are_kept_even_where_the_checkpoint_cannot_be(tmp_path: Path) -
 def test_as_many_are_kept_as_is_asked_for_and_the_milestones(tmp_path: Path) -> None:
     given = ["--keep-checkpoints", "2", "--milestone-steps", "100"]
     run = Run(tmp_path, *given, "--checkpoint-every-steps", "30")
-    for steps in (40, 60, 110, 160, 205, 235, 265, 295, 310):  # 60 and 310 come too early
+    for steps in (40, 60, 110, 160, 205, 235, 265, 295, 310):  # none is due at 60 and 310
         run.at(0.0, steps)
     assert run.kept == [110, 205, 265, 295]
     assert run.said == []

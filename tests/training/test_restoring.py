@@ -1,4 +1,4 @@
-"""A new run that begins with what another one has learned."""
+"""A new run that begins with the weights of another one."""
 
 import shutil
 from pathlib import Path
@@ -28,7 +28,7 @@ LEARNERS: dict[str, dict[str, Any]] = {
 
 
 def kept(run: ga3c.Run, at: int) -> checkpoints.Checkpoint:
-    """The run's first checkpoint, if `at` is 0, or its last, if it is -1."""
+    """The run's first checkpoint if `at` is 0, its last one if `at` is -1."""
     return checkpoints.read(checkpoints.kept(run.path / "checkpoints")[at])
 
 
@@ -53,7 +53,7 @@ def test_a_run_begins_with_the_weights_of_another_and_all_else_anew(
             )
     for name in (name for name in taken.arrays if name.startswith("optimizer/")):
         np.testing.assert_array_equal(taken.arrays[name], begun.arrays[name])
-    # Which run it was is kept, and it is not needed again.
+    # The settings name the first run, but a resume no longer needs it.
     assert load_config(second.path).learning.initial_weights == first.path
     shutil.rmtree(first.path)
     more = second.result["steps"] + 200

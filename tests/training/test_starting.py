@@ -1,4 +1,4 @@
-"""Agents make their environments while the tensor framework is loaded."""
+"""Agents create their environments while the tensor framework is being loaded."""
 
 import threading
 from dataclasses import replace
@@ -59,7 +59,7 @@ def test_a_prepared_agent_makes_the_games_of_the_run() -> None:
 def test_an_environment_that_takes_long_to_be_made_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Here it takes until that has been said, so that a busy machine changes nothing."""
+    """Here, creating it takes until the warning appears, so a busy machine does not matter."""
     said, is_said = list[str](), threading.Event()
 
     def complain(line: str) -> None:
@@ -86,7 +86,7 @@ def test_an_environment_that_is_made_at_once_is_not_complained_of(tmp_path: Path
 
 
 def test_a_run_that_is_refused_while_its_agents_are_prepared_leaves_none(tmp_path: Path) -> None:
-    """As the network is built, which is after the framework was loaded."""
+    """The run is refused when its network is built, after the framework has been loaded."""
     given = ["train", "--game", "Pong", "--frame-size", "16", "--network", "small"]
     command = Command(tmp_path, given, FRESH)
     assert command.wait(LIMIT_S) == 2

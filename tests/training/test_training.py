@@ -1,4 +1,4 @@
-"""Learning, by learning: the command reaches a score that chance does not, in so many steps."""
+"""Learning end to end: within a limit of steps, the command reaches a score beyond chance."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from tests.commands import ended
 
-LIMIT_S = 400  # a guard: what ends a run that does not learn is --steps
+LIMIT_S = 400  # only a safeguard: --steps ends a run that does not learn
 FAST_ADAM = ["--optimizer", "adam", "--optimizer-epsilon", "1e-5", "--learning-rate", "2e-3"]
 CORRIDOR = ["--game", "tests.tiny:Corridor-v0", "--algorithm", "a3c", "--envs-per-agent", "16"]
 CATCH = ["--game", "tests.tiny:Catch-v0", "--envs-per-agent", "16", *FAST_ADAM]
@@ -64,7 +64,7 @@ PARR += ["--update-size", "500", "--discount", "0.98", "--envs-per-agent", "8"]
 def test_the_score_is_reached(
     settings: list[str], by_chance: float, score: float, steps: int, tmp_path: Path
 ) -> None:
-    """It takes about a sixth of `steps`, along which nothing is annealed."""
+    """Learning takes about a sixth of `steps`, over which the long schedules hardly advance."""
     limits = ["--score", str(score), "--steps", str(steps), "--seconds", str(LIMIT_S)]
     always = ["--json", "--agents", "2", "--scheduler", "off", "--name", "mine", "--seed", "1"]
     always += ["--schedule-steps", "10000000", "--runs-dir", str(tmp_path)]

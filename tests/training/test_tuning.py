@@ -1,4 +1,4 @@
-"""The scheduler of a real run: it is asked, it changes the counts, and it is said."""
+"""The scheduler in a real run: it changes the counts, and its decisions are logged."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ from ga3c.service.scheduler import replay
 from ga3c.settings.scheduler import Counts
 
 ENOUGH = 2  # decisions
-LIMIT_S = 90.0  # a guard: what ends the run is that enough was decided
+LIMIT_S = 90.0  # only a safeguard: enough decisions end the run
 
 
 def test_a_runs_counts_are_tuned_and_each_decision_is_said_and_kept(tmp_path: Path) -> None:
@@ -27,11 +27,11 @@ def test_a_runs_counts_are_tuned_and_each_decision_is_said_and_kept(tmp_path: Pa
         patience=1.0,
         agents=1,
         max_agents=1,
-        predictors=2,  # of two there can always be one more or one fewer, whoever waits
+        predictors=2,  # from two, one more or one fewer can be tried, whoever waits
         trainers=2,
         envs_per_agent=4,
         training_batch_min=20,
-        progress_every_s=0.05,  # less than a change lasts at least
+        progress_every_s=0.05,  # less than any change lasts, so that it is seen
         seconds=LIMIT_S,
         runs_dir=tmp_path,
         name="mine",

@@ -1,4 +1,4 @@
-"""How a run is shown: live view in a terminal, else plain lines; events for TensorBoard."""
+"""How a run is shown: a live view in a terminal, otherwise plain lines; TensorBoard events."""
 
 import contextlib
 import csv
@@ -24,11 +24,11 @@ from ga3c.training.progress import figures, line, rows
 from ga3c.training.view import curve, scale
 from tests.commands import BEGIN_S, CORRIDOR, ROOT
 
-SECOND_SCREEN, FIRST_SCREEN = "\x1b[?1049h", "\x1b[?1049l"  # of a terminal
+SECOND_SCREEN, FIRST_SCREEN = "\x1b[?1049h", "\x1b[?1049l"  # a terminal's codes to switch screens
 
 
 def _waited(process: subprocess.Popen[bytes], timeout_s: float) -> int:
-    """Its exit code; in the end its session is gone, agents and all."""
+    """The exit code of a process. Then kills what is left of its group, agents included."""
     try:
         return process.wait(timeout_s)
     finally:
@@ -37,7 +37,7 @@ def _waited(process: subprocess.Popen[bytes], timeout_s: float) -> int:
 
 
 def in_a_terminal(*arguments: str) -> str:
-    """The output of a command to a terminal of 120 columns, with its control sequences."""
+    """The output of a command in a terminal of 120 columns, including control sequences."""
     terminal, child = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "ga3c", *arguments],
@@ -65,7 +65,7 @@ def in_a_terminal(*arguments: str) -> str:
 
 
 def words_of(said: str) -> str:
-    """What was said, without control sequences."""
+    """Terminal output without its control sequences."""
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said)
 
 
@@ -159,7 +159,7 @@ def test_a_replays_line_tells_its_steps_and_epsilon_instead_of_lag(tmp_path: Pat
 @pytest.mark.parametrize(
     ("values", "ends"),
     [
-        ([20.0, 20.1, 19.9], (19.0, 21.0)),  # a tenth of 20
+        ([20.0, 20.1, 19.9], (19.0, 21.0)),  # the ends are a tenth of 20 apart
         ([0.0, 0.2], (-0.4, 0.6)),
         ([-21.0, 18.0], (-21.0, 18.0)),
         ([0.0], (-0.5, 0.5)),
@@ -191,7 +191,7 @@ def test_the_curve_fits_its_place_and_has_its_scale(count: int) -> None:
     lines = curve([float(i) for i in range(count)], 60, 8)
     assert len(lines) == 8
     assert all(len(line) <= 9 + 60 for line in lines)
-    low = 0.0 if count <= 60 else (-(-count // 60) - 1) / 2  # several values are one character
+    low = 0.0 if count <= 60 else (-(-count // 60) - 1) / 2  # a column shows a mean
     assert lines[-1].split()[0] == (f"{low:.1f}" if count > 1 else "-0.5")
     if count > 1:
         assert lines[0].rstrip().endswith("█"), "the highest is the newest"

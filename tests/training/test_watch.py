@@ -1,4 +1,4 @@
-"""The warnings of a run about itself, and when it ends by itself."""
+"""The warnings that a run gives, and the failures that end it."""
 
 import json
 import os
@@ -38,7 +38,7 @@ SMALL = TrainConfig(
 
 
 class Clock:
-    """Seconds that a test sets."""
+    """A clock, in seconds, that a test sets."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -48,7 +48,7 @@ class Clock:
 
 
 class Still:
-    """A service whose progress a test sets."""
+    """A stand-in for the service. A test sets its progress in the schedules."""
 
     def __init__(self) -> None:
         self.progress = lambda: 0.0
@@ -302,7 +302,7 @@ def test_a_policy_lag_beyond_what_was_measured_is_said_once() -> None:
 
 
 def test_the_policy_lag_of_many_updates_a_batch_is_judged_by_batches() -> None:
-    watch, _, _ = watched(PRESETS["ppo-vectors"])  # 64 updates a batch
+    watch, _, _ = watched(PRESETS["ppo-vectors"])  # 64 updates per batch
     assert not list(watch.figures(window(64 * 7.0)))
     (line,) = watch.figures(window(64 * 7.5))
     assert "policy lag is 480 updates: those of 7.5 batches" in line

@@ -1,4 +1,4 @@
-"""Who may connect: strangers are closed out before a message of theirs is taken or held."""
+"""Who may connect: strangers are shut out before any message of theirs is read or buffered."""
 
 import contextlib
 import resource
@@ -97,10 +97,10 @@ def test_a_peer_without_the_token_sends_and_receives_nothing(
         rig.frontend.peers.expect("agent", lanes_of(0))
         stranger = Agent(rig.context, "agent", password)
         rig.agents.append(stranger)
-        stranger.socket.setsockopt(zmq.SNDTIMEO, 0)  # it may be refused before it has sent
+        stranger.socket.setsockopt(zmq.SNDTIMEO, 0)  # it may be refused before it can send
         stranger.socket.connect(rig.frontend.endpoint)
         with contextlib.suppress(zmq.Again):
-            stranger.hello()  # with the right token in it
+            stranger.hello()  # this contains the right token
             stranger.step()
         assert not stranger.hears(UNHEARD_MS)
         assert rig.requests.size == rig.all_rejected() == 0
@@ -124,7 +124,8 @@ def test_an_agents_own_connection_is_accepted(rig: Rig) -> None:
 
 def test_a_part_beyond_every_legitimate_size_closes_its_connection(rig: Rig) -> None:
     agent = rig.welcome("too long")
-    # pyzmq's own monitor is named for a descriptor, and the name may be taken in this context.
+    # The monitor has a name of its own: pyzmq would name it after a file descriptor, and that
+    # name may already be taken in this context.
     agent.socket.monitor("inproc://too-long", zmq.EVENT_DISCONNECTED)
     with rig.context.socket(zmq.PAIR) as monitor:
         monitor.connect("inproc://too-long")
@@ -154,7 +155,7 @@ def test_the_authenticator_answers_many_at_once(rig: Rig) -> None:
 def test_idle_strangers_are_cut_off_and_cost_the_agents_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Some say nothing at all, some only begin to. They are given less time than in a run."""
+    """Half send nothing, half only part of a greeting. They get less time than in a run."""
     soon = {zmq.HANDSHAKE_IVL: SOON_MS}
     options = tuple((option, soon.get(option, value)) for option, value in SERVICE_OPTIONS)
     monkeypatch.setattr("ga3c.wire.sockets.SERVICE_OPTIONS", options)
@@ -180,7 +181,7 @@ def test_idle_strangers_are_cut_off_and_cost_the_agents_nothing(
 
 
 def _is_cut_off(stranger: socket.socket) -> bool:
-    """Wait for it. Raises TimeoutError if it does not come."""
+    """Wait until the stranger is cut off. Raises TimeoutError if it is not."""
     try:
         while stranger.recv(100):
             pass

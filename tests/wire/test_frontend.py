@@ -37,8 +37,8 @@ from tests.damage import (
 )
 
 LANES = 4 * GROUPS * ENVS
-LIMIT_S = 20.0  # for what must happen: long, since nothing waits for it in vain
-UNHEARD_MS = 100  # for what must not happen
+LIMIT_S = 20.0  # for what must happen; generous, since only a failing test waits this long
+UNHEARD_MS = 100  # how long to watch for what must not happen
 SPACES = Spaces(shape=SHAPE, dtype="uint8", actions=Actions(NUM_ACTIONS), stack=1)
 
 
@@ -50,7 +50,7 @@ def wait_until(happened: Callable[[], object], limit_s: float = LIMIT_S) -> None
 
 
 def lanes_of(index: int) -> np.ndarray:
-    """int32 [GROUPS, ENVS]: those of the agent in place `index`."""
+    """The lanes of the agent in place `index`, int32 [GROUPS, ENVS]."""
     first = index * GROUPS * ENVS
     return np.arange(first, first + GROUPS * ENVS, dtype=np.int32).reshape(GROUPS, ENVS)
 
@@ -65,7 +65,7 @@ class Answer(NamedTuple):
 
 
 class Agent:
-    """A DEALER socket that speaks as an agent does, or as none should."""
+    """A DEALER socket that talks as an agent does, or as no agent should."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Agent:
         self.socket.setsockopt(zmq.SNDHWM, 0)
 
     def connect(self, endpoint: str) -> None:
-        """Connect, and wait until the other side knows who this is."""
+        """Connect, and wait for the handshake, in which the other side learns who this is."""
         monitor = self.socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
         self.socket.connect(endpoint)
         assert monitor.poll(int(1000 * LIMIT_S)), "no connection"
@@ -126,7 +126,7 @@ class Agent:
 
 
 class Rig:
-    """A frontend, its queue and counters, and agents to speak to it."""
+    """A frontend, its queue and counters, and agents that talk to it."""
 
     def __init__(self, endpoint: str, metrics: Metrics | None = None) -> None:
         self.requests: BatchQueue[Request] = BatchQueue(LANES, 1, ENVS, 0.0)
@@ -135,11 +135,11 @@ class Rig:
             endpoint, HELLO.token, SPACES, GROUPS, ENVS, self.requests, self.metrics
         )
         self.context = zmq.Context()
-        self.agents: list[Agent] = []  # a socket that nobody holds is closed
+        self.agents: list[Agent] = []  # otherwise their sockets would be closed
         self.frontend.start()
 
     def agent(self, identity: str | bytes) -> Agent:
-        """An agent that nobody expects."""
+        """An agent that is connected, but that the frontend is not told to expect."""
         agent = Agent(self.context, identity)
         agent.connect(self.frontend.endpoint)
         self.agents.append(agent)
@@ -175,7 +175,7 @@ class Rig:
 
 @contextlib.contextmanager
 def predictor(rig: Rig) -> Iterator[None]:
-    """Answers every request with its sequence, modulo the number of actions."""
+    """Answers every request with its sequence number, modulo the number of actions."""
     stop = threading.Event()
 
     def predict() -> None:
@@ -205,7 +205,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 
 @pytest.fixture(params=["ipc", "tcp"])
 def any_rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
-    """Over either transport."""
+    """A rig over each of the two transports."""
     rig = Rig(endpoint_of(request.param, tmp_path))
     yield rig
     rig.close()
@@ -217,7 +217,7 @@ def test_to_a_peer_that_does_not_read_only_so_many_messages_are_kept(rig: Rig) -
     deaf.connect(rig.frontend.endpoint)
     for _ in range(1000):
         rig.frontend.send("deaf", [bytes(100_000)])
-    agent = rig.welcome("agent")  # served after all that
+    agent = rig.welcome("agent")  # still served after all that
     agent.step()
     rig.answer(rig.take(), [0] * ENVS)
     agent.receive()
@@ -309,7 +309,7 @@ def test_a_wrong_hello_is_counted_and_its_steps_are_not_heard(
     wait_until(lambda: rig.rejected("no hello") == 1)
     assert rig.rejected(reason) == 1
     assert rig.all_rejected() == 2
-    agent.hello()  # the right one is still taken
+    agent.hello()  # a correct hello is still accepted
     agent.step()
     assert rig.take().identity == "agent"
     assert rig.all_rejected() == 2
@@ -384,7 +384,7 @@ def test_a_repeated_step_is_not_taken_again_and_its_answer_is_repeated(rig: Rig)
     assert rig.take().sequence == 1
     wait_until(lambda: rig.metrics.snapshot()["repeated_steps"] == 4)
     assert not agent.hears(UNHEARD_MS), "the answer to the step before is not repeated any more"
-    agent.step()  # the one before: it can no longer be repeated
+    agent.step()  # the previous step, which can no longer be repeated
     wait_until(lambda: rig.rejected("sequence") == 1)
     assert rig.all_rejected() == 1
 
@@ -392,8 +392,8 @@ def test_a_repeated_step_is_not_taken_again_and_its_answer_is_repeated(rig: Rig)
 def test_steps_before_the_answer_are_dropped_for_that_group_only(rig: Rig) -> None:
     agent = rig.welcome("agent")
     first = agent.step()
-    agent.step(step=make_step(seed=7))  # the same sequence, as if repeated
-    agent.step(sequence=1)  # the next one
+    agent.step(step=make_step(seed=7))  # the same sequence number, as if resent
+    agent.step(sequence=1)  # the next step, too early
     agent.step(group=1)
     requests = [rig.take(), rig.take()]
     assert [request.group for request in requests] == [0, 1]
@@ -433,7 +433,7 @@ def test_a_good_agent_is_served_while_others_send_damaged_messages(any_rig: Rig)
     vandals = [
         any_rig.agent("a stranger"),
         any_rig.agent(b"\x80 no text"),
-        any_rig.welcome("vandal", 1),  # it may speak, and some of what it says may be taken
+        any_rig.welcome("vandal", 1),  # it is welcome, so some of its messages may be accepted
     ]
     any_rig.frontend.peers.expect("no hello yet", lanes_of(2))
     vandals.append(any_rig.agent("no hello yet"))
@@ -473,7 +473,7 @@ def test_a_reply_to_an_agent_that_has_gone_does_not_matter(any_rig: Rig) -> None
     gone.step()
     request = any_rig.take()
     gone.socket.close(linger=0)
-    for _ in range(3):  # the last two answer what has been answered
+    for _ in range(3):  # the last two answer a request that is already answered
         any_rig.answer(request)
     any_rig.frontend.peers.forget("gone")
     any_rig.answer(request)
@@ -494,7 +494,7 @@ def test_a_successors_step_waits_until_the_old_request_is_answered(rig: Rig) -> 
     successor.step(group=1)
     assert rig.take().group == 1, "another group's lanes are free"
     assert rig.requests.size == 0, "the lanes are still with a predictor"
-    successor.step(sequence=1)  # too early, though its first one is only parked
+    successor.step(sequence=1)  # too early: its first step is still parked
     wait_until(lambda: rig.rejected("sequence") == 1)
     rig.answer(request)
     parked = rig.take()
@@ -561,7 +561,7 @@ def test_a_retired_agent_is_known_until_it_says_that_it_rests(rig: Rig) -> None:
     agent.receive()
     rig.frontend.retire("agent")
     assert agent.receive().kind == Kind.RETIRE
-    agent.step(sequence=1)  # it was on its way
+    agent.step(sequence=1)  # sent before the order to retire arrived
     wait_until(lambda: rig.frontend.silent(0.0) == ["agent"])
     assert rig.frontend.peers.knows("agent")
     agent.send(whole_messages()["retire"])
@@ -635,7 +635,7 @@ def test_an_agent_that_plays_recorded_steps_again_has_played_none_yet(rig: Rig) 
     for sequence in (1000, 1001):
         agent.step(0, sequence)
         rig.answer(rig.take())
-        agent.receive()  # as agents do: a step that comes before its answer is refused
+        agent.receive()  # as agents do: a step before the last one's answer is refused
     assert rig.frontend.peers.has_played("good")
 
 
@@ -683,7 +683,7 @@ def test_stop_leaves_no_thread_and_no_descriptor(
     agent = rig.welcome("agent")
     agent.step()
     request = rig.take()
-    if busy:  # requests that wait, and answers on their way
+    if busy:  # a request waits, and an answer is on its way
         agent.step(group=1)
         rig.answer(request)
     assert leaks.threads() - threads
@@ -697,14 +697,14 @@ def test_stop_leaves_no_thread_and_no_descriptor(
 
 
 class NeverEnding(Metrics):
-    """Sends two more damaged messages for each that is dropped, so that some always wait."""
+    """Sends two more damaged messages for each dropped one, so that some are always waiting."""
 
     sender: Agent | None = None
 
     def reject(self, reason: str) -> None:
         super().reject(reason)
         sender = self.sender
-        if sender is not None:  # in the frontend's thread: the only one that uses it now
+        if sender is not None:  # in the frontend's thread, now the socket's only user
             sender.send([b"no header"])
             sender.send([b"no header"])
 

@@ -12,8 +12,8 @@ import pytest
 from ga3c.wire.queues import BatchQueue, Closed
 from tests.waiting import SeenWaiting
 
-LIMIT_S = 20.0  # for what must happen: long, since nothing waits for it in vain
-WAIT_S = 3 * LIMIT_S  # of who must be woken: who only finds it at the end of it comes too late
+LIMIT_S = 20.0  # for what must happen; generous, since only a failing test waits this long
+WAIT_S = 3 * LIMIT_S  # timeout of threads that must be woken; if it runs out, they are too late
 NEVER_S = 1e6
 
 
@@ -37,7 +37,7 @@ def filled(queue: BatchQueue[int], sizes: list[int]) -> BatchQueue[int]:
 
 
 def drained(queue: BatchQueue[int]) -> list[list[int]]:
-    """The batches that can be had at once."""
+    """All batches that are available without waiting."""
     batches = []
     while batch := queue.get(0.0):
         batches.append(batch)
@@ -56,8 +56,8 @@ def test_items_come_out_in_the_order_they_went_in() -> None:
         ([1, 1, 1, 1, 1], 2, [[0, 1], [2, 3], [4]]),
         ([2, 2, 2], 3, [[0], [1], [2]]),
         ([3, 1, 2, 2], 4, [[0, 1], [2, 3]]),
-        ([1, 4, 1], 4, [[0], [1], [2]]),  # no item overtakes another, though it would fit
-        ([9, 1, 1], 4, [[0], [1, 2]]),  # larger than a batch: one of its own
+        ([1, 4, 1], 4, [[0], [1], [2]]),  # no item overtakes another, even if it would fit
+        ([9, 1, 1], 4, [[0], [1, 2]]),  # larger than a batch: it becomes one of its own
         ([1, 9, 1], 4, [[0], [1], [2]]),
         ([4], 4, [[0]]),
     ],
@@ -283,7 +283,7 @@ def test_limits_that_no_batch_could_meet_are_refused(
 
 
 class NaiveQueue:
-    """The same by the words of the docstring, where nobody waits: `patient` waits for ever."""
+    """A slow, simple BatchQueue that never blocks. `patient`: max_wait_s is infinite, not 0."""
 
     def __init__(self, capacity: int, min_batch: int, max_batch: int, patient: bool) -> None:
         self.limits = capacity, min_batch, max_batch

@@ -1,4 +1,4 @@
-"""A service's socket outlives peers that go away at the worst moment."""
+"""A service's sockets: which addresses they may have, and how they survive misbehaving peers."""
 
 import contextlib
 import re
@@ -20,9 +20,9 @@ from tests import leaks
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "a token"
-MOST = 1_000_000  # messages: far more than are taken from a peer that is not listened to
+MOST = 1_000_000  # messages: far more than are buffered while the service is busy
 LIMIT_MS = 10_000
-TWO_HEARTBEATS_S = 5  # the first tells that the peer has gone, the second would end the service
+TWO_HEARTBEATS_S = 5  # the first finds that the peer has gone, the second would abort the service
 SERVICE = f"""
 import time
 from agents.actions import Actions
@@ -42,7 +42,7 @@ print("it lives", flush=True)
 
 
 def test_a_peer_that_floods_a_busy_service_and_goes_away_does_not_end_it() -> None:
-    """As libzmq 4.3.5 would, by an assertion, if the service sent heartbeats."""
+    """If the service sent heartbeats, an assertion in libzmq 4.3.5 would abort it."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     command = [sys.executable, "-c", SERVICE]
     with subprocess.Popen(command, cwd=ROOT, text=True, **pipes) as service:
@@ -82,7 +82,7 @@ def test_of_a_message_of_too_many_parts_a_few_are_kept_and_the_next_is_whole(
         peer = connect(context, doors.listening.endpoint, "peer", "", curve)
         sent = [[b"%d" % part for part in range(most)] for most in (3, 10_000, 1)]
         sender = threading.Thread(target=lambda: [peer.send_multipart(parts) for parts in sent])
-        sender.start()  # it waits for the connection, which the doors admit
+        sender.start()  # it blocks until the doors have admitted the peer
         came: list[tuple[str, list[bytes]]] = []
         while len(came) < len(sent):
             for door in doors.wait(LIMIT_MS):
