@@ -280,7 +280,7 @@ def header_flaw(part: bytes) -> str:
     if len(part) != HEADER_LAYOUT.size:
         return "size"
     magic, protocol, kind, _group, _envs, _sequence, *times = HEADER_LAYOUT.unpack(part)
-    if magic != b"GA3C" or protocol != 5:
+    if magic != b"GA3C" or protocol != 6:
         return "not ours"
     if not 1 <= kind <= 8:
         return "kind"
@@ -350,6 +350,8 @@ def hello_flaw(hello: Hello) -> str:
     if max(hello.groups, hello.envs_per_group) > 65535:
         return "counts"
     if not 0 <= hello.actions.count <= 65536:
+        return "counts"
+    if type(hello.infos) is not int or not 0 <= hello.infos <= 64:
         return "counts"
     frame_bytes = math.prod(hello.shape) * {"uint8": 1, "float32": 4}[hello.dtype]
     if max(frame_bytes, 16, 4 * hello.actions.size) * hello.envs_per_group > 256 * 2**20:

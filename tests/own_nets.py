@@ -14,6 +14,14 @@ def torso(observation: Tensor) -> Tensor:
     return keras.layers.Dense(16, activation="tanh", name="last")(x)
 
 
+def of_sizes(observation: Tensor, sizes: list[int], activation: str = "tanh") -> Tensor:
+    """Layers of these sizes."""
+    x = keras.layers.Flatten()(observation)
+    for units in sizes:
+        x = keras.layers.Dense(units, activation=activation)(x)
+    return x
+
+
 def as_seen(observation: Tensor) -> Tensor:
     """Returns the observation itself, flattened."""
     return keras.layers.Flatten()(observation)

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from tests.commands import PATIENCE, ROOT, ended
 PAGE = (ROOT / "docs" / "extending.md").read_text()
 FILES = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", PAGE, re.DOTALL))
 COMMANDS = [
-    line.split()[1:]
+    shlex.split(line)[1:]
     for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
     for line in block.splitlines()
 ]
@@ -73,8 +74,10 @@ def test_the_pages_commands_train(command: list[str], own: Path) -> None:
 
 
 def test_what_an_algorithm_of_ones_own_learned_is_gone_on_with_and_evaluated(own: Path) -> None:
-    assert "my_algorithm:Reinforce" in COMMANDS[-1]
-    ga3c(own, *few(COMMANDS[-1]))
+    name = "my_algorithm:Reinforce"
+    assert name in COMMANDS[-1] and f"{name}(entropy_weight=0.01)" in PAGE
+    command = [f"{name}(entropy_weight=0.01)" if word == name else word for word in COMMANDS[-1]]
+    ga3c(own, *few(command))
     assert "goes on from" in ga3c(own, "train", "--resume", "mine", "--steps", "3000")
     assert "over 2 games" in ga3c(own, "evaluate", "runs/mine", "--episodes", "2")
 

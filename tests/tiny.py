@@ -25,7 +25,8 @@ class Corridor(gymnasium.Env[Observation, np.int64]):
     """Walk right: +1 at the right end, -1 at the left one; both terminate.
 
     A random walk scores 0 on average, the best policy 1. It is registered with a time limit, which
-    truncates. `is_success` in its info says whether the right end was reached.
+    truncates. `is_success` in its info says whether the right end was reached, and `position` where
+    it stands.
     """
 
     observation_space = spaces.Box(0.0, 1.0, (CORRIDOR_LENGTH,), np.float32)
@@ -43,7 +44,8 @@ class Corridor(gymnasium.Env[Observation, np.int64]):
         self._position += 1 if action else -1
         ended = self._position in (0, CORRIDOR_LENGTH - 1)
         reward = 0.0 if not ended else 1.0 if self._position else -1.0
-        return self._see(), reward, ended, False, {"is_success": reward > 0}
+        info = {"is_success": reward > 0, "position": self._position}
+        return self._see(), reward, ended, False, info
 
     def _see(self) -> Observation:
         return np.eye(CORRIDOR_LENGTH, dtype=np.float32)[self._position]

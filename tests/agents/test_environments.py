@@ -934,7 +934,7 @@ class Saying(Counter):
         ({"is_success": np.bool_(False)}, 0),
         ({"success": np.float32(1)}, 1),
         ({"success": 0.0}, 0),
-        ({"success": float("nan")}, 0),
+        ({"success": float("nan")}, -1),
         ({"is_success": "no"}, -1),
         ({"success": None, "distance": 0.1}, -1),
         ({"successes": 3}, -1),
@@ -962,6 +962,42 @@ def test_an_episode_has_succeeded_if_its_last_step_says_so(monkeypatch, said, su
 )
 def test_what_a_vector_says_of_success_is_read_in_gymnasiums_way(info, success):
     assert successes(info, 2).tolist() == success
+
+
+@pytest.mark.parametrize(
+    ("said", "number"),
+    [
+        ({"coins": 3}, 3.0),
+        ({"coins": np.float64(0.5)}, 0.5),
+        ({"coins": True}, 1.0),
+        ({"coins": float("inf")}, None),
+        ({"coins": 1e300}, None),
+        ({"coins": "many"}, None),
+        ({"coins": [3]}, None),
+        ({"notes": 3}, None),
+    ],
+)
+def test_numbers_in_the_info_of_an_episodes_last_step_are_reported(monkeypatch, said, number):
+    spec = EnvSpec("TestSaying-v0", Saying, disable_env_checker=True, kwargs=said)
+    monkeypatch.setitem(gymnasium.registry, "TestSaying-v0", spec)
+    config = EnvironmentConfig("TestSaying-v0", info_keys=("before", "coins"))
+    infos = np.array([step.infos[0] for step in play(config, 6)])
+    assert infos.shape == (7, 2) and infos.dtype == np.float32
+    last = np.nan if number is None else number
+    np.testing.assert_array_equal(infos[:, 1], [np.nan] * 3 + [last] + [np.nan] * 3)
+    assert np.isnan(infos[:, 0]).all()
+
+
+def test_an_atari_game_takes_no_info_keys():
+    with pytest.raises(ValueError, match="Pong takes no info_keys"):
+        spaces(EnvironmentConfig("Pong", info_keys=("lives",)))
+
+
+@pytest.mark.parametrize("keys", [("coins", "coins"), tuple(map(str, range(65)))])
+def test_each_info_key_is_a_figure_of_its_own_and_there_are_at_most_64(keys):
+    assert spaces(EnvironmentConfig("CartPole-v1", info_keys=keys[:1])).info_keys == keys[:1]
+    with pytest.raises(ValueError, match="must be at most 64 different keys"):
+        EnvironmentConfig("CartPole-v1", info_keys=keys)
 
 
 class Repeated(gymnasium.Wrapper):

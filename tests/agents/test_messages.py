@@ -36,6 +36,7 @@ from agents.messages import (
     encode_failure,
     encode_header,
     encode_hello,
+    encode_packed_step,
     encode_step,
 )
 from agents.notes import decode_note, encode_note
@@ -124,6 +125,42 @@ def test_outcomes_lie_on_the_wire_as_documented(rows: list[tuple[Any, ...]]) -> 
     parts = plain(encode_step(Header(Kind.STEP, 0, len(rows)), step))
     assert list(damage.OUTCOME_LAYOUT.iter_unpack(parts[1])) == rows
     np.testing.assert_array_equal(decode_step(parts, (1,), DTYPE).outcomes, step.outcomes)
+
+
+def with_infos(kind: Callable[..., list[bytes | memoryview]] = encode_step) -> list[bytes]:
+    """The parts of a step of two environments with three numbers of their infos each."""
+    infos = np.array([[1.5, np.nan, -2.0], [np.nan] * 3], np.float32)
+    frames = np.zeros((2, 400), np.uint8)
+    return plain(kind(Header(Kind.STEP, 0, 2), Step(frames, make_step(2).outcomes, infos)))
+
+
+@pytest.mark.parametrize("encode", [encode_step, encode_packed_step])
+def test_numbers_of_infos_are_a_part_of_their_own(encode: Callable[..., Any]) -> None:
+    decoded = decode_step(with_infos(encode), (400,), DTYPE, infos=3)
+    assert decoded.infos is not None
+    np.testing.assert_array_equal(decoded.infos, [[1.5, np.nan, -2.0], [np.nan] * 3])
+    without = plain(encode_step(Header(Kind.STEP, 0, 3), make_step(3)))
+    assert len(without) == 3 and decode_step(without, damage.SHAPE, DTYPE).infos is None
+
+
+@pytest.mark.parametrize(
+    ("infos", "last", "reason"),
+    [
+        (2, None, "info size"),
+        (0, None, "part count"),
+        (3, np.float32([1, np.inf, 1, 1, 1, 1]).tobytes(), "info values"),
+        (3, b"", "info size"),
+    ],
+)
+def test_infos_that_were_not_agreed_on_are_refused(
+    infos: int, last: bytes | None, reason: str
+) -> None:
+    parts = with_infos()
+    if last is not None:
+        parts[3] = last
+    with pytest.raises(MessageError) as refused:
+        decode_step(parts, (400,), DTYPE, infos)
+    assert refused.value.reason == reason
 
 
 def test_frames_that_are_a_strided_view_come_out_whole() -> None:

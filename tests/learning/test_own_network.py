@@ -40,6 +40,34 @@ def test_a3c_puts_its_heads_on_the_features() -> None:
     assert kernels(network) == [(7, 24), (16, 1), (16, 2), (24, 16)]
 
 
+def test_a_network_takes_arguments() -> None:
+    network = build(A3C(A3CConfig(), Actions(2)), "tests.own_nets:of_sizes(sizes=[24, 8])")
+    assert kernels(network) == [(7, 24), (8, 1), (8, 2), (24, 8)]
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ("of_sizes(sizes=[24], activation='relu6x')", "cannot be built: "),
+        ("of_sizes", "missing 1 required positional argument: 'sizes'"),
+        ("of_sizes(size=[24])", "unexpected keyword argument 'size'"),
+        ("of_sizes([24])", "must be module:name(key=value, ...)"),
+        ("of_sizes(**{'sizes': [24]})", "must be module:name(key=value, ...)"),
+        ("of_sizes(sizes=range(3))", "they are not evaluated as code"),
+        ("of_sizes(sizes=[24])(3)", "must be module:name(key=value, ...)"),
+        ("of_sizes(sizes=[24]).there(sizes=3)", "must be module:name(key=value, ...)"),
+        ("of_sizes(sizes=[24], sizes=[8])", "must be module:name(key=value, ...)"),
+        ("of_size(sizes=[24])", "did you mean of_sizes?"),
+        ("Any(sizes=[24])", "cannot be built: "),
+        ("__name__(sizes=[24])", "is of type str, not a function"),
+    ],
+)
+def test_arguments_that_a_network_does_not_take_are_refused(call: str, words: str) -> None:
+    with pytest.raises(ValueError, match=r"network tests\.own_nets:") as refused:
+        build(A3C(A3CConfig(), Actions(2)), f"tests.own_nets:{call}")
+    assert words in str(refused.value)
+
+
 def test_the_value_can_have_a_torso_of_its_own() -> None:
     network = build(A3C(A3CConfig(), Actions(2)), separate_value=True)
     assert kernels(network) == [(7, 24), (7, 24), (16, 1), (16, 2), (24, 16), (24, 16)]

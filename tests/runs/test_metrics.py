@@ -176,6 +176,24 @@ def test_the_success_rate_is_of_the_last_100_episodes_that_said_it_and_is_kept(
     assert math.isnan(older.success_rate()) and older.score_mean() == 1.0
 
 
+def test_means_of_infos_are_over_the_last_100_that_were_reported_and_are_kept(clock: Clock) -> None:
+    tally = Tally(clock, most_scored=0.01, info_keys=("coins", "falls"))
+    tally.episode(0, 1.0, 5)
+    assert all(map(math.isnan, tally.info_means().values()))
+    for number in range(150):
+        tally.episode(0, 1.0, 5, infos=[number, math.nan])
+    tally.episode(0, 1.0, 5, infos=[math.nan, 3.0])
+    tally.episode(0, 1.0, 5, epsilon=0.4, infos=[1e6, 1e6])
+    assert tally.info_means() == {"coins": pytest.approx(99.5), "falls": 3.0}
+    kept = json.loads(json.dumps(tally.read()))
+    again = Tally(clock, info_keys=("falls", "new"))  # a resumed run may ask for others
+    again.restore(kept)
+    assert again.info_means()["falls"] == 3.0 and math.isnan(again.info_means()["new"])
+    again = Tally(clock, info_keys=("falls",))
+    again.restore({key: value for key, value in kept.items() if key != "infos"})
+    assert math.isnan(again.info_means()["falls"])
+
+
 def test_episodes_are_taken_once_with_when_they_ended(tally: Tally, clock: Clock) -> None:
     clock.now_s += 3.0
     tally.episode(1234, -21.0, 758)

@@ -1,11 +1,13 @@
 """Learning end to end: within a limit of steps, the command reaches a score beyond chance."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.commands import ended
+from tests.tiny import CORRIDOR_LENGTH
 
 LIMIT_S = 400  # only a safeguard: --steps ends a run that does not learn
 FAST_ADAM = ["--optimizer", "adam", "--optimizer-epsilon", "1e-5", "--learning-rate", "2e-3"]
@@ -68,15 +70,18 @@ def test_the_score_is_reached(
     limits = ["--score", str(score), "--steps", str(steps), "--seconds", str(LIMIT_S)]
     always = ["--json", "--agents", "2", "--scheduler", "off", "--name", "mine", "--seed", "1"]
     always += ["--schedule-steps", "10000000", "--runs-dir", str(tmp_path)]
+    is_corridor = CORRIDOR[1] in settings
+    always += ["--info-keys", "position"] if is_corridor else []
     done = ended("train", *settings, *limits, *always, timeout_s=LIMIT_S + 50)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert "episodes reached; kept in" in done.stdout, done.stdout[-1000:]
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["episodes"] >= 100
-    says_success = CORRIDOR[1] in settings
-    assert (result.get("success_rate_100", 0.0) > 0.8) == says_success
-    assert ("Success" in done.stdout) == says_success
+    assert (result.get("success_rate_100", 0.0) > 0.8) == is_corridor
+    assert ("Success" in done.stdout) == is_corridor
+    goes_right = result.get("info/position", 0.0) > 0.8 * (CORRIDOR_LENGTH - 1)
+    assert goes_right == is_corridor == bool(re.search(r" position \d", done.stdout))
     rows = (tmp_path / "mine" / "episodes.csv").read_text().splitlines()[1:]
     scores = [float(row.split(",")[2]) for row in rows]
     beginners = scores[:50]

@@ -76,11 +76,13 @@ def events_of(run: Path) -> EventAccumulator:
 
 def test_a_terminal_shows_a_live_view(tmp_path: Path) -> None:
     given = [*CORRIDOR, "--steps", "6000", "--progress-every-s", "0.3", "--runs-dir", str(tmp_path)]
+    given += ["--info-keys", "position"]
     before, begun, drawn = in_a_terminal(*given).partition(SECOND_SCREEN)
     on_it, ended, left = drawn.partition(FIRST_SCREEN)
     assert begun and ended, "the live view has a screen of its own"
     for words in (
         "score, mean of the last 100",
+        "position, mean of the last 100",
         "reward per 1,000 steps",
         "PPS, predictions/s",
         "policy lag, updates",
