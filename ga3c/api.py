@@ -4,7 +4,7 @@ import contextlib
 import gc
 import random
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -173,12 +173,12 @@ def evaluate(
     at_once: int = 30,
     seed: int = 0,
     env_args: Mapping[str, Any] | None = None,
+    info_keys: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Play whole games, and print and record the scores, as `ga3c evaluate` does.
 
-    Takes the arguments of `load`, and options of the command, which its help explains.
-    Returns the entry of evaluations.jsonl: `mean`, `median`, `deviation`, `scores`, `lengths`, the
-    `steps` that the policy was trained for, and the `protocol` with all its settings.
+    Takes the arguments of `load`, and options of the command. Returns the entry of
+    evaluations.jsonl, such as `mean`, `scores`, `lengths`, `infos` and the whole `protocol`.
 
     Raises what `load` raises, ValueError for a wrong option, OSError if scores cannot be recorded.
     """
@@ -191,7 +191,7 @@ def evaluate(
         raise ValueError(f"protocol {protocol!r}: must be one of {', '.join(PROTOCOLS)}")
     given = _meant(run, checkpoint, trust, pretrained, runs_dir)
     given |= {"episodes": episodes, "at_once": at_once, "seed": seed}
-    given |= checked({"env_args": env_args or {}})
+    given |= checked({"env_args": env_args or {}, "info_keys": info_keys})
     defaults = EvaluateConfig.defaults(["--protocol", protocol] if protocol else [])
     with _random_state_kept(), streams.tolerant():
         return scores(replace(defaults, **given))

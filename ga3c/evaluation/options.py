@@ -118,12 +118,27 @@ class EvaluateConfig(PlayedConfig):
     """Number of games, each with its own seed."""
     at_once: int = 30
     """Number of games played in parallel."""
+    info_keys: tuple[str, ...] = ()
+    """Keys of numbers in the info of a game's last step, in addition to those of the run. Their
+    means are reported too."""
     json: bool = False
     """Print the result as one JSON object on the last line."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_count(self, "episodes", "at_once")
+
+    def as_played(self, trained: TrainConfig) -> TrainConfig:
+        """The run's settings, with --env-args and --info-keys applied to its environment.
+
+        Raises WrongInput if they are not allowed.
+        """
+        played = super().as_played(trained).environment
+        keys = dict.fromkeys((*played.info_keys, *self.info_keys))
+        try:
+            return replace(trained, environment=replace(played, info_keys=tuple(keys)))
+        except ValueError as error:
+            raise WrongInput(str(error)) from error
 
 
 @dataclass(frozen=True)

@@ -121,10 +121,12 @@ def _keywords(setting: str, given: str, call: str) -> dict[str, Any]:
     """The keyword arguments in `call`, name(key=value, ...)."""
     try:
         tree: Any = ast.parse(call, mode="eval").body
-        if isinstance(tree.func, ast.Name) and not tree.args and all(k.arg for k in tree.keywords):
-            return {k.arg: ast.literal_eval(k.value) for k in tree.keywords}
+        found = {each.arg: ast.literal_eval(each.value) for each in tree.keywords}
+        named_once = None not in found and len(found) == len(tree.keywords)
+        if isinstance(tree.func, ast.Name) and not tree.args and named_once:
+            return found
     except (AttributeError, ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-        pass
+        pass  # as below
     raise ValueError(
         f"{setting} {given}: must be module:name(key=value, ...) whose values are numbers, True, "
         "False, None, quoted text or lists of these, as they are not evaluated as code"

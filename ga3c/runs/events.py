@@ -107,7 +107,9 @@ class Events:
 
     def figures(self, values: Mapping[str, Any]) -> None:
         """Add the figures of one progress line."""
-        tags = {name: TAGS.get(name) or name for name in values if name in TAGS or INFO in name}
+        tags = {
+            name: TAGS.get(name) or name for name in values if name in TAGS or name.startswith(INFO)
+        }
         scalars = {tag: values[name] for name, tag in tags.items() if values[name] is not None}
         scalars["perf/PPS"] = values["pps"]
         self._lines += 1

@@ -140,11 +140,7 @@ def test_equal_seeds_give_equal_episodes_and_others_differ() -> None:
 
 def test_a_missing_package_is_one_line_with_the_command_that_installs_it(tmp_path: Path) -> None:
     """A sitecustomize module patches importlib.util.find_spec, so dm_control seems missing."""
-    hide = "import sys, importlib.abc\n"
-    hide += "class Hide(importlib.abc.MetaPathFinder):\n"
-    hide += "    def find_spec(self, name, path, target=None):\n"
-    hide += "        if name.split('.')[0] == 'dm_control': raise ModuleNotFoundError(name)\n"
-    hide += "import importlib.util\nfind = importlib.util.find_spec\n"
+    hide = "import importlib.util\nfind = importlib.util.find_spec\n"
     hide += (
         "importlib.util.find_spec = lambda n, p=None: None if n == 'dm_control' else find(n, p)\n"
     )

@@ -593,6 +593,8 @@ def test_an_agent_is_welcome_by_the_key_of_its_host_only(tmp_path: Path) -> None
     metrics = Metrics()
     near = f"ipc://{tmp_path}/agents"
     frontend = Frontend(near, TOKEN, spaces(CARTPOLE), 1, 2, requests, metrics, listening=door)
+    reports: list[tuple[str, str]] = []
+    frontend.on_host = lambda identity, owner, report: reports.append((identity, owner))
     frontend.start()
     context = zmq.Context()
     try:
@@ -613,12 +615,13 @@ def test_an_agent_is_welcome_by_the_key_of_its_host_only(tmp_path: Path) -> None
             assert time.monotonic() < deadline_s, metrics.snapshot().counts
             time.sleep(0.01)
         assert [frontend.peers.welcomed(name) is None for name in "abcd"] == [False] + [True] * 3
-        note = encode_note(Kind.HOST, {})
-        sockets[-1].send_multipart(note)  # a host's report, but sent from this machine
-        sockets[0].send_multipart([messages.encode_header(Header(Kind.HOST)), b"["])
-        while metrics.snapshot()["rejected:no hello"] + metrics.snapshot()["rejected:kind"] < 2:
+        report = encode_note(Kind.HOST, {})
+        sockets[-1].send_multipart(report)  # refused, as it is sent from this machine
+        sockets[0].send_multipart(report)
+        while metrics.snapshot()["rejected:no hello"] + len(reports) < 2:
             assert time.monotonic() < deadline_s, metrics.snapshot().counts
             time.sleep(0.01)
+        assert reports == [("a", "one")]
     finally:
         context.destroy(linger=0)
         assert frontend.stop(STOP_S)

@@ -33,7 +33,6 @@ GROUPS, ENVS = 2, 2
 LANES = np.arange(GROUPS * ENVS, dtype=np.int32).reshape(GROUPS, ENVS)
 CARTPOLE = EnvironmentConfig(game="CartPole-v1")
 PONG = EnvironmentConfig(game="Pong")
-ABORTS = "a daemon thread holds the lock of sys.stdin.buffer at exit: Python aborts, code -6"
 NOWHERE = Task("agent", "ipc:///nowhere/at/all", TOKEN, GROUPS, ENVS, 1, CARTPOLE)
 
 

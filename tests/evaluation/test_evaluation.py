@@ -292,7 +292,8 @@ def test_scores_of_a_run_that_may_not_be_written_to_are_printed(
 def test_a_run_is_evaluated_in_its_environment_with_other_arguments(tmp_path: Path) -> None:
     given = {"game": "FrozenLake-v1", "env_args": {"is_slippery": False, "map_name": "4x4"}}
     run = ga3c.train(**given, algorithm="a3c", steps=500, runs_dir=tmp_path, agents=1)
-    kept = ga3c.evaluate(run, episodes=2, env_args={"is_slippery": True})
+    kept = ga3c.evaluate(run, episodes=2, env_args={"is_slippery": True}, info_keys=["prob"])
+    assert kept["infos"] == {"prob": pytest.approx(1 / 3)}
     assert kept["protocol"]["env_args"] == "map_name='4x4' is_slippery=True"
     assert run.evaluate(episodes=2)["protocol"]["env_args"] == "is_slippery=False map_name='4x4'"
     for options, words in (

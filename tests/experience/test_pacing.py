@@ -209,12 +209,13 @@ def test_no_step_beyond_the_limit_and_all_of_them_learned(kind: str) -> None:
         pacing = ratio(2.0, 8, update_size=1, min_steps=4, limit_steps=20)
     else:
         pacing = TargetPeriod(8, updates=4, min_steps=4, limit_steps=20)
-    played = 0
+    played, made = 0, list[Turn]()
     for _ in range(50):
         while play(pacing, 1):
             played += 1
-        turns(pacing)
+        made += turns(pacing)
     assert played == 20
+    assert made.count(Turn.LEARN) == (20 - 4) // 2
     assert pacing.is_settled
     assert pacing.turn(0.0) is None
 

@@ -505,7 +505,7 @@ def test_the_baseline_learns(tmp_path: Path) -> None:
 def test_wrong_use_is_one_line_and_code_2(arguments: list[str], words: list[str]) -> None:
     line = refused("benchmark", *arguments)
     assert all(word in line for word in words), line
-    assert not Path("x").exists(), "something was begun"
+    assert not (ROOT / "x").exists(), "something was begun"
 
 
 def test_the_doctor_refuses_a_window_that_is_too_short() -> None:

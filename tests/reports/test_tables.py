@@ -47,9 +47,15 @@ def evaluated(run: Path, *entries: tuple[str, float]) -> Path:
 
 @pytest.fixture
 def runs(pong_run: Path, tmp_path: Path) -> list[Path]:
-    """Two runs of Pong, evaluated by protocol paper; one of them is also evaluated by nature."""
+    """Two seeds of Pong, evaluated by protocol paper; one of them is also evaluated by nature.
+
+    The second is a copy of the first whose settings name another seed.
+    """
     one = shutil.copytree(pong_run, tmp_path / "one")
     other = shutil.copytree(pong_run, tmp_path / "other")
+    config = json.loads((other / "config.json").read_text())
+    config["run"]["seed"] += 1
+    (other / "config.json").write_text(json.dumps(config))
     evaluated(one, ("paper", -18.0), ("paper", 16.0), ("nature", 20.0))
     evaluated(other, ("paper", 14.0))
     return [one, other]

@@ -63,8 +63,7 @@ def test_unknown_and_missing_settings_are_named(tmp_path: Path) -> None:
     unknown, missing = read_config(write(tmp_path, values)).notes
     assert "unknown settings, which are ignored: colour, learning.momentum_of_what" in unknown
     assert "assumed to be: optimizer.clip_norm 40.0, service.groups 2" in missing
-    later = {"a3c-vectors": "network.separate_value", "dqn": "dqn.loss_reduction"}
-    for key in later.values():
+    for key in ("network.separate_value", "dqn.loss_reduction"):
         section, name = key.split(".")
         values = to_json(TrainConfig())
         del values[section][name]

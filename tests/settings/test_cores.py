@@ -9,11 +9,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agents.machine import available_cores, free_ram_bytes
+from agents.machine import COUNTED, available_cores, free_ram_bytes
 from ga3c.runs import metrics
 from ga3c.runs.metrics import cores_time
 
 OURS = len(os.sched_getaffinity(0))
+MANY = 8  # cores that a machine may have, so that a quota matters
 
 
 def root_with(tmp_path: Path, groups: str, files: dict[str, str]) -> Path:
@@ -28,11 +29,11 @@ def root_with(tmp_path: Path, groups: str, files: dict[str, str]) -> Path:
 @pytest.mark.parametrize(
     ("groups", "files", "cores"),
     [
-        ("0::/", {"sys/fs/cgroup/cpu.max": "max 100000\n"}, OURS),
+        ("0::/", {"sys/fs/cgroup/cpu.max": "max 100000\n"}, MANY),
         ("0::/", {"sys/fs/cgroup/cpu.max": "100000 100000\n"}, 1),
         ("0::/", {"sys/fs/cgroup/cpu.max": "20000 100000\n"}, 1),
         ("0::/box", {"sys/fs/cgroup/box/cpu.max": "150000 100000\n"}, 1),
-        ("0::/pod/box", {"sys/fs/cgroup/pod/cpu.max": "199999 100000\n"}, 1),
+        ("0::/pod/box", {"sys/fs/cgroup/pod/cpu.max": "399999 100000\n"}, 3),
         # Inside a container, the group's own folder may be the mount.
         ("0::/docker/1234", {"sys/fs/cgroup/cpu.max": "100000 100000\n"}, 1),
         (
@@ -49,16 +50,18 @@ def root_with(tmp_path: Path, groups: str, files: dict[str, str]) -> Path:
                 "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n",
                 "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
             },
-            OURS,
+            MANY,
         ),
-        ("0::/", {"sys/fs/cgroup/cpu.max": "not what the kernel writes\n"}, OURS),
-        ("0::/../elsewhere", {}, OURS),
+        ("0::/", {"sys/fs/cgroup/cpu.max": "not what the kernel writes\n"}, MANY),
+        ("0::/../elsewhere", {}, MANY),
     ],
 )
 def test_a_containers_quota_is_honoured(
-    groups: str, files: dict[str, str], cores: int, tmp_path: Path
+    groups: str, files: dict[str, str], cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert available_cores(root_with(tmp_path, groups, files)) == min(cores, OURS)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(MANY)))
+    monkeypatch.delenv(COUNTED, raising=False)
+    assert available_cores(root_with(tmp_path, groups, files)) == cores
 
 
 def test_without_control_groups_it_is_our_affinity(tmp_path: Path) -> None:

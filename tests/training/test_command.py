@@ -179,7 +179,10 @@ WRONG: dict[str, tuple[list[str], list[str]]] = {  # arguments, and words that m
         ["train", "--algorithm", "dqn", "--slack-steps", "8"],
         ["slack_steps 8", "forever"],
     ),
-    "run that exists": (["train", "--game", "CartPole-v1", "--name", "."], ["runs"]),
+    "run that exists": (
+        ["train", "--game", "CartPole-v1", "--name", "."],
+        ["is a folder without a config.json", "choose another --name"],
+    ),
     "place for runs that is a file": (
         ["train", "--game", "CartPole-v1", "--runs-dir", str(ROOT / "setup.cfg")],
         ["setup.cfg"],

@@ -37,7 +37,8 @@ def test_dpg_is_the_default_and_its_policy_acts_within_the_bounds(run: ga3c.Run)
     actions = policy.act(observations)
     assert (actions.shape, actions.dtype) == ((50, 1), np.float32)
     assert np.abs(actions).max() <= 1
-    np.testing.assert_array_equal(actions, policy.act(observations)), "there is no noise"
+    again = policy.act(observations)
+    np.testing.assert_array_equal(actions, again, err_msg="there is no noise")
     assert policy.value(observations).shape == (50,)
     with pytest.raises(ValueError, match="have no probabilities"):
         policy.probabilities(observations)

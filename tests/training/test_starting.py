@@ -78,9 +78,14 @@ def test_an_environment_that_takes_long_to_be_made_is_named(
     assert said == ["CartPole-v1: still starting, or in its first step, after 0.05 s"]
 
 
-def test_an_environment_that_is_made_at_once_is_not_complained_of(tmp_path: Path) -> None:
+def test_an_environment_that_is_made_at_once_is_not_complained_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = list[str]()
+    monkeypatch.setattr(starting.streams, "complain", said.append)
     game = EnvironmentConfig("CartPole-v1")
     prepared(TrainConfig(environment=game, run=RunConfig(runs_dir=tmp_path)), None)
+    assert said == []
     timers = [each for each in threading.enumerate() if isinstance(each, threading.Timer)]
     assert all(timer.finished.is_set() for timer in timers)
 

@@ -1,6 +1,7 @@
 """Who may connect: strangers are shut out before any message of theirs is read or buffered."""
 
 import contextlib
+import random
 import resource
 import socket
 import struct
@@ -139,7 +140,15 @@ def test_no_identity_follows_from_another() -> None:
     identities = {new_identity("agent-0.0") for _ in range(100)}
     assert len(identities) == 100
     assert {name_of(identity) for identity in identities} == {"agent-0.0"}
-    assert all(len(identity) == len("agent-0.0#") + 16 for identity in identities)
+    suffixes = [identity.removeprefix("agent-0.0#") for identity in identities]
+    assert {len(suffix) for suffix in suffixes} == {16}
+    # A counter, a time or a process id would leave some digits nearly the same in all of them.
+    assert all(len(set(digits)) > 8 for digits in zip(*suffixes, strict=True))
+    seeded = set()
+    for _ in range(2):
+        random.seed(1)  # Python's own generator can be predicted, so it must not be used
+        seeded.add(new_identity("agent-0.0"))
+    assert len(seeded) == 2
 
 
 def test_the_authenticator_answers_many_at_once(rig: Rig) -> None:
