@@ -42,6 +42,7 @@ RECIPES = {
     "ppo-two-passes": "--algorithm ppo --passes 2",
     "ppo-uncorrected": "--algorithm ppo --correction none",
     "ppo-narrow-clip": "--algorithm ppo --clip-ratio 0.1",
+    "ppo-entropy-annealed": "--algorithm ppo --entropy-weight-end 0.001",
 }
 """Arguments of the named recipes: the two algorithms, and variants that show what each part brings.
 """

@@ -107,10 +107,8 @@ class Events:
 
     def figures(self, values: Mapping[str, Any]) -> None:
         """Add the figures of one progress line."""
-        tags = {
-            name: TAGS.get(name) or name for name in values if name in TAGS or name.startswith(INFO)
-        }
-        scalars = {tag: values[name] for name, tag in tags.items() if values[name] is not None}
+        given = {name: v for name, v in values.items() if v is not None}
+        scalars = {tag: v for name, v in given.items() if (tag := _tag(name))}
         scalars["perf/PPS"] = values["pps"]
         self._lines += 1
         self._add(scalars, values["steps"], left_out=self._lines % self._rarity != 0)
@@ -168,6 +166,11 @@ class Events:
         if written < record.tell():
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._file.name)
         self._parts_bytes += written
+
+
+def _tag(name: str) -> str | None:
+    """The tag of a figure; None if it has none."""
+    return name if name.startswith(INFO) else TAGS.get(name)
 
 
 def _finite(scalars: Mapping[str, float]) -> dict[str, float]:
