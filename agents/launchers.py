@@ -20,6 +20,9 @@ LOG_TAIL_BYTES = 4000
 KILL_TIMEOUT_S = 5.0
 UNSTARTED = 1000  # exit code of an agent whose process could not be started; no process has it
 PREPARED = "prepared "  # prefix of the name of an agent that has no task yet
+NUMBER = "GA3C_AGENT"
+"""The environment variable with an agent's number, from 0 on. No two agents of a launcher have the
+same at a time, so that simulators can derive ports from it."""
 PLACES = "agents: "  # prefix of the line in a launcher's news that says where they are
 
 
@@ -36,6 +39,7 @@ class _Process(NamedTuple):
 
     process: subprocess.Popen[bytes]
     output: int  # the read end of the pipe that it writes to
+    number: int  # the smallest that no other agent had when it started
 
 
 class Launcher(Protocol):
@@ -118,6 +122,8 @@ class LocalLauncher:
 
     def _new(self) -> _Process:
         """A process in its own session, so that a terminal's Ctrl-C does not reach it."""
+        taken = {agent.number for agent in self._processes.values()}
+        number = min(set(range(len(taken) + 1)) - taken)
         output, written = self._tails.open()
         try:
             process = subprocess.Popen(
@@ -126,13 +132,14 @@ class LocalLauncher:
                 stdout=written,
                 stderr=written,
                 start_new_session=True,
+                env={**os.environ, NUMBER: str(number)},
             )
         except OSError:
             self._tails.close(output)
             raise
         finally:
             os.close(written)
-        return _Process(process, output)
+        return _Process(process, output, number)
 
     def start_again(self, identity: str, task: Task) -> None:
         """Give a retired agent another task, which reuses its environments."""

@@ -18,7 +18,7 @@ import pytest
 
 from agents import tails
 from agents.environments import EnvironmentConfig, Environments, spaces
-from agents.launchers import LOG_TAIL_BYTES, PREPARED, UNSTARTED, Exit, LocalLauncher
+from agents.launchers import LOG_TAIL_BYTES, NUMBER, PREPARED, UNSTARTED, Exit, LocalLauncher
 from agents.worker import Task
 from ga3c.runs.metrics import Metrics
 from ga3c.wire.frontend import Frontend
@@ -73,6 +73,19 @@ def reaped(launcher: LocalLauncher) -> Exit:
         time.sleep(0.005)
     (only,) = ended
     return only
+
+
+def test_agents_alive_at_the_same_time_have_different_numbers(launcher: LocalLauncher) -> None:
+    def start(identity: str) -> str:
+        launcher.start(replace(NOWHERE, identity=identity))
+        pid = launcher.pid(identity)
+        assert pid is not None
+        return psutil.Process(pid).environ()[NUMBER]
+
+    assert [start(f"agent-{n}") for n in range(3)] == ["0", "1", "2"]
+    launcher.kill("agent-1")
+    assert reaped(launcher).identity == "agent-1"
+    assert [start("agent-3"), start("agent-4")] == ["1", "3"]
 
 
 class Rig:
@@ -158,7 +171,7 @@ def test_an_agent_plays_both_its_groups_in_order_until_it_rests(
         assert not any(n.startswith("rejected") for n in rig.metrics.snapshot().counts)
 
 
-def test_what_arrives_is_what_the_same_environments_answer_here(rig: Rig) -> None:
+def test_an_agents_steps_equal_those_of_the_same_environments_in_this_process(rig: Rig) -> None:
     rig.start("agent")
     actions = np.random.default_rng(0).integers(0, 2, 60)
     seeds = np.random.SeedSequence(1).generate_state(GROUPS)
@@ -312,7 +325,7 @@ def test_an_agent_that_died_as_it_rested_is_reported_under_its_new_name(rig: Rig
 
 
 @pytest.mark.parametrize("plays", [True, False])
-def test_an_agent_ends_by_the_end_of_its_input(rig: Rig, plays: bool) -> None:
+def test_an_agent_ends_when_its_input_is_closed(rig: Rig, plays: bool) -> None:
     rig.start("agent")
     rig.play(2)
     if not plays:
@@ -396,7 +409,7 @@ def test_stop_leaves_no_process_no_thread_and_no_descriptor() -> None:
     assert not leaks.descriptors() - descriptors
 
 
-def test_an_agent_without_a_process_is_reported_and_the_next_one_starts(
+def test_an_agent_whose_process_cannot_start_is_reported_and_the_next_one_starts(
     launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: object, **__: object) -> None:
@@ -420,7 +433,7 @@ def test_an_agent_without_a_process_is_reported_and_the_next_one_starts(
     assert launcher.pid("agent")
 
 
-def test_kill_ends_an_agent_and_one_unknown_does_not_matter(launcher: LocalLauncher) -> None:
+def test_kill_ends_an_agent_and_ignores_an_unknown_one(launcher: LocalLauncher) -> None:
     launcher.start(NOWHERE)
     launcher.kill("nobody")
     launcher.kill("agent")
@@ -453,7 +466,7 @@ def test_the_end_of_a_long_log_is_kept(
     assert len(ended.log.encode()) <= LOG_TAIL_BYTES
 
 
-def test_the_first_lines_of_what_an_agent_prints_are_news(
+def test_the_first_lines_that_an_agent_prints_are_reported(
     tmp_path: Path, launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tails, "HELD_S", 0.0)
