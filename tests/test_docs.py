@@ -151,7 +151,7 @@ def settings_of(command: str, arguments: list[str]) -> tuple[type, list[str]]:
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if made(p)], ids=lambda page: page.name)
-def test_what_make_does_on_a_page_is_what_ga3c_takes(
+def test_ga3c_accepts_the_commands_that_make_runs_on_a_page(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dry = {line: run_make("--dry-run", *shlex.split(line)[1:]) for line in made(page)}
@@ -164,7 +164,7 @@ def test_what_make_does_on_a_page_is_what_ga3c_takes(
             parsed(arguments, kind, line)
 
 
-def test_a_target_of_make_that_trains_is_seen_to_do_so() -> None:
+def test_the_pattern_finds_the_command_of_make_train() -> None:
     done = run_make("--dry-run", "train", "GAME=Pong", "ARGS=--steps 5")
     assert MADE.findall(done.stdout) == ['train --game "Pong" --steps 5']
 
@@ -196,7 +196,7 @@ def test_every_command_on_a_page_is_one_that_ga3c_takes(
             assert page.parent.name != "docs" or not any("--" in each for each in given), error
 
 
-def test_a_checkouts_own_environment_is_not_turned_into_a_copy() -> None:
+def test_pages_install_into_a_checkouts_environment_in_editable_mode() -> None:
     """Without -e, pip would replace make's editable install, and edits would have no effect."""
     lines = [line for page in PAGES for line in page.read_text().splitlines()]
     into = [line for line in lines if re.search(r"\.venv/bin/pip install .*\.\[", line)]
@@ -234,7 +234,7 @@ def test_a_checkouts_own_environment_is_not_turned_into_a_copy() -> None:
         ("machines", "of all runs is printed each minute", "ga3c.reports.jobs:SHOW_STATE_S", 60),
     ],
 )
-def test_what_a_page_promises_in_numbers_is_what_the_code_does(
+def test_numbers_on_a_page_equal_the_constants_in_the_code(
     page: str, words: str, name: str, number: object
 ) -> None:
     assert words in " ".join((ROOT / "docs" / f"{page}.md").read_text().split())

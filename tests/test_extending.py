@@ -69,11 +69,11 @@ def few(command: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("command", COMMANDS[1:-1], ids=" ".join)
-def test_the_pages_commands_train(command: list[str], own: Path) -> None:
+def test_the_commands_on_the_page_train(command: list[str], own: Path) -> None:
     assert "1500 steps done" in ga3c(own, *few(command))
 
 
-def test_what_an_algorithm_of_ones_own_learned_is_gone_on_with_and_evaluated(own: Path) -> None:
+def test_a_run_of_a_custom_algorithm_is_resumed_and_evaluated(own: Path) -> None:
     name = "my_algorithm:Reinforce"
     assert name in COMMANDS[-1] and f"{name}(entropy_weight=0.01)" in PAGE
     command = [f"{name}(entropy_weight=0.01)" if word == name else word for word in COMMANDS[-1]]
@@ -133,7 +133,7 @@ class Ungrateful(Reinforce):
 '''
 
 
-def test_an_algorithm_of_ones_own_may_learn_from_a_replay_without_a_target(own: Path) -> None:
+def test_a_custom_algorithm_may_learn_from_a_replay_without_a_target_network(own: Path) -> None:
     (own / "more.py").write_text(MORE)
     given = ["--game", "my_games:Maze-v0", "--algorithm", "more:Online", "--learns-from", "replay"]
     given += SMALL_REPLAY
@@ -144,9 +144,7 @@ def test_an_algorithm_of_ones_own_may_learn_from_a_replay_without_a_target(own: 
 
 
 @pytest.mark.parametrize("name", ["more:OfSteps", "my_algorithm:Reinforce"])
-def test_updates_of_an_algorithm_of_ones_own_may_be_smaller_than_a_segment(
-    name: str, own: Path
-) -> None:
+def test_updates_of_a_custom_algorithm_may_be_smaller_than_a_segment(name: str, own: Path) -> None:
     """Updates of single steps have the requested size, 4; of whole segments, one segment of 16."""
     (own / "more.py").write_text(MORE)
     given = ["--game", "my_games:Maze-v0", "--algorithm", name, "--learns-from", "segments"]
@@ -166,7 +164,7 @@ def test_updates_of_an_algorithm_of_ones_own_may_be_smaller_than_a_segment(
         ("Misshapen", "algorithm more:Misshapen failed: "),
     ],
 )
-def test_an_algorithm_that_cannot_learn_so_is_one_line(name: str, words: str, own: Path) -> None:
+def test_a_faulty_algorithm_is_refused_in_one_line(name: str, words: str, own: Path) -> None:
     (own / "more.py").write_text(MORE)
     given = ["--algorithm", f"more:{name}", "--learns-from", "segments"]
     said = ga3c(own, "train", "--game", "my_games:Maze-v0", *given, code=2)
@@ -195,7 +193,7 @@ def test_a_loss_need_not_depend_on_all_weights(own: Path) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )
-def test_an_algorithm_that_cannot_be_is_one_line(given: list[str], words: str, own: Path) -> None:
+def test_an_unfit_algorithm_is_refused_in_one_line(given: list[str], words: str, own: Path) -> None:
     said = ga3c(own, "train", "--game", "my_games:Maze-v0", *given, *SMALL_REPLAY, code=2)
     assert words in said
     assert len(said.splitlines()) == 1
@@ -210,7 +208,7 @@ def changed(text: str, hunk: str) -> str:
     return text.replace(old, new)
 
 
-def test_an_algorithm_of_ours_is_four_places(own: Path, tmp_path: Path) -> None:
+def test_adding_an_algorithm_to_ga3c_takes_four_changes(own: Path, tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     for package in ("agents", "ga3c"):
         shutil.copytree(
@@ -234,5 +232,5 @@ def test_an_algorithm_of_ours_is_four_places(own: Path, tmp_path: Path) -> None:
     )
 
 
-def test_no_place_of_an_algorithm_can_be_forgotten_in_silence() -> None:
+def test_every_algorithm_has_its_traits() -> None:
     assert set(ALGORITHMS) == set(TRAITS)

@@ -48,7 +48,7 @@ def test_every_folder_has_3_to_13_files() -> None:
 
 
 @pytest.mark.parametrize("module", sorted(MODULES))
-def test_no_import_goes_against_the_datas_way(module: str) -> None:
+def test_imports_follow_the_order_of_folders(module: str) -> None:
     here = folder(module)
     for name in imported(module):
         there = folder(name) if name.startswith("ga3c") else here

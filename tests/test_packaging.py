@@ -132,7 +132,7 @@ def test_a_wrong_use_of_make_train_is_an_error_of_make(train):
     assert err.splitlines()[-1].endswith("train] Error 2")
 
 
-def test_make_calls_no_script_whose_first_line_is_of_where_the_checkout_was():
+def test_make_calls_no_installed_script_but_ga3c():
     """After a move only ga3c is installed again, so other packages are called by python -m."""
     made = run_make("-n", "tensorboard", "check", "docs", "test", "play", "train").stdout
     scripts = set(re.findall(r"\.venv(?:-docs)?/bin/([\w.-]+)", made))
@@ -245,7 +245,7 @@ def test_a_check_of_a_gpu_without_its_wheels_says_how_to_get_them(tmp_path):
     assert f"no wheels in {tmp_path}: pip download --no-deps -r requirements/" in refused.stderr
 
 
-def test_no_python_new_enough_is_said_in_one_line(tmp_path):
+def test_make_install_without_a_new_enough_python_fails_with_a_clear_message(tmp_path):
     for copied in ("Makefile", "setup.cfg"):
         shutil.copy(ROOT / copied, tmp_path)
     shutil.copytree(ROOT / "requirements", tmp_path / "requirements")
@@ -296,7 +296,7 @@ print(*({NEVER_ON_AN_AGENT!r} & sys.modules.keys()))
     assert imported.stdout.strip() == ""
 
 
-def test_without_a_checkout_the_studies_are_said_to_be_missing(tmp_path: Path) -> None:
+def test_without_a_checkout_studies_are_refused_as_missing(tmp_path: Path) -> None:
     """An installation has the packages `agents` and `ga3c`, but not `benchmarks`."""
     for package in ("agents", "ga3c"):
         shutil.copytree(ROOT / package, tmp_path / package)

@@ -53,7 +53,7 @@ def test_nothing_is_unpickled_or_evaluated(file: Path) -> None:
         "keras.models.load_model(path)",
     ],
 )
-def test_what_runs_code_is_seen(code: str) -> None:
+def test_calls_that_could_run_code_are_detected(code: str) -> None:
     assert list(runs_code(ast.parse(code)))
 
 

@@ -33,7 +33,7 @@ __all__ = ["nodes"]
 
 
 @pytest.mark.slow
-def test_nodes_play_come_and_go(command: Start, nodes: Nodes, tmp_path: Path) -> None:
+def test_nodes_may_join_and_leave_a_run(command: Start, nodes: Nodes, tmp_path: Path) -> None:
     nodes.do("add one")
     given = ["--launcher", "ray", "--ray-address", nodes.address, "--agents-here", "0"]
     service = command(*CORRIDOR, *given)
@@ -52,7 +52,7 @@ def test_nodes_play_come_and_go(command: Start, nodes: Nodes, tmp_path: Path) ->
     wait_for(lambda: not nodes.agents(), STOP_S)
 
 
-def test_a_head_that_is_not_there_is_said_before_anything_begins(tmp_path: Path) -> None:
+def test_a_missing_ray_head_is_refused_before_anything_begins(tmp_path: Path) -> None:
     said = refused("train", "--launcher", "ray", "--ray-address", "127.0.0.1:9")
     assert said.startswith("ga3c: ray_address 127.0.0.1:9: there is no Ray head: ")
     said = refused("train", "--launcher", "ray", "--ray-address", "auto")
@@ -80,7 +80,7 @@ def ray_of_one_node() -> MagicMock:
     return ray
 
 
-def test_a_node_whose_cores_are_taken_is_said_once() -> None:
+def test_a_node_whose_cores_are_taken_is_reported_once() -> None:
     ray = ray_of_one_node()
     words: list[Word] = []
     now_s = 0.0
@@ -191,7 +191,7 @@ def test_a_machine_that_is_short_of_processes_is_tried_again(
 
 
 @pytest.mark.slow
-def test_scores_go_on_elsewhere_if_a_node_is_lost(
+def test_training_for_scores_goes_on_elsewhere_if_a_node_is_lost(
     command: Start, nodes: Nodes, tmp_path: Path
 ) -> None:
     out, steps = tmp_path / "scores", 20_000

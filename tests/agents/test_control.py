@@ -44,20 +44,20 @@ def test_an_action_outside_the_bounds_is_refused_before_the_environment(value: f
     environments.close()
 
 
-def test_continuous_steps_are_gymnasiums() -> None:
-    twin = gymnasium.make("Pendulum-v1")
+def test_continuous_steps_match_gymnasiums() -> None:
+    reference = gymnasium.make("Pendulum-v1")
     environments = Environments(EnvironmentConfig("Pendulum-v1"), 1)
     assert environments.spaces.actions == Actions(0, 1)
-    frame, _ = twin.reset(seed=seed_of(0))
+    frame, _ = reference.reset(seed=seed_of(0))
     np.testing.assert_array_equal(environments.reset(0).frames[0], frame)
     random = np.random.default_rng(0)
     for _ in range(150):
         action = environments.spaces.actions.random(random, 1)
-        frame, reward, *_ = twin.step(2.0 * action[0])
+        frame, reward, *_ = reference.step(2.0 * action[0])
         step = environments.step(action)
         np.testing.assert_array_equal(step.frames[0], frame)
         assert step.outcomes["reward"][0] == np.float32(reward)
-    twin.close()
+    reference.close()
     environments.close()
 
 
@@ -65,7 +65,7 @@ def seed_of(seed: int) -> int:
     return int(np.random.SeedSequence(seed).generate_state(1)[0] & 0x7FFFFFFF)
 
 
-def test_actions_that_nobody_could_draw_are_refused() -> None:
+def test_actions_without_finite_bounds_are_refused() -> None:
     with pytest.raises(UnfitSpaces, match="have no finite bounds"):
         spaces(EnvironmentConfig("tests.tiny:Unbounded-v0"))
 
@@ -73,11 +73,11 @@ def test_actions_that_nobody_could_draw_are_refused() -> None:
 @pytest.mark.parametrize(
     "name", [TASK, "dm_control/cartpole_swingup", "dm_control/Cartpole-Swingup-v0"]
 )
-def test_a_task_is_found_by_names_that_users_write(name: str) -> None:
+def test_a_task_is_found_by_other_spellings_of_its_name(name: str) -> None:
     assert resolve(name).name == TASK
 
 
-def test_an_unknown_task_suggests_those_that_are_like_it() -> None:
+def test_an_unknown_task_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(UnknownGame, match="did you mean dm_control/walker-walk"):
         resolve("dm_control/walker-wolk")
 
@@ -89,15 +89,15 @@ def test_all_tasks_are_named_and_have_several_actions() -> None:
     assert spaces(EnvironmentConfig("dm_control/humanoid-stand")).actions == Actions(0, 21)
 
 
-def test_a_task_is_the_suites_step_by_step_and_is_cut_at_its_time_limit() -> None:
-    twin = suite.load("cartpole", "swingup")
-    twin.task.random.seed(seed_of(3))
+def test_a_task_matches_the_suites_step_by_step_and_is_cut_at_its_time_limit() -> None:
+    reference = suite.load("cartpole", "swingup")
+    reference.task.random.seed(seed_of(3))
     environments = Environments(EnvironmentConfig(TASK), 1)
     random = np.random.default_rng(0)
-    answer, step = twin.reset(), environments.reset(3)
+    answer, step = reference.reset(), environments.reset(3)
     for length in range(1, 1001):
         action = environments.spaces.actions.random(random, 1)
-        answer, step = twin.step(action[0]), environments.step(action)
+        answer, step = reference.step(action[0]), environments.step(action)
         seen = np.concatenate([np.ravel(each) for each in answer.observation.values()])
         np.testing.assert_array_equal(step.frames[0], seen.astype(np.float32))
         assert step.outcomes["reward"][0] == np.float32(answer.reward)
@@ -108,13 +108,13 @@ def test_a_task_is_the_suites_step_by_step_and_is_cut_at_its_time_limit() -> Non
 
 
 @pytest.mark.parametrize("wrapped", [True, False])
-def test_a_reachers_shoulder_is_given_within_one_turn_unless_asked_otherwise(wrapped: bool) -> None:
+def test_the_reachers_shoulder_angle_is_wrapped_to_one_turn_by_default(wrapped: bool) -> None:
     args = () if wrapped else ("wrap_angles=False",)
     environments = Environments(EnvironmentConfig("dm_control/reacher-easy", args), 1)
-    twin = suite.load("reacher", "easy")
-    twin.task.random.seed(seed_of(3))
+    reference = suite.load("reacher", "easy")
+    reference.task.random.seed(seed_of(3))
     action = np.array([[1.0, 0.0]], np.float32)  # keeps turning the shoulder the same way
-    answer, step = twin.reset(), environments.reset(3)
+    answer, step = reference.reset(), environments.reset(3)
     farthest = 0.0
     for _ in range(300):
         shoulder, *others = np.concatenate([np.ravel(each) for each in answer.observation.values()])
@@ -124,7 +124,7 @@ def test_a_reachers_shoulder_is_given_within_one_turn_unless_asked_otherwise(wra
         assert turns == pytest.approx(round(turns) if wrapped else 0, abs=1e-6)
         assert abs(seen) < 3.15 or not wrapped
         farthest = max(farthest, abs(shoulder))
-        answer, step = twin.step(action[0]), environments.step(action)
+        answer, step = reference.step(action[0]), environments.step(action)
     assert farthest > 2 * np.pi  # the suite's own angle exceeds one turn
     environments.close()
 
@@ -138,7 +138,7 @@ def test_equal_seeds_give_equal_episodes_and_others_differ() -> None:
     environments.close()
 
 
-def test_a_missing_package_is_one_line_with_the_command_that_installs_it(tmp_path: Path) -> None:
+def test_a_missing_package_is_reported_with_the_command_that_installs_it(tmp_path: Path) -> None:
     """A sitecustomize module patches importlib.util.find_spec, so dm_control seems missing."""
     hide = "import importlib.util\nfind = importlib.util.find_spec\n"
     hide += (
@@ -167,7 +167,7 @@ def test_a_missing_package_is_one_line_with_the_command_that_installs_it(tmp_pat
         (["--preset", "apex-dpg", "--game", "CartPole-v1"], "needs continuous actions"),
     ],
 )
-def test_an_algorithm_that_does_not_take_the_actions_is_one_line(
+def test_an_algorithm_that_does_not_take_the_actions_is_refused(
     given: list[str], words: str, tmp_path: Path
 ) -> None:
     short = ["--seconds", "1", "--runs-dir", str(tmp_path)]  # in case a run starts after all

@@ -72,7 +72,7 @@ def test_an_agent_closes_its_environments_when_its_input_ends(
     assert sorted(closed(folder)) == sorted(processes)
 
 
-def test_what_the_environments_of_a_frozen_agent_started_is_killed_with_it(
+def test_processes_started_by_a_frozen_agents_environments_are_killed_with_it(
     launcher: LocalLauncher, processes: list[int], folder: Path
 ) -> None:
     os.kill(launcher.pid(FIRST) or 0, signal.SIGSTOP)
@@ -82,7 +82,7 @@ def test_what_the_environments_of_a_frozen_agent_started_is_killed_with_it(
     assert not closed(folder)
 
 
-def test_what_the_environments_of_a_dead_agent_started_is_killed_as_it_is_reaped(
+def test_processes_started_by_a_dead_agents_environments_are_killed_when_it_is_reaped(
     launcher: LocalLauncher, processes: list[int]
 ) -> None:
     os.kill(launcher.pid(FIRST) or 0, signal.SIGSEGV)

@@ -146,13 +146,13 @@ def test_unknown_name_suggests_the_nearest(name, near):
     assert "\n" not in str(error.value)
 
 
-def test_a_module_is_named_without_its_ending():
+def test_a_module_given_with_its_py_suffix_is_refused_with_a_hint():
     with pytest.raises(UnknownGame, match=r"\(a module is named without \.py\)"):
         resolve("tests.tiny.py:Corridor-v0")
 
 
 @pytest.mark.parametrize("name", ["", "ALE/", "a/b/c-v0", "zzzzzz", ":x", "combat"])
-def test_hopeless_name_says_what_is_known(name):
+def test_a_name_that_resembles_no_game_is_refused_with_how_games_are_named(name):
     with pytest.raises(UnknownGame, match="Atari games by name"):
         resolve(name)
 
@@ -166,7 +166,7 @@ def test_hopeless_name_says_what_is_known(name):
         ("import no_such_library", "No module named 'no_such_library'"),
     ],
 )
-def test_a_fault_in_somebodys_module_is_told_as_theirs(text, words, tmp_path, monkeypatch):
+def test_an_error_in_an_imported_module_is_reported(text, words, tmp_path, monkeypatch):
     (tmp_path / "their_fault.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     rule = f"unknown game 'their_fault:A-v0': module their_fault cannot be imported: {words}"
@@ -187,7 +187,7 @@ def test_a_fault_in_somebodys_module_is_told_as_theirs(text, words, tmp_path, mo
         ("No module named 'mujoco_py'", "No module named 'mujoco_py'"),
     ],
 )
-def test_a_package_that_gymnasium_misses_is_told_as_our_extra(words, line):
+def test_a_package_that_gymnasium_misses_is_reported_with_our_extra(words, line):
     assert fault(gymnasium.error.DependencyNotInstalled(words)) == line
 
 
@@ -242,12 +242,12 @@ for _limit in (None, 9):  # with a limit, Gymnasium's wrapper unpacks what `step
         ("step", r"ValueError: no such wall \(.*test_environments.py, line \d+\)"),
     ],
 )
-def test_an_authors_fault_is_told_in_one_line_before_a_run(name, fault, words):
+def test_a_faulty_environment_is_refused_in_one_line_before_a_run(name, fault, words):
     with pytest.raises(UnfitSpaces, match=f"^{name}: {words}$"):
         spaces(EnvironmentConfig(name, env_args=(f"fault={fault}",)))
 
 
-def test_an_argument_that_the_constructor_does_not_take_is_told_without_gymnasiums_file():
+def test_an_argument_that_the_constructor_does_not_take_is_refused_without_a_traceback():
     with pytest.raises(UnfitSpaces, match=r"^TestStrange-v0: TypeError: .*'size'$"):
         spaces(EnvironmentConfig("TestStrange-v0", env_args=("fault=none", "size=9")))
 
@@ -271,11 +271,11 @@ def test_a_wrapper_may_give_an_environment_the_right_form():
     assert spaces(EnvironmentConfig("TestMended-v0")).shape == (4,)
 
 
-def test_an_environment_without_a_fault_is_taken():
+def test_an_environment_without_a_fault_is_accepted():
     assert spaces(EnvironmentConfig("TestStrange9-v0", env_args=("fault=no",))).shape == (4,)
 
 
-def test_an_id_that_a_module_does_not_register_is_told_with_those_like_it():
+def test_an_id_that_a_module_does_not_register_is_refused_with_the_nearest():
     line = "unknown game 'tests.tiny:Coridor-v0': did you mean tests.tiny:Corridor-v0.*registers"
     with pytest.raises(UnknownGame, match=line):
         resolve("tests.tiny:Coridor-v0")
@@ -313,7 +313,7 @@ def test_fire_is_pressed_at_the_start_only_where_it_is_asked_for():
     assert (begun[0] != begun[1]).any()
 
 
-def test_with_sticky_actions_every_environment_has_chances_of_its_own():
+def test_sticky_actions_are_drawn_independently_in_each_environment():
     """Without a seed, ALE takes the clock's current second, the same for all environments."""
     config = EnvironmentConfig("Breakout", sticky_actions=0.25)
     assert config.needs_seeds
@@ -326,7 +326,7 @@ def test_with_sticky_actions_every_environment_has_chances_of_its_own():
 
 
 @pytest.mark.parametrize("fault", ["missing", "damaged", "empty"])
-def test_unsound_rom_is_told_in_one_line_and_not_loaded(fault, tmp_path, monkeypatch):
+def test_a_missing_or_damaged_rom_is_refused_in_one_line(fault, tmp_path, monkeypatch):
     rom = tmp_path / "pong.bin"
     if fault != "missing":
         shutil.copy(Path(roms.__file__).parent / "pong.bin", rom)
@@ -353,7 +353,7 @@ def test_games_whose_packages_are_missing_are_not_suggested():
         ("TestPicture-v0", (8, 6, 3), "uint8", 2, 1, True),
     ],
 )
-def test_spaces(game, shape, dtype, num_actions, stack, is_picture):
+def test_spaces_follow_from_the_environment(game, shape, dtype, num_actions, stack, is_picture):
     found = spaces(EnvironmentConfig(game))
     assert (found.shape, found.dtype, found.actions.count) == (shape, dtype, num_actions)
     assert (found.stack, found.is_picture) == (stack, is_picture)
@@ -369,7 +369,7 @@ def test_spaces(game, shape, dtype, num_actions, stack, is_picture):
         ("Taxi-v4", (), 500, 6),
     ],
 )
-def test_observations_that_are_no_box_become_vectors(game, env_args, size, actions):
+def test_discrete_observations_become_one_hot_vectors(game, env_args, size, actions):
     config = EnvironmentConfig(game, env_args=env_args)
     found = spaces(config)
     assert (found.shape, found.dtype, found.actions.count) == ((size,), "float32", actions)
@@ -407,12 +407,12 @@ def test_arguments_reach_the_constructor():
         ("deep=" + 5000 * "(", {"deep": 5000 * "("}),
     ],
 )
-def test_arguments_of_a_constructor_are_read_as_python_has_them(pair, keywords):
+def test_constructor_arguments_are_parsed_as_python_literals(pair, keywords):
     assert EnvironmentConfig(env_args=(pair,)).keywords == keywords
 
 
 @pytest.mark.parametrize("word", ["false", "true", "TRUE"])
-def test_words_that_python_has_another_spelling_of_are_refused(word):
+def test_booleans_in_another_spelling_than_pythons_are_refused(word):
     with pytest.raises(ValueError, match=f"is_slippery={word}: write {word.capitalize()}, or"):
         EnvironmentConfig(env_args=(f"is_slippery={word}",))
     text = EnvironmentConfig(env_args=(f'is_slippery="{word}"',))
@@ -420,12 +420,12 @@ def test_words_that_python_has_another_spelling_of_are_refused(word):
 
 
 @pytest.mark.parametrize("pair", ["size", "=3", "a b=3", "--size=3"])
-def test_what_is_no_argument_of_a_constructor_is_refused(pair):
+def test_malformed_constructor_arguments_are_refused(pair):
     with pytest.raises(ValueError, match="must be key=value"):
         EnvironmentConfig(env_args=(pair,))
 
 
-def test_an_argument_that_the_constructor_does_not_take_is_told_in_one_line():
+def test_an_argument_that_the_constructor_does_not_take_is_refused_in_one_line():
     with pytest.raises(UnfitSpaces, match=r"^FrozenLake-v1: .*colour"):
         spaces(EnvironmentConfig("FrozenLake-v1", env_args=("colour=red",)))
     with pytest.raises(ValueError, match="Pong takes no env_args"):
@@ -470,7 +470,7 @@ def test_spaces_follow_the_configuration():
         ("TestScalar-v0", "of 1 to 4 dimensions"),
     ],
 )
-def test_unfit_spaces_are_told_in_one_line(game, reason):
+def test_unfit_spaces_are_refused_in_one_line(game, reason):
     with pytest.raises(UnfitSpaces, match=f"^{game}: .*{reason}") as error:
         spaces(EnvironmentConfig(game))
     assert "\n" not in str(error.value)
@@ -505,7 +505,7 @@ gymnasium.register("TestUnsteady-v0", Unsteady)
         ("TestUnmade-v0", r"RuntimeError: no level 9 \(.*test_environments.py, line \d+\)"),
     ],
 )
-def test_an_environment_that_cannot_be_made_is_told_in_one_line(game, reason, recwarn):
+def test_an_environment_that_cannot_be_made_is_refused_in_one_line(game, reason, recwarn):
     with pytest.raises(UnfitSpaces, match=f"^{game}: .*{reason}") as error:
         spaces(EnvironmentConfig(game))
     assert "\n" not in str(error.value)
@@ -547,7 +547,7 @@ class Mission(gymnasium.Space):
     """A space of text, as in MiniGrid, which Gymnasium cannot turn into numbers."""
 
 
-def test_observations_that_cannot_be_numbers_are_told_with_a_way_out():
+def test_observations_that_cannot_be_numbers_are_refused_with_a_remedy():
     class Wordy(gymnasium.Env):
         observation_space = gymnasium.spaces.Dict(
             seen=gymnasium.spaces.Box(0, 1, (3,)), mission=Mission()
@@ -566,14 +566,14 @@ def test_empty_observations_are_refused():
         space_of((0,), 1)
 
 
-def test_bytes_that_are_truth_values_are_not_scaled_as_pixels():
+def test_boolean_bytes_are_not_scaled_as_pixels():
     assert space_of((10, 10, 4), 1).dtype == "float32"
     assert space_of((10, 10, 4), 1).is_picture
     assert space_of((10, 10, 4), 2).dtype == space_of((7,), 255).dtype == "uint8"
     assert space_of((7,), 1).dtype == "float32"
 
 
-def test_floats_up_to_255_are_no_picture():
+def test_pictures_of_floats_up_to_255_are_refused():
     with pytest.raises(UnfitSpaces, match="are float32 up to 255: give bytes"):
         space_of((64, 64, 3), 255, np.float32)
     assert space_of((64, 64, 3), 1, np.float32).is_picture
@@ -592,7 +592,7 @@ def test_tables_of_numbers_are_vectors(shape, low, high, dtype):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # Gymnasium warns of the wrong shape, too
-def test_a_tables_rows_follow_each_other_and_its_shape_is_checked():
+def test_a_table_is_flattened_row_by_row_and_its_shape_is_checked():
     class Table(gymnasium.Env):
         observation_space = Box(-np.inf, np.inf, (30, 20), np.float32)
         action_space = Discrete(2)
@@ -620,7 +620,7 @@ def test_floats_with_channels_first_are_refused_whatever_their_bounds():
         space_of((4, 84, 84), np.inf, np.float32, -np.inf)
 
 
-def test_bounds_of_actions_that_float32_does_not_hold_are_refused():
+def test_action_bounds_whose_range_overflows_float32_are_refused():
     class Boundless(gymnasium.Env):
         observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
         action_space = gymnasium.spaces.Box(-3.4e38, 3.4e38, (2,), np.float32)
@@ -650,19 +650,19 @@ class Unclosed(gymnasium.Env):
 gymnasium.register("TestUnclosed-v0", Unclosed)
 
 
-def test_an_environment_that_cannot_be_closed_is_told_with_its_place():
+def test_an_error_while_an_environment_is_closed_is_reported_with_its_line():
     words = r"^TestUnclosed-v0: AttributeError: .*quit.*test_environments.py, line \d+\)$"
     with pytest.raises(UnfitSpaces, match=words):
         spaces(EnvironmentConfig("TestUnclosed-v0"))
 
 
-def test_the_first_fault_of_an_environment_is_told(monkeypatch):
+def test_an_environments_first_error_is_reported_and_not_a_later_one(monkeypatch):
     monkeypatch.setattr(Unclosed, "step", lambda self, action: 1 / 0)
     with pytest.raises(UnfitSpaces, match="ZeroDivisionError"):
         spaces(EnvironmentConfig("TestUnclosed-v0"))
 
 
-def test_an_environment_that_fails_while_it_is_played_is_told_with_its_place():
+def test_an_environment_that_fails_while_it_is_played_is_reported_with_its_line():
     config = EnvironmentConfig("TestUnsteady-v0")
     words = r"^TestUnsteady-v0: IndexError: beyond the wall \(.*test_environments.py, line \d+\)$"
     with pytest.raises(FailedEnvironment, match=words):
@@ -670,7 +670,7 @@ def test_an_environment_that_fails_while_it_is_played_is_told_with_its_place():
 
 
 @pytest.mark.parametrize("name", ["frame_cap", "noop_max", "frame_size"])
-def test_what_the_emulator_cannot_count_is_refused(name):
+def test_numbers_beyond_the_emulators_int32_are_refused(name):
     with pytest.raises(ValueError, match=f"{name} 3000000000: .* 2\\*\\*31"):
         EnvironmentConfig(**{name: 3_000_000_000})
 
@@ -688,7 +688,7 @@ def test_what_the_emulator_cannot_count_is_refused(name):
         {"stack": 0},
     ],
 )
-def test_configuration_out_of_range_gives_value_and_consequence(values):
+def test_a_setting_out_of_range_is_refused_with_its_value_and_consequence(values):
     ((name, value),) = values.items()
     with pytest.raises(ValueError, match=rf"^{name} {value} .*: \w+"):
         EnvironmentConfig(**values)
@@ -781,7 +781,7 @@ def test_life_lost_in_the_last_step_before_the_cap_still_finishes():
     assert cut[lost + 1].outcomes["first"][0] == 1
 
 
-def test_first_frames_carry_no_reward_and_ignore_the_action():
+def test_first_frames_carry_no_reward_and_follow_the_end_of_a_game():
     steps = list(play(EnvironmentConfig("Breakout"), 800, num_envs=3))
     for env in range(3):
         first = flags(steps, "first", env) == 1
@@ -817,7 +817,7 @@ def test_reset_begins_anew_in_the_middle_of_games():
 
 
 @pytest.mark.parametrize("game", ["ALE/Breakout-v5", "CartPole-v1"])
-def test_reset_without_a_seed_goes_on_with_the_random_numbers_of_before(game):
+def test_reset_without_a_seed_continues_the_random_stream(game):
     def begun(*seeds: int | None) -> list[np.ndarray]:
         environments = Environments(EnvironmentConfig(game), 2)
         frames = []
@@ -873,7 +873,7 @@ def test_actions_that_start_elsewhere_are_shifted():
         (gymnasium.spaces.MultiBinary([2, 2]), 16),
     ],
 )
-def test_a_few_choices_at_once_are_one_choice_of_all_combinations(space, count):
+def test_several_discrete_choices_become_one_choice_among_all_combinations(space, count):
     taken = []
 
     class Choices(Counter):
@@ -960,7 +960,7 @@ def test_an_episode_has_succeeded_if_its_last_step_says_so(monkeypatch, said, su
         ({"success": np.array([None, True])}, [-1, -1]),
     ],
 )
-def test_what_a_vector_says_of_success_is_read_in_gymnasiums_way(info, success):
+def test_success_in_the_infos_of_a_vector_environment_is_read_with_its_mask(info, success):
     assert successes(info, 2).tolist() == success
 
 
@@ -994,7 +994,7 @@ def test_an_atari_game_takes_no_info_keys():
 
 
 @pytest.mark.parametrize("keys", [("coins", "coins"), tuple(map(str, range(65)))])
-def test_each_info_key_is_a_figure_of_its_own_and_there_are_at_most_64(keys):
+def test_repeated_info_keys_and_more_than_64_are_refused(keys):
     assert spaces(EnvironmentConfig("CartPole-v1", info_keys=keys[:1])).info_keys == keys[:1]
     with pytest.raises(ValueError, match="must be at most 64 different keys"):
         EnvironmentConfig("CartPole-v1", info_keys=keys)
@@ -1023,14 +1023,14 @@ class Repeated(gymnasium.Wrapper):
 )
 def test_frames_equal_gymnasium_preprocessing_bit_for_bit(game, action_repeat, max_pool):
     skip = action_repeat if max_pool else 1
-    twin = AtariPreprocessing(
+    reference = AtariPreprocessing(
         gymnasium.make(f"{game}NoFrameskip-v4"), noop_max=0, frame_skip=skip, screen_size=84
     )
     if not max_pool:
-        twin = Repeated(twin, action_repeat)
-    frame, _ = twin.reset(seed=0)
-    assert isinstance(twin.action_space, Discrete)
-    num_actions = int(twin.action_space.n)
+        reference = Repeated(reference, action_repeat)
+    frame, _ = reference.reset(seed=0)
+    assert isinstance(reference.action_space, Discrete)
+    num_actions = int(reference.action_space.n)
     reward, over, ends = 0.0, False, 0
     config = EnvironmentConfig(game, noop_max=0, fire_on_reset=False, sticky_actions=0.0)
     config = replace(config, action_repeat=action_repeat, max_pool=max_pool)
@@ -1040,9 +1040,9 @@ def test_frames_equal_gymnasium_preprocessing_bit_for_bit(game, action_repeat, m
     for step in steps:
         action = draw.integers(0, num_actions, 1, dtype=np.int32)[0]
         if over:
-            (frame, _), reward, over = twin.reset(), 0.0, False
+            (frame, _), reward, over = reference.reset(), 0.0, False
         else:
-            frame, gained, terminated, truncated, _ = twin.step(action)
+            frame, gained, terminated, truncated, _ = reference.step(action)
             reward, over = float(gained), terminated or truncated
         # Without pooling, a game's last frame is not compared: the emulator stops when the game
         # ends, and no action is chosen from that frame.
@@ -1052,7 +1052,7 @@ def test_frames_equal_gymnasium_preprocessing_bit_for_bit(game, action_repeat, m
         assert (outcome["reward"], outcome["finished"]) == (reward, over)
         ends += over
     assert ends >= 1
-    twin.close()
+    reference.close()
 
 
 class Vector(gymnasium.vector.VectorEnv):
@@ -1086,7 +1086,7 @@ class Vector(gymnasium.vector.VectorEnv):
 gymnasium.register("TestVector-v0", vector_entry_point=Vector)
 
 
-def test_a_table_of_what_exists_only_as_a_vector_is_a_vector(monkeypatch) -> None:
+def test_tables_of_a_vector_only_environment_are_flattened(monkeypatch) -> None:
     class Tables(Vector):
         def __init__(self, num_envs: int = 1) -> None:
             super().__init__(num_envs)
@@ -1098,7 +1098,7 @@ def test_a_table_of_what_exists_only_as_a_vector_is_a_vector(monkeypatch) -> Non
     assert spaces(EnvironmentConfig("TestTables-v0"), tried=False).shape == (600,)
 
 
-def test_what_exists_only_as_a_vector_is_seeded_by_one_number() -> None:
+def test_a_vector_only_environment_is_seeded_by_one_number() -> None:
     config = EnvironmentConfig("TestVector-v0")
     assert spaces(config).shape == (3,)
 
@@ -1120,7 +1120,7 @@ def test_what_exists_only_as_a_vector_is_seeded_by_one_number() -> None:
     ],
 )
 @pytest.mark.filterwarnings("ignore:overflow")
-def test_what_is_not_finite_is_refused_with_environment_and_field(game, words):
+def test_numbers_that_are_not_finite_are_refused_with_environment_and_field(game, words):
     environments = Environments(EnvironmentConfig(f"tests.tiny:{game}-v0"), 3, first_number=10)
     environments._vector.envs[0].unwrapped._at_step = 1000  # only the third one breaks early
     environments._vector.envs[1].unwrapped._at_step = 1000
@@ -1164,7 +1164,7 @@ def test_flags_may_be_numbers(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:.*missing AutoresetMode")
-def test_a_vector_that_resets_in_another_way_is_refused(monkeypatch):
+def test_a_vector_environment_with_another_autoreset_mode_is_refused(monkeypatch):
     for metadata in ({"autoreset_mode": AutoresetMode.SAME_STEP}, {}):
         monkeypatch.setattr(Vector, "metadata", metadata)
         with pytest.raises(FailedEnvironment, match=r"autoreset_mode .* must be .*NEXT_STEP"):

@@ -138,7 +138,7 @@ def test_hosts_play_for_one_service_after_another(command: Start, tmp_path: Path
         assert_nothing_is_left(host)
 
 
-def test_who_is_not_allowed_or_asks_the_wrong_service_is_told(
+def test_a_host_is_told_that_its_key_or_the_services_is_wrong(
     command: Start, tmp_path: Path
 ) -> None:
     service = command(*CORRIDOR, *listening(tmp_path))
@@ -155,7 +155,7 @@ def test_who_is_not_allowed_or_asks_the_wrong_service_is_told(
     assert "has come" not in service.out + service.err
 
 
-def test_wrong_use_is_said_before_anything_begins(tmp_path: Path) -> None:
+def test_wrong_use_is_refused_before_anything_begins(tmp_path: Path) -> None:
     given = listening(tmp_path)
     service = ["--service", str(tmp_path / "service.pub")]
     own = ["--key", str(tmp_path / "host")]
@@ -228,7 +228,7 @@ class Rig:
         return [tasks for name, tasks in self.orders if name == host][-1]
 
 
-def test_agents_go_where_room_is_and_the_rest_waits() -> None:
+def test_agents_go_to_hosts_with_room_and_the_rest_wait() -> None:
     rig = Rig()
     rig.report("large", agents=4)
     rig.report("small", agents=1)
@@ -240,7 +240,7 @@ def test_agents_go_where_room_is_and_the_rest_waits() -> None:
     assert rig.ordered("late") == ["f"]
 
 
-def test_agents_of_a_lost_host_are_said_to_have_ended() -> None:
+def test_agents_of_a_lost_host_are_reported_as_ended() -> None:
     rig = Rig()
     rig.report("atlas", agents=2)
     rig.start("a", "b")
@@ -291,7 +291,7 @@ def test_an_agent_that_is_retired_as_it_waits_takes_no_place() -> None:
     assert [(each.identity, each.code) for each in rig.hosts.reap()] == [("a", LOST)]
 
 
-def test_an_end_is_taken_once_and_only_of_what_was_ordered() -> None:
+def test_an_agents_end_is_counted_once_and_only_if_it_was_ordered() -> None:
     rig = Rig()
     rig.report("atlas", agents=2)
     rig.start("a")
@@ -347,7 +347,7 @@ def test_a_host_that_cannot_play_gets_no_agents() -> None:
     assert rig.hosts.news() == []
 
 
-def test_where_agents_are_is_said_once_that_has_come_to_rest() -> None:
+def test_the_placement_of_agents_is_reported_once_it_has_settled() -> None:
     rig = Rig()
     rig.report("atlas")
     rig.hosts.news()
@@ -371,7 +371,7 @@ def test_where_agents_are_is_said_once_that_has_come_to_rest() -> None:
         ({"service": Path("two.pub")}, "service two.pub: must hold one key, not 2"),
     ],
 )
-def test_what_the_service_would_refuse_is_said_here(
+def test_wrong_settings_of_a_host_are_refused_before_it_connects(
     given: dict[str, Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -391,7 +391,7 @@ def host() -> Iterator[Host]:
     host.close()
 
 
-def test_a_host_plays_only_what_it_was_told_that_it_may(
+def test_a_host_plays_only_games_of_the_modules_it_was_given(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     paths = [key(tmp_path, "host"), key(tmp_path, "service").with_name("service.pub")]
@@ -444,7 +444,7 @@ def test_a_host_plays_only_what_it_was_told_that_it_may(
         {"name": "atlas\nghost"},
     ],
 )
-def test_a_malformed_account_of_a_host_is_refused(change: dict[str, object]) -> None:
+def test_a_malformed_report_of_a_host_is_refused(change: dict[str, object]) -> None:
     rig = Rig()
     rig.report("atlas")
     rig.start("a")
@@ -456,7 +456,7 @@ def test_a_malformed_account_of_a_host_is_refused(change: dict[str, object]) -> 
         rig.hosts.report("atlas", "another key", encode_note(Kind.HOST, state))
 
 
-def test_a_host_that_reports_without_end_is_answered_now_and_then() -> None:
+def test_reports_that_come_too_fast_are_refused_until_a_pause() -> None:
     rig = Rig()
     rig.report("atlas", agents=2)
     rig.start("a", "b")
@@ -483,20 +483,20 @@ REPORT = b'{"name": "%b", "agents": 1, "playing": 0, "refuses": "", "exits": {"%
     ],
     ids=lambda part: f"{part[:12]!r} {len(part)}",
 )
-def test_a_report_that_is_none_or_too_large_is_refused(part: bytes) -> None:
+def test_invalid_json_and_oversized_reports_are_refused(part: bytes) -> None:
     assert decode_report([b"", REPORT % (b"b", b"a")]).name == "b"
     header, _ = encode_note(Kind.HOST, {})
     with pytest.raises(MessageError):
         Rig().hosts.report("atlas", "key", [header, part])
 
 
-def test_a_report_of_as_many_ends_as_a_host_tells_of_is_taken(host: Host) -> None:
+def test_a_report_of_the_most_ends_a_host_sends_is_accepted(host: Host) -> None:
     host._exits = {f"agent-{n}.0#" + 16 * "f": (1, MOST_WORDS * "\U0001f600") for n in range(99)}
     parts = encode_note(Kind.HOST, host._state())
     assert len(decode_report(parts).exits) == MOST_EXITS
 
 
-def test_why_a_host_plays_nothing_arrives_whatever_signs_an_error_has(host: Host) -> None:
+def test_control_characters_are_removed_from_the_reason_a_host_refuses(host: Host) -> None:
     host._refuses = "\x1b[31mno\x00 such\nmod\udcffule\x9b"
     assert decode_report(encode_note(Kind.HOST, host._state())).refuses == "[31mno such module"
 
@@ -538,7 +538,7 @@ def test_an_agent_that_ignores_the_end_of_its_input_is_killed(
     assert host._state()["playing"] == 0
 
 
-def test_a_host_of_other_settings_of_agents_says_so_and_not_to_another_service(
+def test_another_version_of_the_settings_is_reported_only_to_its_service(
     host: Host, capsys: pytest.CaptureFixture[str]
 ) -> None:
     task = asdict(Task("a", "ipc://x", TOKEN, 1, 2, 0, EnvironmentConfig("Pong")))
@@ -551,7 +551,7 @@ def test_a_host_of_other_settings_of_agents_says_so_and_not_to_another_service(
     assert host._state()["refuses"] == "", "it was of the service before"
 
 
-def test_a_service_that_says_nothing_is_told_of_once(
+def test_the_silence_of_a_service_is_reported_once(
     host: Host, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A service of another version is silent, because it accepts no report from this host."""
@@ -566,7 +566,7 @@ def test_a_service_that_says_nothing_is_told_of_once(
     assert "or runs another version of ga3c" in line
 
 
-def test_the_agents_of_a_host_end_when_nothing_is_heard_of_the_service(
+def test_the_agents_of_a_host_end_when_the_service_falls_silent(
     host: Host, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This happens if the service was killed, and so could not dismiss its hosts."""
@@ -580,12 +580,12 @@ def test_the_agents_of_a_host_end_when_nothing_is_heard_of_the_service(
 
 
 @pytest.mark.parametrize("host", ["h:0", "h:70000", "a,b:5", "-h:1", "exämple:5", "h", "u@h:5"])
-def test_an_address_that_cannot_be_one_is_refused(host: str) -> None:
+def test_an_invalid_address_is_refused(host: str) -> None:
     with pytest.raises(ValueError, match="must be tcp://HOST:PORT"):
         HostConfig(f"tcp://{host}", Path("key"), Path("service"))
 
 
-def test_an_agent_is_welcome_by_the_key_of_its_host_only(tmp_path: Path) -> None:
+def test_an_agent_is_accepted_only_with_the_key_of_its_host(tmp_path: Path) -> None:
     pairs = {name: keys.own(key(tmp_path, name)) for name in ("service", "one", "two")}
     allowed = {pairs[name].public: name for name in ("one", "two")}
     door = Listening("tcp://127.0.0.1:*", pairs["service"], allowed)

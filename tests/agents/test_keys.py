@@ -15,7 +15,7 @@ def made(file: Path) -> keys.Pair:
     return keys.own(file)
 
 
-def test_a_pair_is_read_back_and_its_secret_is_its_owners_alone(tmp_path: Path) -> None:
+def test_a_key_pair_is_read_back_and_only_its_owner_can_read_the_secret(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
         pairs = [made(tmp_path / name) for name in ("one", "two")]
@@ -53,7 +53,7 @@ def test_the_command_never_overwrites_a_key(tmp_path: Path) -> None:
     assert (tmp_path / "elsewhere").read_text() == before
 
 
-def test_what_is_no_key_is_said_with_what_makes_one(tmp_path: Path) -> None:
+def test_a_file_that_holds_no_key_is_refused_with_how_to_make_one(tmp_path: Path) -> None:
     made(tmp_path / "open")
     (tmp_path / "open").chmod(0o640)
     (tmp_path / "short").write_text("abc def\n")

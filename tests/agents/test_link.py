@@ -152,7 +152,7 @@ def test_an_answer_that_is_lost_is_repeated(rig: Rig) -> None:
     rig.check()
 
 
-def test_an_agent_comes_back_when_a_way_that_has_gone_silent_is_mended(rig: Rig) -> None:
+def test_an_agent_reconnects_after_a_silent_outage_of_the_network(rig: Rig) -> None:
     """Neither side is told that the connection is dead; both notice missing heartbeats."""
     rig.start()
     rig.play(50)
@@ -168,7 +168,7 @@ def test_an_agent_comes_back_when_a_way_that_has_gone_silent_is_mended(rig: Rig)
 
 
 @pytest.mark.parametrize("encrypted", [True], ids=["encrypted"])
-def test_an_agent_comes_back_though_its_old_connection_still_seems_to_stand(rig: Rig) -> None:
+def test_an_agent_reconnects_though_the_service_still_holds_its_old_connection(rig: Rig) -> None:
     """A router has lost the connection, and told the agent but not the service."""
     rig.start()
     for _ in range(3):
@@ -192,7 +192,7 @@ def test_a_retired_agent_rests_though_the_order_was_lost(rig: Rig) -> None:
     rig.check()
 
 
-def test_an_agent_that_fails_before_its_hello_is_heard_by_what_it_printed(rig: Rig) -> None:
+def test_an_agent_that_fails_before_its_hello_is_reported_with_what_it_printed(rig: Rig) -> None:
     """It sends no failure message, which the service would refuse before the hello; the refusal
     would look like the reason why the agent ended.
     """

@@ -120,7 +120,7 @@ def test_a_step_comes_out_as_it_went_in(dtype: str, n: int, shape: tuple[int, ..
         max_size=5,
     )
 )
-def test_outcomes_lie_on_the_wire_as_documented(rows: list[tuple[Any, ...]]) -> None:
+def test_outcomes_have_the_documented_layout_on_the_wire(rows: list[tuple[Any, ...]]) -> None:
     step = Step(np.zeros((len(rows), 1), np.uint8), np.array(rows, OUTCOME))
     parts = plain(encode_step(Header(Kind.STEP, 0, len(rows)), step))
     assert list(damage.OUTCOME_LAYOUT.iter_unpack(parts[1])) == rows
@@ -135,7 +135,7 @@ def with_infos(kind: Callable[..., list[bytes | memoryview]] = encode_step) -> l
 
 
 @pytest.mark.parametrize("encode", [encode_step, encode_packed_step])
-def test_numbers_of_infos_are_a_part_of_their_own(encode: Callable[..., Any]) -> None:
+def test_info_values_are_sent_as_a_separate_part(encode: Callable[..., Any]) -> None:
     decoded = decode_step(with_infos(encode), (400,), DTYPE, infos=3)
     assert decoded.infos is not None
     np.testing.assert_array_equal(decoded.infos, [[1.5, np.nan, -2.0], [np.nan] * 3])
@@ -313,7 +313,7 @@ def test_damage_is_the_same_for_the_same_seed() -> None:
 
 
 @pytest.mark.parametrize("kind", ["hello", "step", "actions", "failure"])
-def test_undamaged_messages_are_taken(kind: str) -> None:
+def test_undamaged_messages_are_accepted(kind: str) -> None:
     assert decode_anything(whole_messages()[kind]) == ""
 
 
@@ -424,7 +424,7 @@ def test_last_words_with_a_lone_surrogate_can_be_sent() -> None:
     [b"", b"{", b"[]", b"5", b"\xff", b"[" * 10**5, b'{"a": "' + b"x" * (4 << 20) + b'"}'],
     ids=lambda body: f"{body[:4]!r} {len(body)}",
 )
-def test_a_note_that_is_no_small_json_object_is_refused(body: bytes) -> None:
+def test_a_note_that_is_not_a_small_json_object_is_refused(body: bytes) -> None:
     note = {"tasks": {"a": 1}}
     parts = encode_note(Kind.ORDER, note)
     assert messages.decode_header(parts[0]).kind == Kind.ORDER

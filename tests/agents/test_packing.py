@@ -42,7 +42,7 @@ def test_packed_frames_come_out_as_they_went_in() -> None:
     assert decoded.outcomes.tobytes() == step.outcomes.tobytes()
 
 
-def test_what_does_not_become_smaller_is_sent_as_it_is() -> None:
+def test_frames_that_do_not_compress_are_sent_unpacked() -> None:
     frames = np.random.default_rng(0).integers(0, 256, (ENVS, *SHAPE), np.uint8)
     parts = encode_packed_step(Header(Kind.STEP, 0, ENVS), step_of(frames))
     assert decode_header(parts[0]).kind == Kind.STEP
@@ -89,7 +89,7 @@ def test_a_damaged_or_lying_part_is_refused_and_takes_no_memory(part: str) -> No
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_bytes_are_damaged_the_size_is_right_or_the_part_refused(seed: int) -> None:
+def test_damaged_bytes_unpack_to_the_right_size_or_are_refused(seed: int) -> None:
     random = np.random.default_rng(seed)
     good = np.frombuffer(packing.packed(memoryview(FRAMES)), np.uint8)
     for _ in range(50):

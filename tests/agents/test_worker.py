@@ -67,7 +67,7 @@ def test_environments_of_an_earlier_task_are_not_made_again() -> None:
     assert link.sent[1:] == [0, 1]
 
 
-def test_a_seed_begins_the_same_games_and_none_begins_others() -> None:
+def test_equal_seeds_start_equal_games_and_no_seed_starts_others() -> None:
     assert (begun(TASK) == begun(TASK)).all()
     unseeded = replace(TASK, seed=None)
     assert (begun(unseeded) != begun(unseeded)).any()

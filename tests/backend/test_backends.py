@@ -44,7 +44,7 @@ def under(framework: str, *program: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_both_make_the_same_of_the_same_weights_batches_and_draws(tmp_path: Path) -> None:
+def test_both_compute_the_same_from_equal_weights_batches_and_draws(tmp_path: Path) -> None:
     """Initial weights, probabilities, values, losses, gradient norms and updated weights agree.
 
     Each framework runs while the other cannot be imported. CASES are some of those in
@@ -120,7 +120,7 @@ def test_without_tensorflow_a_run_is_made_with_jax_where_nothing_is_chosen(tmp_p
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_missing_framework_is_one_clear_line(framework: str) -> None:
+def test_a_missing_framework_is_reported_in_one_line(framework: str) -> None:
     program = f"import sys; sys.modules[{framework!r}] = None; "
     program += "from ga3c.__main__ import main; sys.exit(main())"
     done = under(framework, "-c", program, "train", *CORRIDOR, "--steps", "1")
@@ -164,14 +164,14 @@ command.program()
 """
 
 
-def test_the_command_s_matrices_of_numpy_take_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_limits_numpy_s_blas_to_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a thread per core, weights are drawn ten times slower while agents are starting."""
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     done = under("tensorflow", "-c", MATRICES)
     assert done.stdout == "1\n", done.stderr
 
 
-def test_from_python_the_caller_s_matrices_take_what_they_took(
+def test_importing_ga3c_does_not_limit_the_caller_s_blas_threads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
@@ -196,7 +196,7 @@ def test_an_unknown_framework_is_refused() -> None:
         ("RMSprop", {"rho": 0.95, "centered": True, "momentum": 0.9}),
     ],
 )
-def test_our_optimizers_make_the_steps_and_keep_the_state_of_kerass(
+def test_our_optimizers_match_kerass_in_steps_and_state(
     kind: str, settings: dict[str, Any]
 ) -> None:
     random = np.random.default_rng(0)
@@ -313,7 +313,7 @@ print(values["frame"].nbytes / 2**20, read_mb, restored_mb)
 
 
 @pytest.mark.skipif(backend.FRAMEWORK == "jax", reason="JAX copies a table once to read it")
-def test_a_table_is_read_and_restored_without_a_copy_of_it_beside() -> None:
+def test_a_table_is_read_and_restored_without_an_extra_copy() -> None:
     """A replay may take nearly half of the memory, and its copy for a checkpoint as much."""
     done = under("tensorflow", "-c", MEASURED)
     assert done.returncode == 0, done.stderr
@@ -340,7 +340,7 @@ def test_frames_are_stacked_on_a_gpu_as_on_a_processor(stack: int, dtype: str) -
         np.testing.assert_array_equal(np.asarray(found), expected)
 
 
-def test_the_check_of_large_tables_sees_rows_that_go_elsewhere() -> None:
+def test_the_check_of_large_tables_detects_overflowing_rows() -> None:
     ring = RingShape(4, 3000, (8, 8), "uint8", 4)
     call = compiled(Experience(ring, {}, DEVICE))
     overflowing = call._replace(

@@ -67,7 +67,7 @@ from tests.commands import ended, refused
         (["evaluate", "--episodes", "0"], "episodes 0: must be at least 1"),
     ],
 )
-def test_wrong_arguments_are_said_in_a_line_with_what_may_be_meant(
+def test_wrong_arguments_are_refused_in_one_line_with_a_suggestion(
     arguments: list[str], line: str
 ) -> None:
     said = refused(*arguments)
@@ -76,7 +76,7 @@ def test_wrong_arguments_are_said_in_a_line_with_what_may_be_meant(
     assert len(said.strip().splitlines()) == 1
 
 
-def test_what_is_said_of_wrong_arguments_in_a_terminal_has_no_colours(
+def test_errors_about_wrong_arguments_have_no_colours(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """tyro colours its messages if standard output is a terminal."""
@@ -128,7 +128,7 @@ def test_the_version_is_that_of_the_package() -> None:
     assert (done.returncode, done.stdout) == (0, f"ga3c {ga3c.__version__}\n")
 
 
-def test_help_of_a_command_is_that_of_its_option() -> None:
+def test_help_with_a_command_prints_what_its_help_option_does() -> None:
     asked, option = ended("help", "list"), ended("list", "--help")
     assert asked.returncode == option.returncode == 0
     assert asked.stdout == option.stdout
@@ -147,7 +147,7 @@ def test_all_names_are_listed() -> None:
     assert len(games) > 90
 
 
-def test_the_home_directory_is_meant_also_where_no_shell_replaces_it(
+def test_a_tilde_is_expanded_even_where_no_shell_does_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -165,7 +165,7 @@ def test_the_home_directory_is_meant_also_where_no_shell_replaces_it(
 
 
 @pytest.mark.parametrize("name", ELSEWHERE)
-def test_what_other_libraries_call_a_setting_is_answered_with_ours(name: str) -> None:
+def test_names_of_settings_in_other_libraries_suggest_ours(name: str) -> None:
     assert ELSEWHERE[name] in SETTINGS
     assert near(name, SETTINGS).startswith(f"did you mean {ELSEWHERE[name]}")
     given, ours = ("--" + each.replace("_", "-") for each in (name, ELSEWHERE[name]))

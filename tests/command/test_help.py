@@ -64,7 +64,7 @@ def test_the_first_level_of_train_is_short_and_names_the_second(
 
 
 @pytest.mark.parametrize("name", ["plots", "tables", "page"])
-def test_a_command_that_reads_runs_says_that_it_needs_one(
+def test_help_of_a_command_that_reads_runs_shows_that_one_is_required(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, text = shown(kind_of(f"ga3c.reports.{name}"), "--help", capsys)
@@ -227,7 +227,7 @@ def test_an_option_without_effect_is_refused(arguments: list[str], option: str, 
     assert "--help-all lists all options" in said
 
 
-def test_settings_of_other_algorithms_are_known() -> None:
+def test_settings_of_other_algorithms_have_no_effect() -> None:
     pong = Spaces((84, 84), "uint8", Actions(6), 4)
     found = without_effect(PRESETS["ppo-pictures"], pong)
     ppo = found["algorithm ppo"]

@@ -43,9 +43,7 @@ DRAWS = 20_000
     ],
     ids=["sample", "greedy", "epsilon"],
 )
-def test_actions_come_as_often_as_the_protocol_says(
-    protocol: Protocol, expected: list[float]
-) -> None:
+def test_action_frequencies_follow_the_protocol(protocol: Protocol, expected: list[float]) -> None:
     given = np.tile(PROBABILITIES.astype(np.float32), (DRAWS, 1))
     actions = choose(protocol, given, np.random.default_rng(0).random((DRAWS, 2)))
     assert actions.dtype == np.int32
@@ -53,7 +51,7 @@ def test_actions_come_as_often_as_the_protocol_says(
     np.testing.assert_allclose(shares, expected, atol=4 * 0.5 / DRAWS**0.5)
 
 
-def test_a_protocol_is_what_the_environment_plays_by() -> None:
+def test_a_protocol_overrides_the_environments_settings() -> None:
     trained = EnvironmentConfig(game="Breakout", action_repeat=3, noop_max=30)
     played = PROTOCOLS["paper"].environment(trained)
     assert (played.sticky_actions, played.frame_cap) == (0.25, 400_000)
@@ -61,7 +59,7 @@ def test_a_protocol_is_what_the_environment_plays_by() -> None:
     assert (played.game, played.action_repeat) == ("Breakout", 3)
 
 
-def test_protocol_trained_plays_the_games_of_the_training() -> None:
+def test_protocol_trained_keeps_the_settings_of_training() -> None:
     for given, noop_max, sticky in (
         ({"game": "Breakout"}, 30, 0.0),
         ({"game": "ALE/Breakout-v5"}, 30, 0.25),
@@ -117,7 +115,7 @@ def test_every_setting_of_a_protocol_is_named() -> None:
     assert of_another["epsilon"] == changed.epsilon, "scores of two epsilons are two columns"
 
 
-def test_games_of_other_arguments_are_played_by_another_protocol() -> None:
+def test_other_environment_arguments_make_another_protocol() -> None:
     """Scores of games with other arguments share no table column, nor compete for the best one."""
     games = [EnvironmentConfig("FrozenLake-v1", args) for args in ((), ("map_name=8x8",))]
     plain, larger = (PROTOCOLS["trained"].named("trained", each, "newest") for each in games)
@@ -166,7 +164,7 @@ def test_means_of_infos_are_over_the_games_that_report_them() -> None:
     assert kept["lost"] is None
 
 
-def test_games_are_those_of_their_seed_and_as_many_as_wanted() -> None:
+def test_the_seed_determines_the_games_and_as_many_are_played_as_asked_for() -> None:
     environment = EnvironmentConfig(game="CartPole-v1")
     policy, protocol = policy_for(environment), Protocol("sample")
     one, same, other = (
@@ -205,7 +203,7 @@ def test_a_game_that_the_emulators_frame_cap_ends_is_cut() -> None:
     assert game == Game(score=game.score, length=50, cut=True)
 
 
-def test_a_watch_sees_each_step_and_the_games_that_have_ended_and_may_stop() -> None:
+def test_the_watch_callback_sees_each_step_and_the_finished_games_and_may_stop() -> None:
     environment = EnvironmentConfig(game="tests.tiny:Ledger-v0")
     policy, protocol = policy_for(environment), Protocol("sample")
     seen: list[tuple[int, list[Game]]] = []
@@ -242,13 +240,13 @@ def test_a_game_that_ends_with_its_last_step_is_not_cut() -> None:
     assert before == [Game(whole.score - 1, whole.length - 1, cut=True)]
 
 
-def test_a_score_that_is_no_number_is_an_error() -> None:
+def test_a_nan_reward_is_an_error() -> None:
     environment = EnvironmentConfig(game="tests.unruly:Nameless-v0")
     with pytest.raises(RuntimeError, match="reward of environment 0 is nan"):
         evaluate(policy_for(environment), environment, Protocol("sample"), 1, 1, seed=0)
 
 
-def test_evaluations_of_before_there_was_a_cap_are_of_the_same_protocol(tmp_path: Path) -> None:
+def test_evaluations_from_before_the_step_cap_have_the_same_protocol(tmp_path: Path) -> None:
     named = PROTOCOLS["paper"].named("paper", EnvironmentConfig("Pong"), "newest")
     before = {name: value for name, value in named.items() if name != "step_cap"}
     for protocol in (before, named):
@@ -317,7 +315,7 @@ def test_scores_that_cannot_be_kept_are_printed(pong_run: Path, tmp_path: Path) 
     assert "evaluations.jsonl" in done.stderr and "Traceback" not in done.stderr
 
 
-def test_an_evaluation_that_is_interrupted_says_what_it_had(
+def test_an_interrupted_evaluation_prints_how_far_it_got(
     command: Callable[..., Command], pong_run: Path, tmp_path: Path
 ) -> None:
     run = shutil.copytree(pong_run, tmp_path / "mine")
@@ -350,7 +348,7 @@ def test_an_interrupt_that_an_environment_catches_ends_an_evaluation_too(
     assert "not kept" in evaluating.out
 
 
-def test_what_cannot_be_evaluated_is_said_in_a_line(pong_run: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_evaluated_is_refused_in_one_line(pong_run: Path, tmp_path: Path) -> None:
     broken = shutil.copytree(pong_run, tmp_path / "broken")
     for each in checkpoints.kept(broken / "checkpoints"):
         (each / "arrays.npz").write_bytes(b"")
@@ -403,7 +401,7 @@ def test_a_run_evaluates_itself_and_keeps_its_best_weights(tmp_path: Path) -> No
     assert f"after {best['steps']:,} steps; protocol name trained, weights best" in by_hand.stdout
 
 
-def test_an_evaluation_that_fails_ends_no_run_and_the_next_one_is_made(tmp_path: Path) -> None:
+def test_a_failed_evaluation_does_not_end_the_run_and_the_next_one_is_made(tmp_path: Path) -> None:
     given = ["train", "--game", "tests.unruly:Unevaluated-v0", "--algorithm", "a3c", *LIGHT]
     given += ["--steps", "9000"]
     given += ["--evaluate-every", "1000", "--evaluate-episodes", "2", "--name", "mine"]
@@ -434,7 +432,7 @@ def test_the_evaluation_due_at_the_last_step_comes_after_one_that_still_runs(
     assert (first["games_cut"], first["lengths"]) == (1, [80])
 
 
-def test_an_evaluation_that_hangs_is_said_and_does_not_keep_the_run_from_its_end(
+def test_a_hanging_evaluation_is_reported_and_does_not_keep_the_run_from_ending(
     tmp_path: Path,
 ) -> None:
     given = ["train", "--game", "tests.unruly:Hanging-v0", "--algorithm", "a3c", *LIGHT]

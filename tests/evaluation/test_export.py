@@ -18,7 +18,7 @@ if backend.FRAMEWORK != "tensorflow":
 
 
 @pytest.mark.parametrize("name", ["model", "model.onnx"])
-def test_an_export_judges_frames_as_the_network(pong_run: Path, tmp_path: Path, name: str) -> None:
+def test_an_export_matches_the_network(pong_run: Path, tmp_path: Path, name: str) -> None:
     out = tmp_path / name
     done = ended("export", str(pong_run), "--out", str(out))
     assert done.returncode == 0, done.stderr
@@ -57,7 +57,7 @@ def test_an_export_that_differs_is_not_kept(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_onnx_that_is_not_installed_is_said(
+def test_a_missing_onnx_package_is_reported_with_how_to_install_it(
     pong_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "tf2onnx", None)
@@ -65,13 +65,13 @@ def test_onnx_that_is_not_installed_is_said(
         export.run(export.Config(pong_run, out=tmp_path / "model.onnx"))
 
 
-def test_a_folder_that_is_not_there_is_said_before_anything_is_loaded(tmp_path: Path) -> None:
+def test_a_missing_output_folder_is_refused_before_anything_is_loaded(tmp_path: Path) -> None:
     out = tmp_path / "nowhere" / "model"
     said = refused("export", "--pretrained", "Pong", "--out", str(out))
     assert said == f"ga3c: out {out}: must be in a writable directory"
 
 
-def test_the_default_settings_are_those_that_were_trained() -> None:
+def test_by_default_no_policy_is_chosen_and_the_game_is_pong() -> None:
     config = export.Config()
     assert (config.game, config.run, config.pretrained) == (None, None, None)
     assert TrainConfig().environment.game == "Pong"

@@ -38,7 +38,7 @@ from tests.commands import (
 
 
 @pytest.mark.parametrize("game", ["Pong", "Breakout"])
-def test_pictures_are_of_the_game_that_is_played(game: str) -> None:
+def test_pictures_show_the_game_that_is_played(game: str) -> None:
     """A grey, scaled-down picture nearly equals the agent's frame, but not with another seed."""
     config = EnvironmentConfig(game=game, sticky_actions=0.25, noop_max=30)
     environments, random = Environments(config, 1), np.random.default_rng(0)
@@ -89,7 +89,7 @@ def test_a_game_of_vectors_can_be_watched_without_a_screen(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_game_that_cannot_be_rendered_is_said() -> None:
+def test_a_game_that_cannot_be_rendered_is_refused() -> None:
     with pytest.raises(NoPictures, match="Corridor-v0 cannot be rendered"):
         Pictures(EnvironmentConfig(game="tests.tiny:Corridor-v0")).reset(0)
     assert children() == set()
@@ -137,7 +137,7 @@ def test_bars_of_continuous_actions_have_a_mark_at_zero() -> None:
     assert not (plain[:, middle - 2 : middle + 3] == GREY).all(axis=-1).any()
 
 
-def test_actions_have_numbers_and_q_values_are_shown_as_such() -> None:
+def test_probabilities_and_q_values_are_shown_in_numbers_and_bars() -> None:
     _, _, rows = panels([0.0])
     close = panels([0.0], probabilities=np.array([0.104, 0.698, 0.198]))[2]
     numbers, bars = slice(NUMBERS - 40, NUMBERS + 1), slice(NUMBERS + 8, None)
@@ -212,7 +212,7 @@ def test_play_takes_the_newest_run_of_a_game(pong_run: Path, tmp_path: Path) -> 
         assert len(imageio.imread(tmp_path / "x.gif", index=None)) > 5
 
 
-def test_wrong_uses_of_play_are_said(tmp_path: Path) -> None:
+def test_wrong_use_of_play_is_refused(tmp_path: Path) -> None:
     said = refused("play", "--game", "Breakout", "--out", "x.txt")
     assert "must end in .mp4 or .gif" in said
     said = refused("play", "--out", "x.gif", "--window")
@@ -221,7 +221,7 @@ def test_wrong_uses_of_play_are_said(tmp_path: Path) -> None:
     assert "no run of Surround" in said
 
 
-def test_a_window_without_a_display_is_one_line_and_leaves_nothing(
+def test_a_window_without_a_display_fails_in_one_line_and_leaves_nothing(
     pong_run: Path,
     tmp_path: Path,
     command: Callable[..., Command],
@@ -240,7 +240,7 @@ def test_a_window_without_a_display_is_one_line_and_leaves_nothing(
     assert not (run / "video").exists()
 
 
-def test_a_drawing_process_that_dies_between_two_pictures_is_told() -> None:
+def test_the_death_of_the_drawing_process_is_reported() -> None:
     with closing(Pictures(EnvironmentConfig("CartPole-v1"))) as pictures:
         pictures.reset(0)
         pictures._process.kill()

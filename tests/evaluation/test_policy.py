@@ -49,7 +49,7 @@ SMALL = ReplayConfig(replay_steps=2000, replay_min_steps=1000, update_size=100)
 
 @pytest.mark.parametrize("algorithm", ["a3c", "dqn"])
 @pytest.mark.parametrize("kind", SPACES)
-def test_the_policy_judges_as_the_service_acts(kind: str, algorithm: str) -> None:
+def test_the_policy_agrees_with_how_the_service_acts(kind: str, algorithm: str) -> None:
     """The log-probability that acting records agrees with the policy's probabilities.
 
     With Q-learning, the greedy action has probability 1.
@@ -85,7 +85,7 @@ def test_the_policy_judges_as_the_service_acts(kind: str, algorithm: str) -> Non
         service.stop(5.0)
 
 
-def test_q_values_are_those_that_the_policy_is_greedy_in() -> None:
+def test_the_policy_is_greedy_in_its_action_values() -> None:
     spaces = SPACES["vectors"]
     observations = np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32)
     policy = Policy(replace(PRESETS["dqn-vectors"], replay=SMALL), spaces)

@@ -34,7 +34,7 @@ def test_a_policy_makes_a_video_without_a_run(tmp_path: Path) -> None:
     assert out.stat().st_size > 5000
 
 
-def test_a_game_without_a_policy_is_said_with_those_that_have_one() -> None:
+def test_a_game_without_a_pretrained_policy_is_refused_with_the_choices() -> None:
     for game in ("Tennis", "Nope"):
         said = refused("play", "--pretrained", game)
         assert f"pretrained {game}: must be one of boxing, breakout, pong, qbert" in said

@@ -109,7 +109,7 @@ def first_weights_are_always_the_same() -> None:
         ((4, 3, 3), "uint8", 1),
     ],
 )
-def test_stacks_are_the_naive_stackers_through_ends_and_wraps(
+def test_stacks_match_the_naive_stacker_through_ends_and_wraps(
     on_device: bool, shape: tuple[int, ...], dtype: str, stack: int
 ) -> None:
     rng = np.random.default_rng(stack)
@@ -159,7 +159,7 @@ def pong_observations(seed: int, steps: int) -> list[tuple[Array, bool]]:
 
 
 @PLACES
-def test_stacks_are_gymnasiums_over_real_pong(
+def test_stacks_match_gymnasiums_over_real_pong(
     on_device: bool, pong: list[list[tuple[Array, bool]]]
 ) -> None:
     """The ring gets only the newest frame of each observation; lanes advance at random times."""
@@ -559,7 +559,7 @@ def test_single_steps_come_with_what_was_prepared_for_their_segments(
 
 @PLACES
 @pytest.mark.parametrize("clip", [0.0, 0.5])
-def test_targets_and_updates_of_a_batch_are_in_the_units_that_were_measured_before_them(
+def test_updates_of_a_batch_use_the_statistics_measured_before_it(
     on_device: bool, clip: float
 ) -> None:
     algorithm = PPO(A3CConfig(), PPOConfig(), Actions(3))

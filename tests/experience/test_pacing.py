@@ -45,7 +45,7 @@ def ratio(
 def turns(pacing: ReplayPacing, most: int = 100) -> list[Turn]:
     """Take a trainer's turns until none is due or `most` are taken. Returns them."""
     made = []
-    while (turn := pacing.turn(0.0)) and len(made) < most:
+    while len(made) < most and (turn := pacing.turn(0.0)):
         made.append(turn)
         if turn is Turn.LEARN:
             pacing.learned()
@@ -127,14 +127,14 @@ def test_settings_that_do_not_fit_are_refused_with_what_would_happen(
 
 
 @pytest.mark.parametrize("pacing", ["ratio", "free"])
-def test_a_period_shorter_than_an_updates_steps_matters_to_target_period_alone(pacing: Any) -> None:
+def test_other_pacings_accept_a_period_shorter_than_an_updates_steps(pacing: Any) -> None:
     assert PacingConfig().period_steps < 20_000
     assert _configured(
         pacing=PacingConfig(pacing=pacing, steps_per_update=20_000, slack_steps=100_000)
     )
 
 
-def test_what_is_added_once_a_period_has_no_size_of_its_own() -> None:
+def test_target_period_accepts_any_update_size() -> None:
     pacing = PacingConfig(pacing="target-period", period_steps=800)
     assert _configured(replay=ReplayConfig(update_size=20_000), pacing=pacing)
 
@@ -169,7 +169,7 @@ def test_ratio_with_its_smallest_slack_never_stops(steps_per_update: float, batc
         turns(pacing)
 
 
-def test_period_acts_and_learns_at_once_and_then_both_meet() -> None:
+def test_period_acts_and_learns_concurrently_and_then_both_meet() -> None:
     pacing = TargetPeriod(8, updates=2, min_steps=4)
     assert sum(play(pacing, 1) for _ in range(100)) == 4
     assert pacing.turn(0.0) is Turn.MEET
@@ -203,7 +203,7 @@ def test_a_lane_without_room_is_flushed_without_a_meeting() -> None:
 
 
 @pytest.mark.parametrize("kind", ["ratio", "period"])
-def test_no_step_beyond_the_limit_and_all_of_them_learned(kind: str) -> None:
+def test_acting_ends_at_the_limit_and_all_its_updates_are_made(kind: str) -> None:
     pacing: ReplayPacing
     if kind == "ratio":
         pacing = ratio(2.0, 8, update_size=1, min_steps=4, limit_steps=20)
@@ -213,7 +213,7 @@ def test_no_step_beyond_the_limit_and_all_of_them_learned(kind: str) -> None:
     for _ in range(50):
         while play(pacing, 1):
             played += 1
-        made += turns(pacing)
+        made += turns(pacing, 3)  # so few that some updates are still due at the limit
     assert played == 20
     assert made.count(Turn.LEARN) == (20 - 4) // 2
     assert pacing.is_settled
@@ -279,7 +279,7 @@ def test_a_resumed_run_without_its_replay_fills_a_new_one_first() -> None:
     assert played == 10
 
 
-def test_counts_read_and_restored_go_on_alike() -> None:
+def test_restored_counts_continue_in_the_same_way() -> None:
     one = ratio(2.0, 8, update_size=1, min_steps=4)
     for _ in range(11):
         play(one, 1)
@@ -307,7 +307,7 @@ def heard(pacing: ReplayPacing, wait: Callable[[float], object], wake: Callable[
     return answers[0]
 
 
-def test_an_update_that_is_done_wakes_who_may_act_then() -> None:
+def test_a_finished_update_wakes_a_thread_that_waits_to_act() -> None:
     pacing = ratio(4.0, 4, update_size=1, min_steps=4)
     while play(pacing, 1):
         pass
@@ -317,7 +317,7 @@ def test_an_update_that_is_done_wakes_who_may_act_then() -> None:
     assert heard(pacing, lambda timeout_s: pacing.admit(1, timeout_s), pacing.learned)
 
 
-def test_steps_and_what_is_done_with_them_wake_who_awaits_a_turn() -> None:
+def test_steps_flushes_and_hurry_wake_a_thread_that_waits_for_a_turn() -> None:
     pacing = ratio(4.0, 16, update_size=9, min_steps=5)
     assert play(pacing, 8)
     assert pacing.admit(1, 0.0)
@@ -328,7 +328,7 @@ def test_steps_and_what_is_done_with_them_wake_who_awaits_a_turn() -> None:
     assert heard(pacing, pacing.turn, pacing.hurry) is Turn.FLUSH
 
 
-def test_a_meeting_wakes_who_may_act_and_the_last_update_who_awaits_the_meeting() -> None:
+def test_a_meeting_wakes_acting_and_the_last_update_wakes_the_next_meeting() -> None:
     pacing = TargetPeriod(8, updates=1, min_steps=4)
     assert play(pacing, 4)
     assert pacing.turn(0.0) is Turn.MEET

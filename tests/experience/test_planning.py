@@ -42,7 +42,7 @@ def planned(config: TrainConfig) -> str:
         (["--algorithm", "dqn", "--replay-steps", "3000000000"], "rows >= 2,147,483,648"),
     ],
 )
-def test_too_much_is_refused(given: list[str], words: str) -> None:
+def test_experience_that_does_not_fit_is_refused(given: list[str], words: str) -> None:
     arguments = ["--agents", "2", "--max-agents", "2", "--envs-per-agent", "64", *given]
     with pytest.raises(ValueError, match=words):
         planned(parse(arguments, TrainConfig, "test"))
@@ -64,7 +64,11 @@ def test_processes_and_networks_that_do_not_fit_are_refused(given: list[str], wo
 
 def test_only_agents_that_may_start_take_memory() -> None:
     """Without a scheduler only `--agents` start, whatever `--max-agents` and the core count."""
-    planned(parse(["--agents", "1", "--max-agents", "9000"], TrainConfig, "test"))
+    plans = []
+    for most in ("1", "3", "9000"):
+        config = parse(["--agents", "1", "--max-agents", most], TrainConfig, "test")
+        plans.append(plan(config, PONG, build_algorithm(config, PONG.actions)))
+    assert plans[0] == plans[1] == plans[2]
 
 
 def test_agents_that_play_elsewhere_take_no_memory_here() -> None:
@@ -97,7 +101,7 @@ def test_a_refusal_is_one_line_before_anything_is_allocated(tmp_path: Path) -> N
     assert "rows >= 2,147,483,648" in said
 
 
-def test_the_most_that_fits_is_said_and_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_refusal_states_the_most_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(footprint, "free_bytes", lambda memory: FREE_BYTES)
     service = ServiceConfig(agents=2, max_agents=2, pending_segments=10**5)
     config = TrainConfig(service=service)

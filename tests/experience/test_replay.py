@@ -33,7 +33,7 @@ NEVER = 1e-4  # p-values below this reject a hypothesis; no fixed seed comes nea
         ((3,), "float32", 2, 5),
     ],
 )
-def test_draws_are_the_naive_twins_through_ends_cuts_wraps_and_lost_agents(
+def test_draws_match_the_naive_replay_through_ends_cuts_wraps_and_lost_agents(
     memory: Memory, draws: str, shape: tuple[int, ...], dtype: str, stack: int, n_step: int
 ) -> None:
     filled = Filled(memory, shape, dtype, stack, n_step=n_step, replay_draws=draws)
@@ -55,7 +55,7 @@ def test_draws_are_the_naive_twins_through_ends_cuts_wraps_and_lost_agents(
 
 @MEMORIES
 @pytest.mark.parametrize("draws", ["uniform", "prioritised"])
-def test_everything_that_may_be_drawn_is_drawn_at_times(memory: Memory, draws: str) -> None:
+def test_every_drawable_transition_is_drawn_eventually(memory: Memory, draws: str) -> None:
     filled = Filled(memory, stack=2, n_step=2, batch=64, replay_draws=draws)
     everyone(filled, 60)
     seen = {filled.where(row) for _ in range(30) for row in filled.draw().rows.tolist()}
@@ -87,7 +87,7 @@ def test_uniform_draws_are_uniform(memory: Memory) -> None:
 
 
 @MEMORIES
-def test_prioritised_draws_are_in_proportion_to_the_errors_powers(memory: Memory) -> None:
+def test_prioritised_draws_are_in_proportion_to_powers_of_the_errors(memory: Memory) -> None:
     filled = Filled(memory, batch=500, seed=4, replay_draws="prioritised", priority_exponent=0.6)
     everyone(filled, 50)
     rows = np.array(sorted({int(r) for _ in range(20) for r in filled.draw().rows}), np.int32)
@@ -106,7 +106,7 @@ def test_prioritised_draws_are_in_proportion_to_the_errors_powers(memory: Memory
 
 @MEMORIES
 @pytest.mark.parametrize("draws", ["uniform", "prioritised"])
-def test_draws_without_repeats_have_none(memory: Memory, draws: str) -> None:
+def test_without_repeats_no_row_is_drawn_twice(memory: Memory, draws: str) -> None:
     filled = Filled(memory, batch=24, replay_draws=draws, replay_repeats=False)
     everyone(filled, 40)
     filled_up = 0
@@ -119,7 +119,7 @@ def test_draws_without_repeats_have_none(memory: Memory, draws: str) -> None:
 
 
 @MEMORIES
-def test_draws_with_repeats_have_some(memory: Memory) -> None:
+def test_with_repeats_some_rows_are_drawn_twice(memory: Memory) -> None:
     filled = Filled(memory, batch=64)
     everyone(filled, 40)
     assert len(set(filled.draw().rows.tolist())) < 64
@@ -181,7 +181,7 @@ def test_a_first_priority_is_replaced_by_the_error_of_the_first_draw(memory: Mem
 
 @MEMORIES
 @pytest.mark.parametrize("fanout", [2, 4, 64])
-def test_priorities_and_weights_are_cpprbs(memory: Memory, fanout: int) -> None:
+def test_priorities_and_weights_match_cpprb(memory: Memory, fanout: int) -> None:
     rng = np.random.default_rng(5)
     size, alpha, beta = 100, 0.7, 0.5
     tree = Priorities(memory, size, fanout)
@@ -256,7 +256,7 @@ def test_new_steps_have_the_largest_priority_so_far(memory: Memory) -> None:
 
 
 @MEMORIES
-def test_what_was_read_and_restored_draws_on_alike(memory: Memory) -> None:
+def test_a_restored_replay_draws_alike(memory: Memory) -> None:
     one = Filled(memory, replay_draws="prioritised")
     everyone(one, 40)
     drawn = one.draw()
@@ -333,7 +333,7 @@ def test_a_lane_waits_for_room_and_goes_on_after_a_flush() -> None:
 
 
 @MEMORIES
-def test_a_million_steps_ring_filled_three_times_over_keeps_its_memory(memory: Memory) -> None:
+def test_a_ring_of_a_million_steps_takes_no_more_memory_once_full(memory: Memory) -> None:
     keras.backend.clear_session()
     lanes, block = 1000, 100
     filled = Filled(memory, (8,), lanes=lanes, window=1000, reserve=2 * block, batch=32)

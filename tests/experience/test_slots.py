@@ -130,7 +130,7 @@ def with_errors(slots: Slots, errors: Array) -> Slots:
     ("slots", "stack", "n_step", "action"),
     [(24, 1, 3, ((), "int32")), (24, 2, 5, ((2,), "float32")), (7, 1, 1, ((), "int32"))],
 )
-def test_slots_are_the_twins_through_ends_cuts_wraps_and_lanes_that_come_and_go(
+def test_slots_match_the_reference_through_ends_cuts_wraps_and_absent_lanes(
     memory: Memory, draws: str, first: str, slots: int, stack: int, n_step: int, action: Column
 ) -> None:
     """Both choose the same victims, so every slot has the same step, transition and priorities."""
@@ -157,7 +157,7 @@ def test_slots_are_the_twins_through_ends_cuts_wraps_and_lanes_that_come_and_go(
 
 
 @MEMORIES
-def test_what_was_evicted_is_never_drawn_again_and_all_else_is_at_times(memory: Memory) -> None:
+def test_evicted_steps_are_never_drawn_again_and_all_others_are_drawn(memory: Memory) -> None:
     filled = Slots(memory, batch=64, priority_exponent=0.1)
     named: dict[bytes, tuple[int, int]] = {}  # steps by their observations, which are random
     everyone(filled, 12)
@@ -174,7 +174,7 @@ def test_what_was_evicted_is_never_drawn_again_and_all_else_is_at_times(memory: 
 
 
 @MEMORIES
-def test_what_was_read_and_restored_draws_and_evicts_on_alike(memory: Memory) -> None:
+def test_a_restored_replay_draws_and_evicts_alike(memory: Memory) -> None:
     one, other = Slots(memory), Slots(memory)
     everyone(one, 40)
     drawn = one.draw()
@@ -194,7 +194,7 @@ def test_what_was_read_and_restored_draws_and_evicts_on_alike(memory: Memory) ->
     other.check_all()
 
 
-def test_what_another_kind_of_replay_kept_is_refused() -> None:
+def test_the_state_of_another_kind_of_replay_is_refused() -> None:
     kept = Filled(HOST, window=16, replay_draws="prioritised").replay.read()
     rows = len(kept["replay/priorities"])
     with pytest.raises(ValueError, match="the experience has no 'evictions'"):
@@ -207,7 +207,7 @@ def test_what_another_kind_of_replay_kept_is_refused() -> None:
 
 
 @MEMORIES
-def test_victims_are_in_proportion_to_the_errors_powers(memory: Memory) -> None:
+def test_victims_are_drawn_in_proportion_to_powers_of_the_errors(memory: Memory) -> None:
     errors = np.random.default_rng(1).gamma(1.0, size=200) + 0.05
     filled = with_errors(Slots(memory, 200, reserve=90, seed=2), errors)
     replay, masses = filled.replay, filled.replay._evictions.read()
@@ -225,7 +225,7 @@ def test_victims_are_in_proportion_to_the_errors_powers(memory: Memory) -> None:
 
 
 @MEMORIES
-def test_draws_are_in_proportion_to_the_errors_powers(memory: Memory) -> None:
+def test_draws_are_in_proportion_to_powers_of_the_errors(memory: Memory) -> None:
     errors = np.random.default_rng(2).gamma(1.0, size=100) + 0.05
     filled = with_errors(Slots(memory, 100, reserve=60, batch=500), errors)
     counts = np.zeros(100)
@@ -252,7 +252,7 @@ def test_uniform_draws_are_uniform_over_the_slots_that_are_full(memory: Memory) 
 
 @MEMORIES
 @pytest.mark.parametrize("draws", ["uniform", "prioritised"])
-def test_draws_without_repeats_have_none(memory: Memory, draws: str) -> None:
+def test_without_repeats_no_slot_is_drawn_twice(memory: Memory, draws: str) -> None:
     filled = Slots(memory, batch=16, replay_draws=draws, replay_repeats=False)
     everyone(filled, 30)
     rows = [d.rows[d.weights > 0].tolist() for d in (filled.draw() for _ in range(10))]
@@ -262,7 +262,7 @@ def test_draws_without_repeats_have_none(memory: Memory, draws: str) -> None:
 
 @MEMORIES
 @pytest.mark.parametrize("draws", ["uniform", "prioritised"])
-def test_nothing_that_is_drawn_counts_while_there_is_nothing(memory: Memory, draws: str) -> None:
+def test_draws_from_an_empty_replay_have_weight_0(memory: Memory, draws: str) -> None:
     filled = Slots(memory, replay_draws=draws)
     filled.play(ALL)
     filled.flush()

@@ -271,7 +271,7 @@ def test_certain_policy_has_finite_gradients(correction: Any) -> None:
 @pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("correction", ["none", "vtrace"])
 @pytest.mark.parametrize("trace_decay", [1.0, 0.7])
-def test_loss_and_gradients_are_the_twins(
+def test_loss_and_gradients_match_the_reference(
     seed: int, normalize: bool, correction: Any, trace_decay: float
 ) -> None:
     """The reference treats targets and advantages as constants: no gradient flows through them."""
@@ -338,7 +338,7 @@ def test_policy_learns_nothing_from_the_value_loss(correction: Any) -> None:
     np.testing.assert_array_equal(without.by_logits, with_values.by_logits)
 
 
-def test_value_gradient_is_the_squared_errors_alone() -> None:
+def test_value_gradient_is_that_of_the_squared_error_alone() -> None:
     """It is 2 w (v_t - G_t), w = 0.5. No gradient flows into values that G_t bootstraps from."""
     batch = random_batch(np.random.default_rng(2), 3, 6)
     config = A3CConfig()
@@ -425,7 +425,7 @@ def test_lagged_policys_advantage_is_weighed_by_the_ratio() -> None:
 # Acting
 
 
-def test_action_is_gumbels_maximum_and_its_log_probability_goes_with_it() -> None:
+def test_action_follows_the_gumbel_max_trick_and_comes_with_its_log_probability() -> None:
     rng = np.random.default_rng(8)
     logits = rng.normal(size=(50, 4)).astype(np.float32)
     noise = rng.uniform(0.01, 0.99, size=(50, 4)).astype(np.float32)

@@ -29,7 +29,7 @@ def parameters(n: int) -> np.ndarray:
     return np.asarray(RANDOM.normal(size=(n, 2 * SIZE)), np.float32)
 
 
-def test_densities_and_entropies_are_scipys() -> None:
+def test_densities_and_entropies_match_scipy() -> None:
     found, actions = parameters(50), RANDOM.normal(size=(50, SIZE)).astype(np.float32)
     means, deviations = found[:, :SIZE], np.exp(found[:, SIZE:])
     expected = stats.norm.logpdf(actions, means, deviations).sum(axis=1)
@@ -54,7 +54,7 @@ def test_draws_have_the_means_and_deviations() -> None:
     np.testing.assert_allclose(drawn.std(axis=0), np.exp(one[0, SIZE:]), rtol=0.03)
 
 
-def test_what_is_played_without_noise_is_the_mean_within_the_bounds() -> None:
+def test_without_noise_the_mean_is_played_clipped_to_the_bounds() -> None:
     found = np.array([[0.5, -3.0, 1.5, 0.0, 0.0, 0.0]], np.float32)
     np.testing.assert_array_equal(np.asarray(Normal(SIZE).policy(found)), [[0.5, -1.0, 1.0]])
 

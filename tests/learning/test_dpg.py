@@ -85,7 +85,7 @@ def gradients(dpg: DPG, network: Any, target: Any, batch: Any) -> tuple[Any, Any
     return loss, errors, {v.path: np.asarray(g) for v, g in zip(variables, found, strict=True)}
 
 
-def test_errors_and_the_critics_gradient_are_the_slow_twins() -> None:
+def test_errors_and_the_critics_gradient_match_the_reference() -> None:
     dpg, network, target = made()
     batch = batch_of()
     _, errors, found = gradients(dpg, network, target, batch)
@@ -152,7 +152,7 @@ def test_the_actor_climbs_the_critic_no_faster_than_the_clip(clip: float, unit: 
         assert found[weight.path][where] == pytest.approx(slope, rel=0.05, abs=2e-4), weight.path
 
 
-def test_no_gradient_of_the_actor_reaches_the_critic_nor_the_critics_the_actor() -> None:
+def test_gradients_of_actor_and_critic_do_not_reach_each_other() -> None:
     """With weights near 0 only the actor's loss is left, and the critic gets no gradient. With a
     critic that ignores actions only the critic's loss is left, and the actor gets none."""
     dpg, network, target = made()
@@ -172,7 +172,7 @@ def test_no_gradient_of_the_actor_reaches_the_critic_nor_the_critics_the_actor()
     assert all(not g.any() for path, g in found.items() if path.startswith("actor"))
 
 
-def test_a_place_of_a_batch_that_could_not_be_drawn_teaches_nothing() -> None:
+def test_batch_entries_of_weight_0_contribute_no_gradient() -> None:
     dpg, network, target = made()
     batch = batch_of(4)
     batch.weights[2:] = 0.0

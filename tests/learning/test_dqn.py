@@ -53,7 +53,7 @@ def expected_targets(batch: SimpleNamespace, q: Array, q_target: Array, **how: A
 
 
 @pytest.mark.parametrize("double", [True, False])
-def test_targets_are_the_slow_twins(double: bool) -> None:
+def test_targets_match_the_reference(double: bool) -> None:
     rng = np.random.default_rng(0)
     batch = batch_of(rng, 200)
     q, q_target = rng.normal(size=(2, 200, ACTIONS))
@@ -64,7 +64,7 @@ def test_targets_are_the_slow_twins(double: bool) -> None:
 
 
 @pytest.mark.parametrize("delta", [0.0, 0.5, 1.0])
-def test_loss_and_gradient_are_the_slow_twins(delta: float) -> None:
+def test_loss_and_gradient_match_the_reference(delta: float) -> None:
     """The loss is a weighted sum of Huber losses. No gradient flows through the targets."""
     rng = np.random.default_rng(1)
     batch = batch_of(rng)
@@ -107,7 +107,7 @@ def test_a_return_cut_short_bootstraps_where_it_ends() -> None:
 
 
 @pytest.mark.parametrize("delta", [0.0, 0.7])
-def test_huber_is_the_slow_twins(delta: float) -> None:
+def test_huber_matches_the_reference(delta: float) -> None:
     errors = np.linspace(-3, 3, 61)
     expected = [reference.huber(float(error), delta) for error in errors]
     np.testing.assert_allclose(np.asarray(huber(errors, delta)), expected, atol=1e-12)
@@ -210,7 +210,7 @@ def test_a_mean_loss_is_the_summed_one_over_its_size(double: bool) -> None:
 # Actions
 
 
-def test_epsilon_is_the_share_of_even_actions() -> None:
+def test_epsilon_is_the_share_of_uniformly_random_actions() -> None:
     rng = np.random.default_rng(3)
     count = 20_000
     values = np.tile(np.array([0.0, 2.0, 1.0, -1.0], np.float32), (count, 1))
@@ -232,7 +232,7 @@ def test_epsilon_falls_once_learning_begins() -> None:
     np.testing.assert_allclose(found, np.outer([1.0, 1.0, 0.55, 0.1, 0.1], [1, 1]), rtol=1e-6)
 
 
-def test_judgement_is_the_best_action_and_its_value() -> None:
+def test_policy_and_value_give_the_best_action_and_its_value() -> None:
     values = np.array([[0.0, 3.0, 1.0, 2.0], [5.0, 3.0, 1.0, 2.0]], np.float32)
     probabilities, best = DQN(DQNConfig(), ACTIONS).policy_and_value(lambda x: x, values)
     assert np.asarray(probabilities).tolist() == [[0, 1, 0, 0], [1, 0, 0, 0]]
@@ -256,7 +256,7 @@ def test_acting_keeps_the_values_that_a_first_priority_needs() -> None:
 
 
 @pytest.mark.parametrize(("agents", "envs"), [(1, 1), (2, 1), (1, 2), (4, 90), (3, 5)])
-def test_the_ladder_of_epsilons_is_apexs(agents: int, envs: int) -> None:
+def test_the_ladder_of_epsilons_follows_apex(agents: int, envs: int) -> None:
     """Horgan et al. 2018: epsilon_i = 0.4^(1 + 7 i / (N - 1))."""
     epsilons = ladder(0.4, 7.0, agents, envs)
     count = agents * envs

@@ -16,7 +16,7 @@ def test_orthogonal_weights_keep_lengths_times_the_scale(shape: tuple[int, ...])
     np.testing.assert_allclose(narrow.T @ narrow, 9.0 * np.eye(narrow.shape[1]), atol=1e-5)
 
 
-def test_no_direction_is_preferred() -> None:
+def test_orthogonal_weights_prefer_no_sign() -> None:
     """Without the signs of R, diagonal entries would be positive in 0, 10, 13 and 86% of draws."""
     diagonals = np.array([np.diagonal(np.asarray(Orthogonal(1.0)((4, 4)))) for _ in range(500)])
     assert np.abs((diagonals > 0).mean(axis=0) - 0.5).max() < 5 * 0.5 / math.sqrt(500)

@@ -208,7 +208,7 @@ def test_learning_rate_follows_its_schedule_down_to_nothing() -> None:
 @pytest.mark.parametrize("on_device", [True, False], ids=["device", "host"])
 @pytest.mark.parametrize("spaces", [VECTORS, PICTURES], ids=["vectors", "pictures"])
 @pytest.mark.parametrize("progress", [0.0, 0.5])
-def test_learn_reports_the_twins_loss_of_what_was_seen(
+def test_learn_reports_the_loss_of_the_reference(
     spaces: Spaces, on_device: bool, progress: float
 ) -> None:
     """On the way to the loss, each outcome must be paired with the action that led to it."""
@@ -238,7 +238,7 @@ def test_learn_reports_the_twins_loss_of_what_was_seen(
 @pytest.mark.parametrize(
     ("clip_norm", "rms_start"), [(0.0, 0.0), (0.5, 0.0), (1e6, 0.0), (0.0, 1.0)]
 )
-def test_rmsprop_updates_are_the_twins_with_gradients_clipped_in_common(
+def test_rmsprop_with_a_global_clip_norm_matches_the_reference(
     clip_norm: float, rms_start: float
 ) -> None:
     config = OptimizerConfig(
@@ -270,9 +270,7 @@ def test_rmsprop_updates_are_the_twins_with_gradients_clipped_in_common(
 
 
 @pytest.mark.parametrize(("start", "centered"), [(0.0, False), (0.0, True), (1.0, True)])
-def test_rmsprop_takes_off_the_mean_gradient_where_it_is_to_be_centred(
-    start: float, centered: bool
-) -> None:
+def test_centred_rmsprop_subtracts_the_squared_mean_gradient(start: float, centered: bool) -> None:
     """The mean gradient starts at 0, whatever the mean square starts at."""
     config = OptimizerConfig("rmsprop", rms_decay=0.9, optimizer_epsilon=0.01)
     optimizer = build_optimizer(replace(config, learning_rate=0.1, rms_centered=centered))
@@ -366,7 +364,7 @@ def test_trainers_update_one_at_a_time_and_every_update_counts_once(on_device: b
 # Saved state
 
 
-def test_what_was_read_goes_on_as_if_nothing_had_happened() -> None:
+def test_a_restored_model_continues_exactly() -> None:
     """Weights, optimizer and counters are restored: the next update is the same to the last bit."""
     one, other = make_model(), make_model()
     Rollout(one).learn()
@@ -566,7 +564,7 @@ def test_bfloat16_gradients_of_weights_and_biases_are_those_of_float32(is_pictur
 
 
 @pytest.mark.parametrize("orthogonal", [True, False])
-def test_first_policy_is_nearly_even(orthogonal: bool) -> None:
+def test_only_orthogonal_initial_policies_are_nearly_uniform(orthogonal: bool) -> None:
     """Orthogonal policy heads start small; fan-in ones, as in the published code, do not."""
     config = NetworkConfig(initializer="orthogonal" if orthogonal else "fan-in")
     network = A3C(A3CConfig(), Actions(4)).network(config, (3,), "float32", False)
@@ -739,7 +737,7 @@ def test_dense_layers_have_the_units_that_are_asked_for(
         ("auto", (64, 64), (84, 84, 4), r"units \(64, 64\): network small has one dense layer"),
     ],
 )
-def test_units_that_no_network_has_are_refused(
+def test_units_that_do_not_fit_the_network_are_refused(
     network: Any, units: Any, shape: tuple[int, ...], words: str
 ) -> None:
     with pytest.raises(ValueError, match=words):
@@ -773,7 +771,7 @@ def test_pixels_enter_the_network_in_the_configured_range(
         np.testing.assert_allclose(found, at_byte(pictures.astype(np.float32)), atol=1e-6)
 
 
-def test_bytes_are_centred_within_the_first_convolution_as_floats_are_before_it() -> None:
+def test_centring_bytes_within_the_first_convolution_equals_centring_floats() -> None:
     """Bytes x and floats x / 255 give the same outputs and gradients, up to rounding."""
     pictures = balls(np.random.default_rng(0), 6)
     inputs = {"uint8": pictures, "float32": pictures.astype(np.float32) / 255}
@@ -818,7 +816,7 @@ def measured(layer: Any, batches: list[Array], of: str) -> Any:
     return layer
 
 
-def test_what_is_measured_is_of_all_batches_together() -> None:
+def test_measured_statistics_cover_all_batches_together() -> None:
     """The three batches differ in mean, deviation and size."""
     rng = np.random.default_rng(0)
     batches = [rng.normal(n, n + 1, (10**n, 2)) for n in (1, 2, 3)]
@@ -836,7 +834,7 @@ def test_what_is_measured_is_of_all_batches_together() -> None:
     assert float(np.asarray(scale.scale)) == pytest.approx(root, rel=1e-4)
 
 
-def test_zeros_are_no_unit_of_rewards() -> None:
+def test_the_scale_stays_1_until_the_first_reward_that_is_not_zero() -> None:
     scale = ValueScale()
     scale.build((None,))
     measured(scale, [np.zeros(10)], "rewards")
@@ -855,7 +853,7 @@ def test_sensors_in_small_units_are_normalised_too() -> None:
     assert np.abs(found[:, 1]).max() < 0.1, "a constant stays near 0"
 
 
-def test_one_number_beyond_all_others_spoils_no_measure_for_ever() -> None:
+def test_one_huge_number_does_not_make_the_statistics_infinite() -> None:
     beyond, usual = np.array([[1e30]]), np.random.default_rng(0).normal(size=(64, 1))
     layer = Normalized()
     layer.build((None, 1))

@@ -74,7 +74,7 @@ def test_the_value_can_have_a_torso_of_its_own() -> None:
     assert len(set(paths(network))) == len(network.weights)
 
 
-def test_dqn_takes_it_with_and_without_streams() -> None:
+def test_dqn_puts_its_heads_on_the_features_with_and_without_streams() -> None:
     assert kernels(build(DQN(DQNConfig(), 3))) == [
         (7, 24),
         (16, 3),
@@ -92,7 +92,7 @@ def test_weights_have_the_same_names_each_time() -> None:
     assert paths(first) == paths(second)
 
 
-def test_it_sees_what_the_built_in_ones_see() -> None:
+def test_a_custom_network_sees_what_the_built_in_ones_see() -> None:
     """The torso gets pictures scaled to [0, 1], minus their mean."""
     network = A3C(A3CConfig(), Actions(2)).network(
         NetworkConfig("tests.own_nets:as_seen"), (20, 20, 1), "uint8", True
@@ -105,7 +105,7 @@ def test_it_sees_what_the_built_in_ones_see() -> None:
     np.testing.assert_allclose(seen.mean(), 0.0, atol=1e-6)
 
 
-def test_its_layers_have_the_configured_precision() -> None:
+def test_layers_of_a_custom_network_have_the_configured_precision() -> None:
     torso = build(A3C(A3CConfig(), Actions(2)), precision="bfloat16").get_layer("torso")
     assert torso.get_layer("last").compute_dtype == "bfloat16"
     assert torso.get_layer("last").variable_dtype == "float32"
@@ -150,7 +150,7 @@ def test_layers_that_networks_would_share_are_refused() -> None:
         ("with_attention", ""),
     ],
 )
-def test_layers_without_effect_are_said_once(
+def test_layers_without_effect_are_reported_once(
     network: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for _ in range(2):
@@ -161,7 +161,7 @@ def test_layers_without_effect_are_said_once(
 
 
 @pytest.mark.parametrize("network", ["tests.own_nets:", ":torso", "a b:c", "smal"])
-def test_what_is_no_name_of_a_network_is_refused(network: str) -> None:
+def test_an_invalid_name_of_a_network_is_refused(network: str) -> None:
     with pytest.raises(ValueError, match=r"must be one of auto, small.*module:name"):
         NetworkConfig(network)
 
@@ -176,7 +176,7 @@ def test_a_run_that_cannot_build_its_network_begins_nothing(
     assert not run.runs.exists()
 
 
-def test_a_run_with_it_is_evaluated_exported_and_goes_on(
+def test_a_run_with_a_custom_network_is_resumed_evaluated_and_exported(
     command: Callable[..., Command], tmp_path: Path
 ) -> None:
     run = command(*CORRIDOR, "--network", OWN, "--steps", "1500", "--name", "mine", "--seed", "1")
@@ -193,7 +193,7 @@ def test_a_run_with_it_is_evaluated_exported_and_goes_on(
         assert exported.returncode == 0, exported.stderr
 
 
-def test_a_dueling_network_with_it_learns(command: Callable[..., Command]) -> None:
+def test_dqn_trains_with_a_dueling_custom_network(command: Callable[..., Command]) -> None:
     settings = ["--algorithm", "dqn", "--dueling", "--steps", "2500", "--evaluate-every", "1000"]
     run = command(*CORRIDOR, *settings, "--network", OWN, "--json", "--evaluate-episodes", "2")
     assert run.wait(BEGIN_S) == 0, run.err

@@ -35,7 +35,7 @@ def prepared(config: A3CConfig, batch: Batch) -> dict[str, Array]:
 
 
 @pytest.mark.parametrize("correction", ["none", "vtrace"])
-def test_targets_and_advantages_are_the_twins_and_priors_those_of_the_network(
+def test_prepared_targets_advantages_and_priors_match_the_reference(
     correction: Any,
 ) -> None:
     batch = random_batch(np.random.default_rng(1), 4, 9)
@@ -87,7 +87,7 @@ class Differentiated:
         self.by_logits, self.by_values = (np.asarray(gradient) for gradient in gradients)
 
 
-def twin(weights: Weights, logits: Array, values: Array, steps: Steps) -> float:
+def reference_loss(weights: Weights, logits: Array, values: Array, steps: Steps) -> float:
     """The loss of Schulman et al. 2017, equations 7 and 9, computed one step at a time."""
     lived = [n for n in range(len(values)) if not steps.firsts[n]]
     advantages = np.array(steps.advantages)
@@ -106,28 +106,28 @@ def twin(weights: Weights, logits: Array, values: Array, steps: Steps) -> float:
 
 
 def slope(weights: Weights, inputs: list[Array], steps: Steps, which: int) -> Array:
-    """The gradient of `twin`, by logits (0) or values (1), from central differences."""
+    """The gradient of `reference_loss`, by logits (0) or values (1), from central differences."""
     gradient = np.zeros_like(inputs[which])
     for index in np.ndindex(*gradient.shape):
         sides = []
         for sign in (1, -1):
             moved = [each.copy() for each in inputs]
             moved[which][index] += sign * 1e-6
-            sides.append(twin(weights, moved[0], moved[1], steps))
+            sides.append(reference_loss(weights, moved[0], moved[1], steps))
         gradient[index] = (sides[0] - sides[1]) / 2e-6
     return gradient
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("normalize", [False, True])
-def test_loss_and_gradients_are_the_twins(seed: int, normalize: bool) -> None:
+def test_loss_and_gradients_match_the_reference(seed: int, normalize: bool) -> None:
     rng = np.random.default_rng(seed)
     logits, steps = random_steps(rng, [5, 12, 30][seed])
     values = rng.normal(size=len(logits))
     config = A3CConfig(normalize_advantages=normalize, log_epsilon=1e-6, value_weight=0.3)
     weights = weights_of(config, ENTROPY_WEIGHT)
     found = Differentiated(config, logits, values, steps)
-    assert found.total == pytest.approx(twin(weights, logits, values, steps), rel=1e-9)
+    assert found.total == pytest.approx(reference_loss(weights, logits, values, steps), rel=1e-9)
     for which, gradient in enumerate((found.by_logits, found.by_values)):
         expected = slope(weights, [logits, values], steps, which)
         np.testing.assert_allclose(gradient, expected, rtol=1e-5, atol=1e-8)

@@ -88,7 +88,7 @@ def test_throughput_accounts_for_every_core_second_and_every_step(tmp_path: Path
     assert json.loads(out.read_text()) == result
 
 
-def test_a_remedy_that_does_not_fit_the_machine_is_said_and_what_was_measured_is_kept(
+def test_a_remedy_that_does_not_fit_the_machine_is_reported_as_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     config = parse(["--game", "CartPole-v1"], DoctorConfig, "ga3c doctor")
@@ -229,7 +229,7 @@ def examined(command: Callable[..., Command], gain: float) -> tuple[str, dict[st
 
 
 @pytest.mark.slow
-def test_the_doctor_says_what_limits_and_tries_what_promises_most(
+def test_the_doctor_names_the_limit_and_tries_the_most_promising_remedy(
     command: Callable[..., Command],
 ) -> None:
     said, result = examined(command, gain=0.25)
@@ -318,7 +318,7 @@ def test_an_ablation_changes_one_thing_after_another(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_tuning_is_compared_with_the_paper_s_and_with_none(tmp_path: Path) -> None:
+def test_tuned_counts_are_compared_with_fixed_ones(tmp_path: Path) -> None:
     arguments = ["tuning", "--out-dir", str(tmp_path), "--games", "tests.tiny:Corridor-v0"]
     arguments += ["--seconds", str(4 * PATIENCE**2), "--fixed", "1", "1", "2", "--json"]
     arguments += ["--turns", "2", "--turn-seconds", str(PATIENCE)]
@@ -335,7 +335,7 @@ def test_tuning_is_compared_with_the_paper_s_and_with_none(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_what_watching_costs_is_that_of_pairs_of_windows() -> None:
+def test_the_cost_of_watching_is_the_mean_over_pairs_of_windows() -> None:
     light = ["--game", "CartPole-v1", "--algorithm", "a3c", "--repeats", "2", "--json"]
     light += ["--agents", "1", "--envs-per-agent", "4"]
     result = measured("watching", *light, "--seconds", "1", "--warm-up-seconds", "0.5")
@@ -357,7 +357,7 @@ def test_the_machinery_carries_a_replayed_stream() -> None:
 
 
 @pytest.mark.slow
-def test_what_a_step_costs_the_model_is_told_by_lanes() -> None:
+def test_lanes_measures_what_a_step_costs_the_model() -> None:
     given = ["--repeats", "1", "--seconds", str(2 * PATIENCE), "--lanes", "16", "--json"]
     (row,) = measured("lanes", "--thinks", *given)["lanes"]
     assert row["microseconds_a_step"] == pytest.approx(1e6 / row["pps"]["median"])
@@ -404,7 +404,7 @@ def test_fast_dqns_ideas_are_measured_on_and_off(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_agents_of_another_machine_wait_for_the_way_there(tmp_path: Path) -> None:
+def test_agents_on_another_machine_wait_for_the_round_trip(tmp_path: Path) -> None:
     given: dict[str, Any] = {"game": "CartPole-v1", "seconds": 1.0, "agents": 1, "envs": 4}
     with socket.socket() as kept:
         given["port"] = reserved(kept)[1]
@@ -502,7 +502,7 @@ def test_the_baseline_learns(tmp_path: Path) -> None:
         (["fast-dqn", "--out-dir", "x", "--samplers", "0"], ["samplers (0,)", "at least 1"]),
     ],
 )
-def test_wrong_use_is_one_line_and_code_2(arguments: list[str], words: list[str]) -> None:
+def test_wrong_use_is_refused_in_one_line(arguments: list[str], words: list[str]) -> None:
     line = refused("benchmark", *arguments)
     assert all(word in line for word in words), line
     assert not (ROOT / "x").exists(), "something was begun"
@@ -512,7 +512,7 @@ def test_the_doctor_refuses_a_window_that_is_too_short() -> None:
     assert "seconds 0.5: must be at least 1" in refused("doctor", "--seconds", "0.5")
 
 
-def test_a_replay_that_does_not_fit_is_one_line_and_code_2() -> None:
+def test_a_replay_that_does_not_fit_is_refused_in_one_line_with_code_2() -> None:
     """Not by `refused`: the command starts a process, to find out how much memory is free."""
     done = ended("benchmark", "replay", "--picture-steps", "900000000")
     assert done.returncode == 2
@@ -536,7 +536,7 @@ def unlisted() -> set[str]:
 
 
 @pytest.mark.slow
-def test_a_check_of_a_gpu_needs_its_wheels_keeps_each_part_and_says_where_it_was(
+def test_the_gpu_check_runs_on_its_listed_packages_and_keeps_each_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The check's processes cannot import packages that are not in requirements/gpu-check.txt."""
@@ -586,7 +586,7 @@ def test_the_readme_s_table_is_what_the_kept_results_say() -> None:
     assert "share of all cores' time" in kept
 
 
-def test_results_of_two_revisions_are_in_no_table(tmp_path: Path) -> None:
+def test_a_table_of_results_from_two_revisions_is_refused(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "benchmarks" / "results" / "speed", tmp_path, dirs_exist_ok=True)
     other = json.loads((tmp_path / "lanes.json").read_text())
     other["machine"]["git"] = "1234567"
@@ -621,7 +621,7 @@ def test_a_spread_is_the_median_and_the_range() -> None:
     }
 
 
-def test_no_number_is_no_parity() -> None:
+def test_a_nan_fails_the_comparison() -> None:
     one = {"loss": np.ones(3), "weights": np.ones(3)}
     assert (
         compared(one, {name: values * (1 + 1e-6) for name, values in one.items()})["compared"] == 2

@@ -104,7 +104,7 @@ def test_a_case_has_a_place_of_its_own_that_is_removed(tmp_path: Path) -> None:
     assert not places[0].exists()
 
 
-def test_a_soak_of_another_length_is_another(
+def test_a_soak_of_another_length_is_run_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lengths = []
@@ -147,7 +147,7 @@ def test_the_cases_are_listed(tmp_path: Path) -> None:
         (["--soak-hours", "0"], "soak_hours 0: must be above 0"),
     ],
 )
-def test_wrong_use_is_one_line(arguments: list[str], said: str, tmp_path: Path) -> None:
+def test_wrong_use_is_refused_in_one_line(arguments: list[str], said: str, tmp_path: Path) -> None:
     assert said in refused("benchmark", "faults", "--out-dir", str(tmp_path), *arguments)
 
 

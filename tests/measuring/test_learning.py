@@ -20,7 +20,7 @@ LIGHT = "--agents 1 --envs-per-agent 8 --scheduler off"
 
 
 @pytest.mark.slow
-def test_recipes_are_learned_side_by_side_and_not_made_again(tmp_path: Path) -> None:
+def test_each_recipe_is_trained_and_a_second_call_trains_nothing(tmp_path: Path) -> None:
     given = ["benchmark", "learning", "--out-dir", str(tmp_path), "--games", "CartPole-v1"]
     given += ["--seeds", "1", "--steps", "4000", "--json"]
     given += ["--recipes", f"one={LIGHT} --algorithm a3c"]
@@ -49,7 +49,7 @@ def test_recipes_are_learned_side_by_side_and_not_made_again(tmp_path: Path) -> 
         (["--seeds", "0"], "seeds 0"),
     ],
 )
-def test_wrong_uses_of_learning_are_said(arguments: list[str], words: str, tmp_path: Path) -> None:
+def test_wrong_use_of_learning_is_refused(arguments: list[str], words: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert words in refused("benchmark", "learning", "--out-dir", str(out), *arguments)
     assert not out.exists()
@@ -105,7 +105,7 @@ def test_every_recipe_is_one_that_train_takes(recipe: str) -> None:
         (["--studies", "luck"], "actors"),
     ],
 )
-def test_wrong_uses_of_apex_are_said(arguments: list[str], words: str, tmp_path: Path) -> None:
+def test_wrong_use_of_apex_is_refused(arguments: list[str], words: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert words in refused("benchmark", "apex", "--out-dir", str(out), *arguments)
     assert not out.exists()
@@ -121,7 +121,7 @@ def test_peers_that_are_not_installed_are_named_with_the_command(tmp_path: Path)
     ("arguments", "words"),
     [(["--games", "CartPole-v1"], "must be an Atari game"), (["--minutes", "0"], "minutes 0")],
 )
-def test_wrong_uses_of_peers_are_said(arguments: list[str], words: str, tmp_path: Path) -> None:
+def test_wrong_use_of_peers_is_refused(arguments: list[str], words: str, tmp_path: Path) -> None:
     assert words in refused("benchmark", "peers", "--out-dir", str(tmp_path), *arguments)
 
 
@@ -154,7 +154,7 @@ def test_a_peer_is_read_while_it_plays_and_ended_after_its_minutes(
     peers._draw([learned, Learned("none", "Pong", 0, 0.0, [])], tmp_path / "peers.png")
 
 
-def test_what_we_learn_is_a_run_of_as_many_minutes(
+def test_our_own_run_takes_as_many_minutes_and_is_kept_per_revision(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = peers.Config(tmp_path, minutes=2.0 / 60)
@@ -178,7 +178,7 @@ def test_what_we_learn_is_a_run_of_as_many_minutes(
     assert not path.exists(), "another revision may learn otherwise"
 
 
-def test_a_peer_that_fails_is_said_with_its_last_words(
+def test_a_failing_peer_is_reported_with_its_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "fails.py").write_text("raise RuntimeError('no such game')")
@@ -196,7 +196,7 @@ def test_the_peers_versions_are_pinned() -> None:
     assert any(pin.startswith("stable-baselines3==") for pin in pins)
 
 
-def test_a_kept_curve_is_of_one_run_alone(pong_run: Path, tmp_path: Path) -> None:
+def test_a_kept_curve_replaces_that_of_an_earlier_run(pong_run: Path, tmp_path: Path) -> None:
     other = shutil.copytree(pong_run, tmp_path / "other")
     (other / "evaluations.jsonl").write_text("{}\n")
     learning_curves.keep([other], tmp_path / "kept")

@@ -32,7 +32,7 @@ def window(**counts: float) -> Window:
     return Window(Snapshot(0.0), Snapshot(10.0, {**COUNTS, **counts}))
 
 
-def test_the_figures_of_the_way_are_those_of_the_window() -> None:
+def test_network_figures_are_computed_from_the_window() -> None:
     found = way(window())
     assert found == pytest.approx(
         {
@@ -47,7 +47,7 @@ def test_the_figures_of_the_way_are_those_of_the_window() -> None:
     assert "round_trip_ms" not in way(window(trips=1)), "too few to say"
 
 
-def test_groups_hide_the_way_if_the_others_play_as_long() -> None:
+def test_enough_groups_hide_the_round_trip() -> None:
     found = way(window())
     assert groups_needed(found) == 4, "1 + 10 ms / 4 ms, rounded up"
     service = ServiceConfig(envs_per_agent=64, groups=2)
@@ -66,7 +66,7 @@ def test_groups_hide_the_way_if_the_others_play_as_long() -> None:
     assert not [*more_groups({**near, "agents_waiting_share": 0.5}, service)]
 
 
-def test_the_bandwidth_is_what_larger_messages_take_longer() -> None:
+def test_the_bandwidth_follows_from_how_much_longer_larger_messages_take() -> None:
     packed, whole = way(window()), way(window(far_bytes=12e6, trips_s=3.0))
     assert bandwidth_mb(packed, whole) == pytest.approx(0.5), "10,000 bytes in 20 ms"
     assert bandwidth_mb(whole, packed) is None
@@ -86,7 +86,7 @@ def test_the_doctor_says_how_far_machines_are_and_when_the_frontend_is_full() ->
     assert not [*described(way(window(far_messages=0)), service)]
 
 
-def test_a_trip_is_measured_only_if_the_agent_took_its_answer_as_it_came() -> None:
+def test_a_round_trip_is_measured_only_if_the_agent_was_waiting_for_the_answer() -> None:
     peer = Peer(np.zeros((1, 2), np.int32), answered_s={0: 5.0})
     parts = [b"x" * 10, b"y" * 20]
     waited = Header(Kind.STEP, 0, 2, 1, waited_s=0.01, stepped_s=0.25)
@@ -109,7 +109,7 @@ def reserved(unheard: socket.socket) -> tuple[str, int]:
 
 
 @pytest.mark.slow
-def test_the_doctor_measures_the_way_to_a_real_host(command: Start, tmp_path: Path) -> None:
+def test_the_doctor_measures_the_round_trip_to_a_real_host(command: Start, tmp_path: Path) -> None:
     trip_ms = 40.0
     with socket.socket() as kept, Delay(reserved(kept), trip_ms / 2000) as relay:
         port = kept.getsockname()[1]

@@ -82,7 +82,7 @@ def test_runs_are_told_apart_in_every_row() -> None:
         assert colours(axes) == set(shown.values()), axes.get_ylabel()
 
 
-def test_seeds_and_twins_are_told_apart() -> None:
+def test_seeds_and_runs_with_equal_settings_have_distinct_labels() -> None:
     seeds = [made(str(seed), CONFIG["a3c"], seed) for seed in range(3)]
     twins = [made("one/seed-0", CONFIG["dqn"]), made("runs/two/seed-0", CONFIG["dqn"])]
     labels = ["a3c, seed 0", "a3c, seed 1", "a3c, seed 2"]
@@ -148,7 +148,7 @@ def test_a_run_without_an_episode_has_no_empty_plot() -> None:
     assert len(drawn([made("1", CONFIG["a3c"], curve=nothing)], ("score", "lag"))) == 2
 
 
-def test_groups_are_named_by_what_a_reader_knows() -> None:
+def test_groups_of_kept_runs_are_named_by_algorithm_and_pacing() -> None:
     results = ROOT / "benchmarks" / "results"
     names = ("pong", "dqn-pong", "fast-dqn-pong")
     runs = [history.read(results / name / "seed-0") for name in names]

@@ -83,7 +83,7 @@ def test_a_list_of_games_goes_on_where_it_was(
     assert "ga3c train" not in again.stdout and "ga3c evaluate" not in again.stdout
 
 
-def test_lists_are_the_published_tables_games(tmp_path: Path) -> None:
+def test_lists_have_as_many_games_as_the_published_tables(tmp_path: Path) -> None:
     counts = {"ga3c-paper": 9, "fast-dqn": 49, "atari57": 57, "control": 6}
     for name, count in counts.items():
         jobs = _jobs(Config(tmp_path, games=(name,), seeds=2))
@@ -108,7 +108,7 @@ def test_a_table_is_trained_and_evaluated_as_it_was_published(tmp_path: Path) ->
     assert played(games=("CartPole-v1",), protocol="paper") == ("paper", ""), "no Atari game"
 
 
-def test_an_evaluation_by_another_protocol_or_of_other_weights_is_not_the_runs_own(
+def test_a_job_is_done_only_by_an_evaluation_with_its_protocol_and_weights(
     pong_run: Path, tmp_path: Path
 ) -> None:
     run = shutil.copytree(pong_run, tmp_path / "run")
@@ -141,7 +141,7 @@ def test_a_game_that_two_lists_play_in_two_ways_is_refused(tmp_path: Path) -> No
         jobs("Pong", "ALE/Pong-v5")
 
 
-def test_a_run_that_was_trained_otherwise_is_not_taken_for_the_one_that_is_asked_for(
+def test_a_run_trained_with_other_arguments_than_the_requested_is_refused(
     pong_run: Path, tmp_path: Path
 ) -> None:
     run = shutil.copytree(pong_run, tmp_path / "run")
@@ -163,16 +163,14 @@ def test_a_run_that_was_trained_otherwise_is_not_taken_for_the_one_that_is_asked
 
 
 @pytest.mark.parametrize("name", ["ALE/Pong-v5", "mine:Pong", "Boxing"])
-def test_a_run_of_another_game_is_not_taken_for_the_one_that_is_asked_for(
-    name: str, pong_run: Path
-) -> None:
+def test_a_run_of_another_game_than_the_requested_is_refused(name: str, pong_run: Path) -> None:
     Job(pong_run, "PONG", 0, steps=1, seconds=None).check()
     with pytest.raises(WrongInput, match=f"is a run of Pong, .* but {name} with 'none' is asked"):
         complete([Job(pong_run, name, 0, steps=1, seconds=None)])
 
 
 @pytest.mark.slow
-def test_a_run_whose_replay_is_lost_ends_when_it_has_learned_on(tmp_path: Path) -> None:
+def test_a_run_whose_replay_is_lost_makes_up_for_the_steps_that_refill_it(tmp_path: Path) -> None:
     given = "--algorithm dqn --agents 1 --envs-per-agent 4 --scheduler off --replay-min-steps 2000"
     job = Job(tmp_path / "run", "CartPole-v1", 0, steps=3000, seconds=None, arguments=given)
     complete([job])
@@ -211,7 +209,7 @@ class Lost:
         return LOST
 
 
-def test_a_job_that_only_is_lost_is_given_up(
+def test_a_job_that_is_lost_repeatedly_without_progress_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobs, "POLL_S", 0.0)
@@ -278,7 +276,7 @@ def test_a_command_without_any_effect_is_not_given_again_and_again(
     assert len(starts) == 1
 
 
-def test_what_is_no_game_is_said_before_anything_is_trained(tmp_path: Path) -> None:
+def test_wrong_arguments_are_refused_before_anything_is_trained(tmp_path: Path) -> None:
     for arguments, words in (
         (["--games", "Pogn"], "did you mean Pong"),
         (["--seeds", "0"], "seeds 0"),
@@ -369,7 +367,7 @@ def test_what_is_trained_already_is_not_checked_again(pong_run: Path, tmp_path: 
         complete([Job(tmp_path / "new", "Pong", 0, steps=1, seconds=None, arguments=refused)])
 
 
-def test_a_run_that_fails_ends_the_list_with_its_words(tmp_path: Path) -> None:
+def test_a_run_that_fails_ends_the_list_with_its_error(tmp_path: Path) -> None:
     given = ["--games", "tests.tiny:Fallen-v0", "--steps", "100", f"--train={LIGHT}"]
     done = ended("scores", "--out-dir", str(tmp_path), *given, timeout_s=BEGIN_S)
     assert done.returncode == 1

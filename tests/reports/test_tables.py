@@ -61,7 +61,7 @@ def runs(pong_run: Path, tmp_path: Path) -> list[Path]:
     return [one, other]
 
 
-def test_aggregates_are_those_of_their_definitions() -> None:
+def test_aggregates_match_their_definitions() -> None:
     """The aggregates of Agarwal et al. 2021 agree with slow, obviously correct versions."""
     means = sorted(sum(each) / len(each) for each in SCORES)
     assert comparison.median(SCORES) == pytest.approx(means[1])
@@ -82,7 +82,7 @@ def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
     assert 178 <= covered <= 199
 
 
-def test_games_are_resampled_by_themselves() -> None:
+def test_seeds_are_resampled_within_each_game() -> None:
     """If the seeds of each game agree, the interval is a point, however different the games are."""
     low, high = comparison.interval(comparison.mean, [np.full(5, 1.0), np.full(5, 100.0)], 200)
     assert low == high == 50.5
@@ -251,7 +251,7 @@ def test_a_control_task_stands_beside_scores_published_at_the_same_steps() -> No
 
 
 @pytest.mark.parametrize("command", ["table", "plot", "report"])
-def test_what_is_no_run_is_said_in_a_line(command: str, tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_run_is_refused(command: str, tmp_path: Path) -> None:
     out = str(tmp_path / "x.png")
     assert "nowhere" in refused(command, str(tmp_path / "nowhere"), "--out", out)
     assert list(tmp_path.iterdir()) == []
@@ -266,7 +266,7 @@ def test_a_run_without_an_evaluation_makes_no_table(pong_run: Path) -> None:
 # Plots and reports
 
 
-def test_the_mean_of_seeds_is_where_all_are_known() -> None:
+def test_the_mean_over_seeds_covers_only_the_steps_that_all_have() -> None:
     one = history.Curve(np.array([0.0, 10.0]), np.array([0.0, 100.0]), np.array([0.0, 10.0]))
     other = history.Curve(np.array([2.0, 8.0]), np.array([20.0, 60.0]), np.array([4.0, 4.0]))
     places, scores = history.mean_of([one, other], "steps")

@@ -106,7 +106,7 @@ def test_a_billion_steps_leave_files_below_their_bounds_and_a_whole_history(
     assert len(curve.steps) >= history.POINTS
 
 
-def test_such_a_run_is_resumed_from_any_of_its_checkpoints(
+def test_a_very_long_run_is_resumed_from_any_of_its_checkpoints(
     bounds: dict[str, int], played: Path, tmp_path: Path
 ) -> None:
     run = shutil.copytree(played, tmp_path / "run")
@@ -142,7 +142,7 @@ def test_files_of_any_size_are_cut_and_thinned_in_little_memory(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("share", [0.5, 0.1, 0.0])
-def test_thinning_keeps_the_ends_and_a_part_of_what_comes_in_turn(
+def test_thinning_keeps_the_first_and_last_line_and_a_share_of_each_lane(
     share: float, tmp_path: Path
 ) -> None:
     """The lines of 64 lanes alternate regularly, and no lane is dropped entirely."""
@@ -190,7 +190,7 @@ def test_an_event_that_found_no_room_is_left_out_whole(
     assert [(each.step, each.value) for each in read] == [(1, 1.0), (3, 3.0)]
 
 
-def test_lines_are_written_again_when_there_is_room_again(
+def test_a_file_that_could_not_be_thinned_is_thinned_once_it_can_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file that cannot be thinned, because the disk is full, grows until it can be."""

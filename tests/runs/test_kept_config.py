@@ -104,13 +104,13 @@ def test_runs_before_format_5_had_networks_without_layer_norm(tmp_path: Path) ->
         pytest.param(100_000 * "[", id="deep"),
     ],
 )
-def test_a_damaged_file_is_said(text: str, tmp_path: Path) -> None:
+def test_a_damaged_file_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(ValueError, match=r"its config\.json cannot be read"):
         read_config(tmp_path)
 
 
-def test_arguments_that_are_refused_today_are_the_texts_that_they_were(tmp_path: Path) -> None:
+def test_arguments_that_are_refused_today_are_read_as_text_from_old_files(tmp_path: Path) -> None:
     values = to_json(TrainConfig())
     values["environment"]["env_args"] = ["slippery=false", "deep=True", "name=TRUE"]
     write(tmp_path, {**values, "format": 10})
@@ -134,7 +134,7 @@ def corridor_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return runs / "mine"
 
 
-def test_a_run_that_is_gone_on_with_says_what_its_file_lacks(
+def test_evaluating_or_resuming_a_run_reports_settings_its_file_lacks(
     corridor_run: Path, tmp_path: Path
 ) -> None:
     run = shutil.copytree(corridor_run, tmp_path / "mine")

@@ -45,7 +45,7 @@ def metrics(clock: Clock) -> Metrics:
     return Metrics(clock)
 
 
-def test_counters_grow_and_are_nought_before(metrics: Metrics) -> None:
+def test_counters_start_at_zero_and_add_up(metrics: Metrics) -> None:
     assert metrics.snapshot()["steps"] == 0
     metrics.add(steps=5, updates=1)
     metrics.add(steps=2.5)
@@ -80,7 +80,7 @@ def test_a_window_gives_what_lies_between_its_snapshots(metrics: Metrics, clock:
     assert window.mean("steps", "updates") == 40.0
 
 
-def test_a_mean_over_nothing_is_nought_and_a_window_of_no_length_no_error() -> None:
+def test_a_mean_over_nothing_is_zero_and_an_empty_window_is_no_error() -> None:
     empty = Window(Snapshot(1.0), Snapshot(1.0))
     assert empty.mean("lag_updates", "trained_samples") == 0.0
     assert empty.rate("steps") == 0.0
@@ -148,7 +148,7 @@ def gone_on_with(tally: Tally, clock: Clock, lacking: str = "") -> Tally:
     return again
 
 
-def test_lengths_are_of_the_last_100_episodes_that_count_and_are_kept(clock: Clock) -> None:
+def test_the_mean_length_is_over_the_last_100_scored_episodes_and_is_kept(clock: Clock) -> None:
     tally = Tally(clock, most_scored=0.01)
     assert math.isnan(tally.length_mean())
     for length in range(150):
@@ -160,7 +160,7 @@ def test_lengths_are_of_the_last_100_episodes_that_count_and_are_kept(clock: Clo
     assert math.isnan(older.length_mean()) and older.score_mean() == 1.0
 
 
-def test_the_success_rate_is_of_the_last_100_episodes_that_said_it_and_is_kept(
+def test_the_success_rate_is_over_the_last_100_that_reported_it_and_is_kept(
     clock: Clock,
 ) -> None:
     tally = Tally(clock, most_scored=0.01)

@@ -40,7 +40,8 @@ from tests.commands import (
 Start = Callable[..., Command]
 IN_TURN = ["--lockstep", "--agents", "1", "--groups", "1", "--scheduler", "off"]
 IN_TURN += ["--envs-per-agent", "8", "--training-batch-min", "80", "--training-batch-max", "80"]
-OFTEN = ["--checkpoint-every-steps", "300", "--progress-every-s", "0.2"]
+INTERVAL = 300  # steps
+OFTEN = ["--checkpoint-every-steps", str(INTERVAL), "--progress-every-s", "0.2"]
 
 
 def state(run: Path) -> checkpoints.Checkpoint:
@@ -149,7 +150,7 @@ def test_with_both_of_fast_dqns_ideas_the_same_seed_gives_the_same_weights(
 
 @pytest.mark.parametrize("keeps", [True, False], ids=["kept", "filled anew"])
 @pytest.mark.parametrize("experience", ["device", "host"])
-def test_a_replays_run_goes_on_with_it_or_fills_a_new_one(
+def test_a_resumed_run_uses_its_saved_replay_or_fills_a_new_one(
     keeps: bool, experience: str, tmp_path: Path
 ) -> None:
     """A saved replay is learned from at once, a new one only after `replay_min_steps`."""
@@ -172,8 +173,8 @@ def test_a_replays_run_goes_on_with_it_or_fills_a_new_one(
     after = state(run)
     updates = after.state["counts"]["updates"] - before.state["counts"]["updates"]
     assert updates == pytest.approx(2500 / 4 if keeps else 500 / 4, abs=20)
-    weights = [name for name in before.arrays if name.startswith("weights/")]
-    assert any((before.arrays[name] != after.arrays[name]).any() for name in weights)
+    learned = [n for n in before.arrays if n.startswith("weights/") and n.endswith("/kernel")]
+    assert any((before.arrays[name] != after.arrays[name]).any() for name in learned)
     for name in before.arrays:
         if name.startswith("target/") and not keeps:
             np.testing.assert_array_equal(before.arrays[name], after.arrays[name])
@@ -233,7 +234,7 @@ def test_a_finished_run_is_extended_with_the_same_counters(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("new_steps", "ends"), [(True, (None, None)), (False, (40.0, 18.0))])
-def test_new_steps_of_a_resumed_run_replace_its_other_ends(
+def test_a_new_step_limit_replaces_the_other_limits_of_a_resumed_run(
     new_steps: bool, ends: tuple[float | None, float | None], tmp_path: Path
 ) -> None:
     before = TrainConfig(run=RunConfig(steps=100, seconds=40.0, score=18.0))
@@ -244,7 +245,7 @@ def test_new_steps_of_a_resumed_run_replace_its_other_ends(
     assert replace(after, run=before.run) == before
 
 
-def test_both_ways_to_resume_know_that_steps_are_new(
+def test_the_command_and_the_api_both_recognise_a_new_step_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = TrainConfig(run=RunConfig(steps=100, seconds=40.0))
@@ -289,6 +290,11 @@ def test_a_run_that_is_killed_again_and_again_loses_one_interval_at_most(
         wait_for(lambda: not service.survivors(), STOP_S)  # noqa: B023
         kept = state(run)
         assert kept.state["steps"] >= written, "what was kept before the kill is lost"
+        # The run checks after each line of figures whether a checkpoint is due. So when it writes
+        # the last line, its newest checkpoint is less than one interval behind the line before.
+        shown = [figures["steps"] for figures in records.read(run / directory.METRICS)]
+        is_late = "no checkpoint: " in service.err  # one that could not be written is retried
+        assert is_late or kept.state["steps"] > max(shown[:-1], default=0) - INTERVAL
         assert all(checkpoints.read(p) for p in checkpoints.kept(run / "checkpoints"))
         least = kept.state["steps"]
         given = ["train", "--resume", str(run)]
@@ -302,7 +308,7 @@ def test_a_run_that_is_killed_again_and_again_loses_one_interval_at_most(
     assert steps == sorted(steps)
 
 
-def test_a_damaged_checkpoint_is_said_and_the_one_before_it_used(tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_is_used(tmp_path: Path) -> None:
     given = ["--runs-dir", str(tmp_path), "--name", "mine"]
     assert ended(*CORRIDOR, "--steps", "2000", *given).returncode == 0
     run = tmp_path / "mine"
@@ -323,7 +329,7 @@ def test_a_damaged_checkpoint_is_said_and_the_one_before_it_used(tmp_path: Path)
     assert (run / "config.json").read_text() == config
 
 
-def test_a_directory_is_of_one_process_and_of_one_run(tmp_path: Path) -> None:
+def test_a_directory_belongs_to_one_process_and_one_run(tmp_path: Path) -> None:
     """Two processes started at once both pass the earlier checks, made before the framework loads.
 
     RunDirectory must therefore refuse the second one.
@@ -342,7 +348,7 @@ def test_a_directory_is_of_one_process_and_of_one_run(tmp_path: Path) -> None:
     RunDirectory(again, path).close()
 
 
-def test_a_folder_that_holds_no_run_yet_is_not_said_to_be_one(tmp_path: Path) -> None:
+def test_a_folder_without_a_run_is_reported_as_such(tmp_path: Path) -> None:
     config = TrainConfig(run=RunConfig(runs_dir=tmp_path, name="run"))
     begun = RunDirectory(config, tmp_path / "run")
     with pytest.raises(ValueError, match="another process uses it: choose another --name"):
@@ -352,7 +358,7 @@ def test_a_folder_that_holds_no_run_yet_is_not_said_to_be_one(tmp_path: Path) ->
         new_run_path(config)
 
 
-def test_a_run_whose_folder_is_not_ours_is_resumed(
+def test_a_run_is_resumed_even_if_latest_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, again = tmp_path / "run", TrainConfig(run=RunConfig(resume=tmp_path / "run"))
@@ -444,7 +450,7 @@ def test_another_spelling_of_a_game_is_the_same_game() -> None:
         check_resumed(of("Pogn"), of("Pong"))
 
 
-def test_a_whole_configuration_need_not_have_the_name_of_the_run() -> None:
+def test_a_configuration_without_a_name_may_resume_a_named_run() -> None:
     before = TrainConfig(run=RunConfig(name="mine"))
     check_resumed(TrainConfig(), before)
     with pytest.raises(ValueError, match="name yours: a resumed run keeps its name"):
@@ -461,7 +467,7 @@ def test_in_lockstep_a_name_that_asks_for_sticky_actions_is_another_environment(
         check_resumed(parse([*given, "--stagger-steps", "50"], TrainConfig, "test"), before)
 
 
-def test_a_saved_replay_keeps_the_pacing_that_its_counts_are_of() -> None:
+def test_settings_that_do_not_fit_the_saved_replay_are_refused() -> None:
     def of(*settings: str) -> TrainConfig:
         return parse(["--algorithm", "dqn", *settings], TrainConfig, "test")
 
@@ -506,7 +512,7 @@ def test_settings_are_on_the_disk_before_they_take_the_old_ones_place(
     assert config.stat().st_ino != before
 
 
-def test_a_run_is_found_by_its_name_and_readable_whatever_has_gone(tmp_path: Path) -> None:
+def test_a_run_is_resumed_by_name_though_its_trace_folder_has_gone(tmp_path: Path) -> None:
     trace = tmp_path / "gone" / "trace.json"
     trace.parent.mkdir()
     given = ["--runs-dir", str(tmp_path / "runs"), "--name", "mine", "--trace", str(trace)]
@@ -535,7 +541,7 @@ def test_every_setting_is_read_back_as_it_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_full_disk_ends_no_run_and_is_said(command: Start) -> None:
+def test_a_full_disk_is_reported_once_and_the_run_makes_all_its_steps(command: Start) -> None:
     """A limit on file sizes makes every checkpoint fail."""
     program = (
         "import resource, sys\n"

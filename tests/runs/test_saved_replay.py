@@ -103,9 +103,7 @@ def assert_slots_are_whole(arrays: dict[str, np.ndarray], flushed: np.ndarray) -
     [("uniform", "fifo"), ("prioritised", "fifo"), ("prioritised", "priority")],
 )
 @pytest.mark.parametrize("pacing", ["ratio", "target-period"])
-def test_what_is_read_while_threads_run_is_of_one_moment(
-    draws: str, eviction: str, pacing: str
-) -> None:
+def test_state_read_while_threads_run_is_consistent(draws: str, eviction: str, pacing: str) -> None:
     backend.configure(1, 0)
     config = configured(draws, pacing, eviction)
     service = build_service(config, spaces(config.environment))
@@ -129,7 +127,7 @@ def test_what_is_read_while_threads_run_is_of_one_moment(
 
 
 @pytest.mark.slow
-def test_every_checkpoint_of_a_killed_run_is_of_one_moment_and_goes_on(
+def test_every_checkpoint_of_a_killed_run_is_consistent_and_can_be_resumed(
     command: Callable[..., Command], tmp_path: Path
 ) -> None:
     """The run is killed by SIGKILL at random times; it saves its replay every 200 steps."""

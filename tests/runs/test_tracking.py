@@ -226,7 +226,7 @@ def test_a_tracker_that_stands_still_delays_the_end_by_its_limit_only(
     assert recorder.told[-1] == ("finish", "900 steps done")
 
 
-def test_a_damaged_id_of_a_tracked_run_is_said_in_a_line(tmp_path: Path) -> None:
+def test_a_damaged_id_of_a_tracked_run_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / tracking.KEPT).write_text("{")
     with pytest.raises(WrongInput, match=r"track wandb: JSONDecodeError.*--track None"):
         track("wandb", tmp_path)

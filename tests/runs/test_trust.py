@@ -60,7 +60,7 @@ def imported(gift: Path) -> bool:
     return (gift.parents[1] / "imported").exists()
 
 
-def test_a_run_of_ones_own_needs_no_word(begun: Path) -> None:
+def test_a_run_that_the_user_started_is_trusted(begun: Path) -> None:
     config = load_config(begun)
     assert own_code(config) == ["tests.tiny:Corridor-v0"]
     assert is_begun_by_user(begun, config)
@@ -80,7 +80,7 @@ def test_code_of_a_strangers_run_is_not_imported(gift: Path, command: list[str])
 
 
 @pytest.mark.parametrize("gift", NAMED, ids=lambda named: named[1], indirect=True)
-def test_no_code_of_it_is_imported_from_python(gift: Path) -> None:
+def test_code_of_a_strangers_run_is_not_imported_from_python(gift: Path) -> None:
     for use in (lambda: ga3c.load(gift), lambda: ga3c.train(resume=gift, steps=900)):
         with pytest.raises(ValueError, match=r"names code, .*stranger:.*trust"):
             use()
@@ -88,7 +88,7 @@ def test_no_code_of_it_is_imported_from_python(gift: Path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
-def test_a_seal_in_somebody_elses_file_is_none(begun: Path, tmp_path: Path) -> None:
+def test_a_seal_in_another_users_file_is_not_trusted(begun: Path, tmp_path: Path) -> None:
     """All users of a machine can read what a seal is computed from, so they could forge one."""
     shutil.copy(begun / "meta.json", tmp_path)
     assert is_begun_by_user(tmp_path, load_config(begun))
@@ -96,7 +96,7 @@ def test_a_seal_in_somebody_elses_file_is_none(begun: Path, tmp_path: Path) -> N
     assert not is_begun_by_user(tmp_path, load_config(begun))
 
 
-def test_it_is_imported_by_the_owners_word(gift: Path) -> None:
+def test_a_strangers_run_is_accepted_with_trust(gift: Path) -> None:
     check_trust(gift, load_config(gift), trusted=True)
 
 
@@ -106,7 +106,7 @@ def test_looking_for_the_newest_run_of_a_game_imports_nothing(gift: Path) -> Non
     assert not imported(gift)
 
 
-def test_a_seal_is_of_these_names_on_this_machine(
+def test_a_seal_is_valid_only_on_the_machine_that_made_it(
     begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, here = load_config(begun), seal(load_config(begun))
@@ -125,6 +125,6 @@ def test_a_seal_is_of_these_names_on_this_machine(
 @pytest.mark.parametrize(
     "meta", ["", "[]", "{}", '{"owner": 1}', '{"owner": null}', '{"owner": ""}']
 )
-def test_a_damaged_or_missing_seal_is_none(begun: Path, tmp_path: Path, meta: str) -> None:
+def test_a_damaged_or_missing_seal_is_not_trusted(begun: Path, tmp_path: Path, meta: str) -> None:
     (tmp_path / "meta.json").write_text(meta)
     assert not is_begun_by_user(tmp_path, load_config(begun))

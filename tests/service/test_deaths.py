@@ -75,7 +75,7 @@ def test_a_storm_of_kills_without_an_update_ends_the_run_only_after_a_time(
     assert f"{words} update" in place.hopeless
 
 
-def test_one_update_in_a_storm_of_kills_begins_the_time_anew(place: Place) -> None:
+def test_an_update_during_a_storm_of_kills_restarts_the_time_limit(place: Place) -> None:
     for _ in range(10):
         for learns in (True, *[False] * int(SPARED_S - 1)):
             place.lives(1.0, KILLED, learns)

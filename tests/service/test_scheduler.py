@@ -91,7 +91,7 @@ def test_a_proposal_stands_until_it_is_judged() -> None:
         ((0.5, 0.9, 0.5), Counts(5, 2, 2)),  # there is one predictor too many
     ],
 )
-def test_who_waits_for_whom_says_what_is_tried_first(
+def test_the_waiting_shares_decide_what_is_tried_first(
     waiting: tuple[float, float, float], first: Counts
 ) -> None:
     for seed in range(10):
@@ -112,7 +112,7 @@ def test_no_agent_is_added_beyond_the_cap_on_memory() -> None:
         assert len(tried) == (6 if adds else 5)
 
 
-def test_beyond_the_cap_on_policy_lag_only_less_of_it_wins() -> None:
+def test_beyond_the_cap_on_policy_lag_only_a_smaller_lag_is_accepted() -> None:
     for lag_kept, lag_tried, gain, accepted in (
         (5.0, 20.0, 2.0, False),
         (5.0, 9.9, 2.0, True),
@@ -131,7 +131,7 @@ def test_beyond_the_cap_on_policy_lag_only_less_of_it_wins() -> None:
     ("memory_mb", "lag", "accepted"),
     [(900.0, 9.0, True), (900.0, 21.0, False), (1300.0, 9.0, False)],
 )
-def test_beyond_both_caps_only_less_of_both_wins(
+def test_beyond_both_caps_only_a_setting_that_reduces_both_is_accepted(
     memory_mb: float, lag: float, accepted: bool
 ) -> None:
     annealer = Annealer(eager(max_policy_lag=10.0, max_memory_mb=1000.0), START, MOST, seed=0)
@@ -162,7 +162,7 @@ def test_a_win_is_not_credited_to_another_setting() -> None:
     assert (decision.wins, decision.accepted) == (1, False)
 
 
-def test_what_nobody_decided_does_not_change_what_is_decided_next() -> None:
+def test_looks_without_a_proposal_do_not_change_the_next_proposal() -> None:
     """The journal, which a resumed run replays, has no windows without a promising neighbour."""
     idle = made(1000.0, waiting=(0.0, 0.95, 0.95))
     start = Counts(5, 1, 1)
@@ -176,7 +176,7 @@ def test_what_nobody_decided_does_not_change_what_is_decided_next() -> None:
         assert tried[0] == tried[1]
 
 
-def test_windows_without_room_for_another_agent_do_not_change_what_is_decided_next() -> None:
+def test_windows_without_room_for_another_agent_do_not_change_later_decisions() -> None:
     """The journal has no entry for windows without room either: a replay must do without them."""
     config, nothing = eager(max_memory_mb=1000.0), 0
     busy, idle = (0.5, 0.5, 0.5), (0.0, 0.95, 0.95)
@@ -225,14 +225,14 @@ def test_a_rate_that_is_no_worse_is_always_accepted(gain: float, seed: int) -> N
     assert annealer.kept == tried
 
 
-def test_anything_is_better_than_a_rate_of_nought() -> None:
+def test_anything_is_better_than_a_rate_of_zero() -> None:
     annealer = Annealer(eager(), Counts(5, 3, 2), MOST, seed=0)
     tried = annealer.propose(made(1000.0))
     assert tried is not None
     assert annealer.judge(tried, made(0.0), made(1.0), 1.0).accepted
 
 
-def test_nought_is_no_better_than_nought() -> None:
+def test_a_rate_of_zero_is_not_better_than_zero() -> None:
     annealer = Annealer(eager(), Counts(5, 3, 2), MOST, seed=0)
     for _ in range(20):  # no update yet, for example while a replay fills
         tried = annealer.propose(made(0.0))
@@ -302,7 +302,7 @@ def test_a_setting_is_kept_only_when_it_has_won_as_often_as_asked() -> None:
 
 
 @pytest.mark.parametrize("noise", [0.01, 0.02, 0.03])
-def test_noise_alone_seldom_moves_it(noise: float) -> None:
+def test_noise_alone_seldom_changes_the_counts(noise: float) -> None:
     """If windows differ only by chance, fewer than one decision in ten changes the counts."""
     moves = 0
     for seed in range(20):
@@ -313,7 +313,7 @@ def test_noise_alone_seldom_moves_it(noise: float) -> None:
     assert moves / 1000 < 0.1
 
 
-def test_all_neighbours_rejected_makes_it_calm_and_an_acceptance_ends_that() -> None:
+def test_calm_grows_when_all_neighbours_are_rejected_and_ends_with_an_acceptance() -> None:
     start = Counts(1, 2, 2)
     annealer = Annealer(eager(), start, MOST, seed=0)
     around = len(neighbours(start, MOST))
@@ -363,7 +363,7 @@ def test_a_noisy_landscape_is_climbed_to_near_its_best(
     assert rate(annealer.kept) >= 0.95 * max(rate(Counts(*counts)) for counts in every)
 
 
-def test_a_temperature_that_has_fallen_to_nought_rejects_every_loss() -> None:
+def test_a_temperature_of_zero_rejects_every_loss() -> None:
     config = eager(temperature=1e-300, cooling=0.01)
     annealer = Annealer(config, Counts(5, 3, 2), MOST, seed=0)
     walked = anneal(annealer, 40, lambda c: 1000.0 if c == Counts(5, 3, 2) else 10.0)
@@ -482,7 +482,7 @@ def test_rates_are_right_when_ticks_come_late(tmp_path: Path) -> None:
         assert decision.figures_tried.rate == pytest.approx(smooth(decision.tried))
 
 
-def test_what_harms_much_is_undone_after_a_third_of_the_window(tmp_path: Path) -> None:
+def test_a_much_slower_setting_is_undone_after_a_third_of_the_window(tmp_path: Path) -> None:
     start = Counts(1, 1, 1)
     config = SchedulerConfig(settle_s=5.0, window_s=15.0)
     world = World(
@@ -527,7 +527,7 @@ def test_a_window_with_an_evaluation_in_it_is_measured_again(tmp_path: Path) -> 
         assert decision.figures_tried.rate == pytest.approx(smooth(decision.tried), rel=0.05)
 
 
-def test_where_others_always_take_the_cores_counts_are_tuned_all_the_same(tmp_path: Path) -> None:
+def test_counts_are_tuned_even_if_others_always_take_the_cores(tmp_path: Path) -> None:
     world = World(tmp_path / "journal", CONFIG, lambda c, _: smooth(c))
     world.others = lambda now_s: 0.5
     world.run(60 * PERIOD_S)
@@ -536,7 +536,7 @@ def test_where_others_always_take_the_cores_counts_are_tuned_all_the_same(tmp_pa
         assert decision.figures_kept.rate == pytest.approx(0.5 * smooth(decision.kept))
 
 
-def test_nobody_who_hardly_waits_is_made_fewer() -> None:
+def test_counts_of_workers_that_hardly_wait_are_not_reduced() -> None:
     annealer = Annealer(SchedulerConfig(), Counts(2, 2, 2), Counts(2, 2, 2), seed=0)
     waiting = (0.05, 0.2, 0.5)  # of agents, predictors, trainers
     figures = Figures(1000.0, 0.0, 100.0, 50.0, waiting)
@@ -600,7 +600,7 @@ def test_the_journal_holds_every_decision(tmp_path: Path) -> None:
     ("entry", "wrong"),
     [("accepted", True), ("tried", {"agents": 5, "predictors": 9, "trainers": 2})],
 )
-def test_a_journal_that_does_not_follow_from_its_figures_is_told(
+def test_a_journal_that_does_not_follow_from_its_figures_is_refused(
     entry: str, wrong: Any, tmp_path: Path
 ) -> None:
     world = World(tmp_path / "journal", CONFIG, lambda c, _: 1000.0 - distance(c, START))
@@ -623,7 +623,7 @@ def test_a_journal_s_figures_give_its_decisions_again(tmp_path: Path, name: Any)
     assert replay(tmp_path / "journal") == world.decisions
 
 
-def test_a_window_is_begun_anew_where_an_agent_had_to_be_replaced(tmp_path: Path) -> None:
+def test_a_window_starts_over_if_an_agent_had_to_be_replaced(tmp_path: Path) -> None:
     world = World(tmp_path / "journal", CONFIG, lambda c, _: smooth(c))
     world.run(10.0)  # into the first window
     world.waits_until_s = world.now_s + 4.0
@@ -647,7 +647,7 @@ def test_a_setting_whose_agents_never_all_play_is_undone(tmp_path: Path) -> None
     assert replay(tmp_path / "journal") == world.decisions
 
 
-def test_what_was_kept_after_a_decision_is_what_the_next_one_compares_with(tmp_path: Path) -> None:
+def test_each_decision_compares_with_the_setting_kept_by_the_last_one(tmp_path: Path) -> None:
     world = World(tmp_path / "journal", CONFIG, lambda c, _: smooth(c))
     world.run(30 * PERIOD_S)
     for before, after in itertools.pairwise(world.decisions):
@@ -678,14 +678,14 @@ def test_without_a_neighbour_nothing_is_applied_and_nothing_decided(tmp_path: Pa
     assert world.journal() == []
 
 
-def test_nothing_trained_at_all_is_no_error(tmp_path: Path) -> None:
+def test_a_run_that_trains_nothing_is_not_an_error(tmp_path: Path) -> None:
     world = World(tmp_path / "journal", CONFIG, lambda c, _: 0.0)
     world.run(5 * PERIOD_S)
     assert {decision.figures_tried.rate for decision in world.decisions} == {0.0}
     assert len(world.journal()) == len(world.decisions) >= 4
 
 
-def test_the_clockwork_climbs_a_landscape(tmp_path: Path) -> None:
+def test_the_scheduler_climbs_a_noisy_landscape_to_near_its_best(tmp_path: Path) -> None:
     rng = random.Random(0)
     world = World(
         tmp_path / "journal",
@@ -698,7 +698,7 @@ def test_the_clockwork_climbs_a_landscape(tmp_path: Path) -> None:
     assert smooth(world.counts) >= 950
 
 
-def test_a_journal_is_gone_on_with_where_a_run_is_resumed(tmp_path: Path) -> None:
+def test_a_resumed_run_continues_its_journal(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     whole = World(tmp_path / "whole", CONFIG, lambda c, _: smooth(c))
     whole.run(40 * PERIOD_S)
@@ -717,7 +717,7 @@ def test_a_journal_is_gone_on_with_where_a_run_is_resumed(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("text", ['{"config"', "nonsense\n", '{"config": {}}\n{"kept": 3}\n'])
-def test_a_damaged_journal_is_begun_anew(tmp_path: Path, text: str) -> None:
+def test_a_damaged_journal_is_started_over(tmp_path: Path, text: str) -> None:
     journal = tmp_path / "journal"
     journal.write_text(text)
     world = World(journal, CONFIG, lambda c, _: smooth(c))

@@ -230,7 +230,7 @@ def test_with_a_cap_on_memory_no_agent_rests() -> None:
         assert tend_until(service, all_play(service)) == []
 
 
-def test_a_dead_agent_that_rested_is_not_missed_but_the_one_that_takes_its_task_is() -> None:
+def test_the_death_of_a_resting_agent_is_reported_only_once_it_has_a_task() -> None:
     with running(made(configured(agents=3))) as service:
         tend_until(service, all_play(service))
         service.resize(Counts(1, 1, 1))
@@ -350,7 +350,7 @@ def test_a_lane_never_mixes_an_agent_with_its_successor(
     assert trained.check(DISCOUNT) > 100
 
 
-def test_the_first_games_of_an_agent_are_cut_as_its_run_was_told(
+def test_the_first_games_are_cut_within_the_configured_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """No game of Pong ends by itself in so few steps, so every reset learned from is a cut. A cut
@@ -702,7 +702,7 @@ def test_an_agent_that_ends_before_its_first_word_fails_the_run_with_its_log(
     ],
     ids=str,
 )
-def test_every_place_for_experience_and_every_transport_trains(
+def test_training_works_for_every_place_of_experience_and_every_transport(
     game: str, changes: dict[str, str]
 ) -> None:
     with running(made(configured(game, **changes))) as service:
@@ -713,7 +713,7 @@ def test_every_place_for_experience_and_every_transport_trains(
 
 
 @pytest.mark.parametrize("name", ["Wide", "ManyActions", "WidePicture"])
-def test_observations_and_actions_of_every_size_train(name: str) -> None:
+def test_training_works_for_wide_observations_and_many_actions(name: str) -> None:
     config = configured(f"tests.tiny:{name}-v0", envs_per_agent=2)
     with running(made(config)) as service:
         assert tend_until(service, lambda: service.metrics.snapshot()["updates"] >= 2) == []
@@ -733,7 +733,7 @@ def test_a_group_may_have_thousands_of_environments() -> None:
         (Spaces((4,), "float32", Actions(65_537), 1), "65537 actions: must be at most 65536"),
     ],
 )
-def test_what_no_message_can_carry_is_refused_before_anything_starts(
+def test_spaces_too_large_for_a_message_are_refused_before_anything_starts(
     directory: Path, shown: Spaces, words: str
 ) -> None:
     with pytest.raises(ValueError, match=words):

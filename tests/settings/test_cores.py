@@ -64,7 +64,7 @@ def test_a_containers_quota_is_honoured(
     assert available_cores(root_with(tmp_path, groups, files)) == cores
 
 
-def test_without_control_groups_it_is_our_affinity(tmp_path: Path) -> None:
+def test_without_control_groups_the_affinity_is_counted(tmp_path: Path) -> None:
     assert available_cores(tmp_path) == OURS
     allowed = os.sched_getaffinity(0)
     try:
@@ -83,7 +83,7 @@ def test_without_control_groups_it_is_our_affinity(tmp_path: Path) -> None:
         ("0::/docker/1234", "sys/fs/cgroup/cpu.stat"),
     ],
 )
-def test_where_a_quota_holds_the_busy_time_is_the_control_groups(
+def test_under_a_quota_the_busy_time_is_that_of_the_control_group(
     groups: str, file: str, tmp_path: Path
 ) -> None:
     """Otherwise, the work of other containers on these cores would count."""
@@ -100,13 +100,13 @@ def test_where_a_quota_holds_the_busy_time_is_the_control_groups(
 
 
 @pytest.mark.skipif(OURS < 2, reason="one core cannot be limited to fewer")
-def test_so_it_is_with_control_groups_of_the_first_version(tmp_path: Path) -> None:
+def test_under_a_quota_the_busy_time_is_read_from_cgroup_v1_too(tmp_path: Path) -> None:
     file = "sys/fs/cgroup/cpu/box/cpuacct.usage"
     root = root_with(tmp_path, "5:cpu,cpuacct:/box\n0::/", {file: "5000000000\n"})
     assert cores_time(root, allowed=1).busy == 5.0
 
 
-def test_fewer_cores_count_where_the_environment_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ga3c_cores_limits_the_number_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GA3C_CORES", "1")
     assert available_cores() == 1
     monkeypatch.setenv("GA3C_CORES", "4096")

@@ -173,7 +173,7 @@ def test_ppo_on_pictures_follows_the_machine(cores: int) -> None:
 
 
 @pytest.mark.parametrize("cores", [1, 2, 4, 16, 64, 96])
-def test_with_a_gpu_all_cores_play_the_same_environments(cores: int) -> None:
+def test_with_a_gpu_all_cores_play_about_as_many_environments(cores: int) -> None:
     with_gpu, without = ppo_pictures(cores, gpu=True), ppo_pictures(cores)
     service = with_gpu.service
     lanes = service.agents * service.envs_per_agent
@@ -250,7 +250,7 @@ def test_segments_may_be_longer_than_an_update_of_ppo() -> None:
     assert (service.t_max, service.minibatch) == (512, 128)
 
 
-def test_algorithms_and_their_presets_are_as_named() -> None:
+def test_a_presets_name_begins_with_its_algorithm() -> None:
     assert PRESETS["a3c-pictures"] == TrainConfig(preset="a3c-pictures")
     assert not PRESETS["a3c-pictures"].a3c.normalize_advantages
     algorithms = {name: name.partition("-")[0] for name in OURS}
@@ -287,7 +287,7 @@ def test_every_preset_has_its_line_in_both_helps() -> None:
         assert f"{name} {line}" in " ".join(USAGE.split()), name
 
 
-def test_settings_of_another_algorithms_preset_are_known_for_theirs() -> None:
+def test_the_defaults_are_those_of_the_algorithm_and_not_of_the_preset() -> None:
     begun = replace(PRESETS["dqn-pictures"], algorithm="dpg")
     assert preset_like(begun).algorithm == "dpg"
 
@@ -306,7 +306,7 @@ def test_a_run_says_which_settings_it_took_and_keeps_their_name(tmp_path: Path) 
     assert load_config(tmp_path / "mine").preset == "a3c-vectors"
 
 
-def test_a_run_kept_before_presets_followed_the_game_is_gone_on_with(tmp_path: Path) -> None:
+def test_a_run_from_before_presets_followed_the_game_can_be_resumed(tmp_path: Path) -> None:
     """Its config.json says `default`, and lacks the settings that were added since."""
     given = ["--runs-dir", str(tmp_path), "--name", "mine", "--preset", "a3c-pictures"]
     assert ended(*CORRIDOR, *given, "--steps", "300").returncode == 0
@@ -330,7 +330,7 @@ def test_a_run_kept_before_presets_followed_the_game_is_gone_on_with(tmp_path: P
 
 
 @pytest.mark.parametrize("game", ["Pogn", "tests.tiny:Unbounded-v0", "nowhere:Corridor-v0"])
-def test_a_game_that_cannot_be_played_is_one_line(game: str, tmp_path: Path) -> None:
+def test_a_game_that_cannot_be_played_is_refused_in_one_line(game: str, tmp_path: Path) -> None:
     short = ["--steps", "1", "--runs-dir", str(tmp_path)]  # in case it begins after all
     line = refused("train", "--game", game, *LIGHT, *short)
     assert line.startswith("ga3c: ") and game in line

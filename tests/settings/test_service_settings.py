@@ -77,7 +77,7 @@ def test_a_name_of_200_bytes_is_accepted(tmp_path: Path) -> None:
     assert new_run_path(config) == tmp_path / name
 
 
-def test_no_prediction_is_of_more_environments_than_the_run_has() -> None:
+def test_a_prediction_has_no_more_environments_than_the_run() -> None:
     service = ServiceConfig(agents=1, max_agents=4, envs_per_agent=8, groups=2)
     small = replace(service, prediction_batch_min=1, prediction_batch_max=3)
     assert service.largest_prediction(lanes=8) == 8
@@ -93,7 +93,7 @@ def test_no_prediction_is_of_more_environments_than_the_run_has() -> None:
         TrainConfig(algorithm="dqn", service=service, pacing=pacing)
 
 
-def test_a_ladder_of_epsilons_is_of_dqn_alone() -> None:
+def test_only_dqn_has_a_ladder_of_epsilons() -> None:
     apex = PRESETS["apex"]
     assert apex.has_ladder
     assert not replace(apex, algorithm="mine:Own", learns_from="replay").has_ladder
@@ -101,7 +101,7 @@ def test_a_ladder_of_epsilons_is_of_dqn_alone() -> None:
 
 
 @pytest.mark.parametrize(("steps_per_update", "least"), [(4.0, 67), (4.5, 69), (0.25, 65)])
-def test_a_bound_that_would_stop_acting_and_learning_for_good_is_refused_and_named(
+def test_too_little_slack_for_acting_to_go_on_is_refused(
     steps_per_update: float, least: int
 ) -> None:
     with pytest.raises(ValueError, match=f"{least - 1} < .*: a prediction of 64 steps"):
@@ -116,7 +116,7 @@ def test_the_largest_groups_are_accepted() -> None:
 @pytest.mark.parametrize(
     ("setting", "value"), [("agent-timeout-s", "-5"), ("intra-op-threads", "-1")]
 )
-def test_the_command_says_so_in_one_line(
+def test_the_command_refuses_a_negative_setting_in_one_line(
     command: Callable[..., Command], setting: str, value: str
 ) -> None:
     run = command("train", "--game", "CartPole-v1", "--steps", "1", f"--{setting}", value)

@@ -58,7 +58,7 @@ def test_a_package_that_hides_the_agents_is_named(tmp_path: Path, mine: str) -> 
     )
 
 
-def test_importing_it_loads_no_framework() -> None:
+def test_importing_ga3c_loads_no_framework() -> None:
     program = "import sys, ga3c; ga3c.TrainConfig, ga3c.train; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
@@ -68,7 +68,7 @@ def test_importing_it_loads_no_framework() -> None:
     assert not {"keras", "tensorflow", "jax"} & loaded
 
 
-def test_what_it_does_not_have_is_an_attribute_error() -> None:
+def test_an_unknown_name_in_ga3c_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="'ga3c' has no attribute 'trian'"):
         _ = ga3c.trian  # type: ignore[attr-defined]
     assert {"train", "load", "TrainConfig"} <= set(dir(ga3c))
@@ -122,7 +122,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("fault", WRONG)
-def test_what_cannot_be_is_one_sentence_and_starts_nothing(fault: str, tmp_path: Path) -> None:
+def test_wrong_settings_fail_in_one_line_and_start_nothing(fault: str, tmp_path: Path) -> None:
     settings, words = WRONG[fault]
     with pytest.raises(ValueError, match=words) as error:
         ga3c.train(**{"runs_dir": tmp_path / "runs", "steps": 50, **SMALL, **settings})
@@ -161,7 +161,7 @@ def test_arguments_of_an_environment_that_no_file_can_hold_are_refused(given: An
         _wanted(None, {"game": "Pong", "env_args": {"it": given}})
 
 
-def test_a_config_must_be_one() -> None:
+def test_a_config_that_is_not_a_trainconfig_is_refused() -> None:
     with pytest.raises(ValueError, match="must be a TrainConfig; pass single settings as game='P"):
         ga3c.train("Pong")  # type: ignore[arg-type]
 
@@ -184,7 +184,7 @@ def test_a_config_of_wrong_types_is_refused(part: dict[str, Any], words: str) ->
     assert _wanted(config, {}) == (config, None), "all others are taken as they are"
 
 
-def test_another_framework_than_kerass_is_refused() -> None:
+def test_another_framework_than_the_one_keras_has_loaded_is_refused() -> None:
     other = "jax" if backend.FRAMEWORK == "tensorflow" else "tensorflow"
     with pytest.raises(ValueError, match=f"backend {other}: Keras has been loaded with"):
         ga3c.train(**SMALL, backend=other, steps=50)
@@ -225,7 +225,7 @@ def test_a_run_of_a_config_goes_on_with_more_steps(tmp_path: Path) -> None:
     assert last.result["steps"] >= made + 100, "nobody holds the directory's lock"
 
 
-def test_the_callers_random_numbers_go_on(tmp_path: Path) -> None:
+def test_training_leaves_the_callers_random_state_alone(tmp_path: Path) -> None:
     random.seed(5)
     np.random.seed(5)
     expected = random.random(), np.random.random()
@@ -235,7 +235,7 @@ def test_the_callers_random_numbers_go_on(tmp_path: Path) -> None:
     assert (random.random(), np.random.random()) == expected
 
 
-def test_it_runs_in_another_thread(tmp_path: Path) -> None:
+def test_training_works_in_another_thread(tmp_path: Path) -> None:
     runs: list[ga3c.Run] = []
     given = {**SMALL, "steps": 100, "runs_dir": tmp_path}
     thread = threading.Thread(target=lambda: runs.append(ga3c.train(**given)))
@@ -262,7 +262,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, -15)])
-def test_a_signal_ends_the_run_and_is_then_the_programs_own(
+def test_a_signal_ends_the_run_and_is_then_raised_in_the_program(
     command: Callable[..., Command], tmp_path: Path, number: int, code: int
 ) -> None:
     runs = tmp_path / "runs"
@@ -363,7 +363,7 @@ def test_a_policy_plays_in_an_environment_that_its_user_steps(trained: ga3c.Run)
         trained.load().player(gymnasium.make("FrozenLake-v1"))
 
 
-def test_a_player_stacks_pictures_and_flattens_and_shifts_as_training_does(tmp_path: Path) -> None:
+def test_a_player_stacks_pictures_as_training_does(tmp_path: Path) -> None:
     catch = ga3c.train(**{**SMALL, "game": "tests.tiny:Catch-v0"}, steps=200, runs_dir=tmp_path)
     policy, environment = catch.load(), gymnasium.make("tests.tiny:Catch-v0")
     player, (picture, _) = policy.player(environment), environment.reset(seed=1)
@@ -425,7 +425,7 @@ def test_equal_seeds_make_equal_environments_and_a_reset_others(tmp_path: Path) 
         (np.full((1, 7), np.nan, np.float32), "not finite"),
     ],
 )
-def test_other_observations_are_refused(
+def test_observations_unlike_those_of_training_are_refused(
     trained: ga3c.Run, observations: np.ndarray, words: str
 ) -> None:
     policy = trained.load()
@@ -476,7 +476,7 @@ def test_a_run_is_evaluated_by_a_named_protocol(
             trained.evaluate(**options)
 
 
-def test_a_function_is_given_the_figures_and_can_end_the_run(tmp_path: Path) -> None:
+def test_on_figures_is_called_with_the_figures_and_can_end_the_run(tmp_path: Path) -> None:
     seen = []
 
     def watch(figures: Mapping[str, Any]) -> bool:
@@ -500,7 +500,7 @@ def test_a_function_is_given_the_figures_and_can_end_the_run(tmp_path: Path) -> 
     assert children() == set()
 
 
-def test_a_run_goes_on_without_what_it_would_print(tmp_path: Path) -> None:
+def test_a_run_goes_on_when_its_output_pipe_is_broken(tmp_path: Path) -> None:
     class Broken(io.StringIO):
         def write(self, text: str) -> int:
             raise BrokenPipeError(32, "Broken pipe")
@@ -512,7 +512,7 @@ def test_a_run_goes_on_without_what_it_would_print(tmp_path: Path) -> None:
     assert run.result["ended"] and run.result["steps"] >= 500
 
 
-def test_a_run_is_resumed_by_what_names_it_elsewhere(tmp_path: Path) -> None:
+def test_a_run_is_resumed_by_its_object_or_its_number(tmp_path: Path) -> None:
     first = ga3c.train(steps=200, runs_dir=tmp_path, **SMALL)
     for named in (first, 1):
         wanted, known = _wanted(None, {"resume": named, "runs_dir": tmp_path, "steps": 300})
@@ -524,7 +524,7 @@ def test_a_run_is_resumed_by_what_names_it_elsewhere(tmp_path: Path) -> None:
     assert again.path.name == "again" and again.result["steps"] >= 300
 
 
-def test_a_policy_that_comes_with_it_is_loaded_by_its_game() -> None:
+def test_a_pretrained_policy_is_loaded_by_its_game() -> None:
     policy = ga3c.load(pretrained="Pong")
     assert policy.config.environment.game.lower() == "pong"
     with pytest.raises(ValueError, match="pretrained Pnog: must be one of"):
@@ -632,7 +632,7 @@ def test_agents_know_what_a_folder_that_is_run_registers(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("how", [["mine.py"], ["-m", "mine"]])
-def test_a_program_that_exits_where_agents_load_it_is_told_so(
+def test_a_program_that_exits_when_agents_load_it_fails_with_the_reason(
     tmp_path: Path, how: list[str]
 ) -> None:
     done = run_script(tmp_path, script() + "\nsys.exit(3)\n", *how)
@@ -641,13 +641,13 @@ def test_a_program_that_exits_where_agents_load_it_is_told_so(
 
 
 @pytest.mark.parametrize("how", [["mine.py"], ["-m", "mine"]])
-def test_a_program_without_its_guard_is_told_so(tmp_path: Path, how: list[str]) -> None:
+def test_a_program_without_a_main_guard_fails_with_a_remedy(tmp_path: Path, how: list[str]) -> None:
     done = run_script(tmp_path, script(guard="if True:"), *how)
     assert done.returncode == 1
     assert 'put it under `if __name__ == "__main__":`' in done.stderr
 
 
-def test_what_a_notebook_defines_is_refused(tmp_path: Path) -> None:
+def test_an_environment_defined_in_a_notebook_is_refused(tmp_path: Path) -> None:
     done = run_script(tmp_path, "", "-c", script())
     assert done.returncode == 1
     assert "defined in a notebook" in done.stderr.splitlines()[-1]
@@ -669,7 +669,7 @@ class Furnished(Corridor):
         (Furnished, {"doors": {1: 2.0}}, "keys must be text"),
     ],
 )
-def test_what_agents_cannot_be_told_is_refused(
+def test_an_environment_that_agents_cannot_recreate_is_refused(
     entry: Any, kwargs: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
     gymnasium.register("Untold-v0", entry, kwargs=kwargs)
@@ -688,7 +688,7 @@ def test_what_agents_cannot_be_told_is_refused(
         (WrapperSpec("Told", "tests.tiny:Told", {"of": {1: 0.5}}), "keys must be text"),
     ],
 )
-def test_wrappers_that_agents_cannot_be_told_are_refused(
+def test_wrappers_that_agents_cannot_recreate_are_refused(
     wrapper: WrapperSpec, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such wrappers are refused even if every process can make the environment without them."""
@@ -703,7 +703,7 @@ def test_wrappers_that_agents_cannot_be_told_are_refused(
         gymnasium.registry.pop("Wrapped-v0")
 
 
-def test_what_tests_register_by_hand_reaches_the_agents(tmp_path: Path) -> None:
+def test_an_environment_registered_by_hand_reaches_the_agents(tmp_path: Path) -> None:
     gymnasium.register("ByHand-v0", Corridor, max_episode_steps=5)
     try:
         run = ga3c.train(**{**SMALL, "game": "ByHand-v0"}, steps=200, runs_dir=tmp_path)

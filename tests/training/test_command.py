@@ -78,7 +78,7 @@ def test_four_frames_of_an_atari_game_are_a_step(pong_run: Path) -> None:
     assert result["frames"] == 4 * result["steps"] > 0
 
 
-def test_scores_are_kept_where_nobody_reads_them(pong_run: Path, tmp_path: Path) -> None:
+def test_scores_are_kept_even_if_they_cannot_be_printed(pong_run: Path, tmp_path: Path) -> None:
     run = shutil.copytree(pong_run, tmp_path / "mine")
     given = ["evaluate", str(run), "--episodes", "2", "--step-cap", "50", "--json"]
     line = f"{shlex.join([sys.executable, '-m', 'ga3c', *given])} >/dev/full"
@@ -89,7 +89,7 @@ def test_scores_are_kept_where_nobody_reads_them(pong_run: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["runs"]])
-def test_what_is_only_printed_fails_in_one_line_where_it_cannot_be(arguments: list[str]) -> None:
+def test_a_command_that_cannot_print_its_output_fails_in_one_line(arguments: list[str]) -> None:
     command = [sys.executable, "-m", "ga3c", *arguments]
     with open("/dev/full", "w") as full:
         done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True)
@@ -98,7 +98,7 @@ def test_what_is_only_printed_fails_in_one_line_where_it_cannot_be(arguments: li
     assert "No space left" in done.stderr
 
 
-def test_a_wrong_use_has_its_code_where_the_line_cannot_be_written() -> None:
+def test_wrong_use_exits_with_2_even_if_stderr_cannot_be_written() -> None:
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "ga3c", "fly"]
         assert subprocess.run(command, cwd=ROOT, stderr=full).returncode == 2
@@ -113,6 +113,7 @@ def test_usage_names_the_command_train(
     assert "ga3c train" in run.out
 
 
+OLD_RUNS = ROOT / "tests" / "runs" / "old_runs"
 WRONG: dict[str, tuple[list[str], list[str]]] = {  # arguments, and words that must be in the line
     "unknown command": (["fly"], ["fly", "train"]),
     "misspelt game": (["train", "--game", "Pogn"], ["Pogn", "Pong"]),
@@ -180,8 +181,12 @@ WRONG: dict[str, tuple[list[str], list[str]]] = {  # arguments, and words that m
         ["slack_steps 8", "forever"],
     ),
     "run that exists": (
+        ["train", "--game", "CartPole-v1", "--name", "a3c", "--runs-dir", str(OLD_RUNS)],
+        ["a3c exists already: choose another --name"],
+    ),
+    "name that is no folder": (
         ["train", "--game", "CartPole-v1", "--name", "."],
-        ["is a folder without a config.json", "choose another --name"],
+        ["name '.': must name a folder in runs_dir"],
     ),
     "place for runs that is a file": (
         ["train", "--game", "CartPole-v1", "--runs-dir", str(ROOT / "setup.cfg")],
@@ -191,7 +196,7 @@ WRONG: dict[str, tuple[list[str], list[str]]] = {  # arguments, and words that m
 
 
 @pytest.mark.parametrize("fault", WRONG)
-def test_wrong_input_is_one_line_and_starts_nothing(
+def test_wrong_input_is_refused_in_one_line_and_starts_nothing(
     command: Callable[..., Command], tmp_path: Path, fault: str
 ) -> None:
     arguments, words = WRONG[fault]
@@ -237,7 +242,7 @@ def test_a_run_needs_no_arguments(command: Callable[..., Command], tmp_path: Pat
     assert run.wait(STOP_S) == 130, run.err
 
 
-def test_the_default_settings_are_those_of_no_arguments() -> None:
+def test_no_arguments_give_the_preset_ppo_pictures() -> None:
     assert parse([], TrainConfig, "test") == PRESETS["ppo-pictures"]
 
 

@@ -34,7 +34,7 @@ def test_printed_settings_are_read_back_as_they_were(name: str, tmp_path: Path) 
     assert read_back(to_toml(config, config), tmp_path) == config
 
 
-def test_what_a_preset_has_can_be_none_in_a_file(tmp_path: Path) -> None:
+def test_a_file_can_set_a_value_of_the_preset_to_none(tmp_path: Path) -> None:
     paper = PRESETS["paper"]
     assert paper.optimizer.learning_rate_end is not None
     config = parsed("--preset", "paper", "--learning-rate-end", "None")
@@ -68,7 +68,7 @@ def test_a_list_of_text_is_read_back_and_kept(tmp_path: Path) -> None:
         assert "must be a list of 2 entries: a whole number" in said
 
 
-def test_every_setting_has_a_name_of_its_own() -> None:
+def test_every_setting_is_found_by_its_name_and_keeps_its_value() -> None:
     config = TrainConfig()
     for setting in SETTINGS.values():
         part = getattr(config, setting.section) if setting.section else config
@@ -78,7 +78,7 @@ def test_every_setting_has_a_name_of_its_own() -> None:
     assert "service" in SECTIONS
 
 
-def test_the_command_prints_what_it_reads_and_begins_nothing(tmp_path: Path) -> None:
+def test_print_config_prints_a_file_that_reads_back_and_starts_no_run(tmp_path: Path) -> None:
     given = ["train", "--game", GAME, "--algorithm", "dqn", "--agents", "2", "--no-double"]
     printed = ended(*given, "--runs-dir", str(tmp_path / "runs"), "--print-config")
     assert (printed.returncode, printed.stderr) == (0, "")
@@ -95,7 +95,7 @@ def test_the_command_prints_what_it_reads_and_begins_nothing(tmp_path: Path) -> 
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_run_of_a_file_has_its_settings(command: Callable[..., Command], tmp_path: Path) -> None:
+def test_a_run_gets_the_settings_of_a_file(command: Callable[..., Command], tmp_path: Path) -> None:
     file = tmp_path / "mine.json"
     service = {"agents": 2, "envs_per_agent": 4, "max_agents": 2}
     learning = {"training_batch_min": 20, "training_batch_max": 80}
@@ -154,7 +154,7 @@ WRONG = {  # a file's name and text, arguments, and words that must be in the li
 
 
 @pytest.mark.parametrize("fault", WRONG)
-def test_a_wrong_file_is_one_line_that_names_it(fault: str, tmp_path: Path) -> None:
+def test_a_wrong_file_is_refused_in_one_line_that_names_it(fault: str, tmp_path: Path) -> None:
     name, text, arguments, words = WRONG[fault]
     (tmp_path / name).write_text(text)
     runs = tmp_path / "runs"
@@ -165,11 +165,11 @@ def test_a_wrong_file_is_one_line_that_names_it(fault: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("file", ["nowhere.toml", "."])
-def test_a_file_that_is_none_is_said(file: str) -> None:
+def test_a_missing_file_is_refused_by_name(file: str) -> None:
     assert file in refused(*CORRIDOR, "--config", file)
 
 
-def test_the_command_line_can_mend_what_does_not_fit_in_a_file(tmp_path: Path) -> None:
+def test_options_can_correct_a_file_whose_settings_do_not_fit_together(tmp_path: Path) -> None:
     file = tmp_path / "a.toml"
     file.write_text(f'[environment]\ngame = "{GAME}"\n[service]\nagents = 3\nmax_agents = 2\n')
     without = ended("train", "--config", str(file), "--print-config")

@@ -92,7 +92,7 @@ def test_it_is_exported_with_its_measured_weights(run: ga3c.Run, tmp_path: Path,
     assert "the same as the network on 64 frames" in done.stdout
 
 
-def test_it_goes_on_with_the_means_that_it_had(run: ga3c.Run) -> None:
+def test_a_resumed_run_continues_its_normalization_statistics(run: ga3c.Run) -> None:
     policy = run.load()._policy
     weights = {w.path: np.asarray(w) for w in policy.network.weights}
     assert weights["actor_normalized/count"] > 1000
@@ -106,7 +106,7 @@ def test_it_goes_on_with_the_means_that_it_had(run: ga3c.Run) -> None:
     assert later["actor_normalized/count"] > weights["actor_normalized/count"]
 
 
-def test_a_video_shows_what_each_number_of_an_action_is(tmp_path: Path) -> None:
+def test_a_video_of_continuous_actions_is_written(tmp_path: Path) -> None:
     given = {**SMALL, "game": "Pendulum-v1", "steps": 1200}
     played = ga3c.train(**given, runs_dir=tmp_path, name="mine")
     out = tmp_path / "video.mp4"

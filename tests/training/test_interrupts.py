@@ -29,7 +29,7 @@ print("heard many" if heard > 300 else heard)
 """
 
 
-def test_no_signal_stops_the_thread_that_it_interrupts() -> None:
+def test_a_signal_handler_never_deadlocks_the_thread_that_it_interrupts() -> None:
     """A handler that waited for a lock of the thread that it interrupts would never return."""
     done = subprocess.run(
         [sys.executable, "-c", ROUNDS], cwd=ROOT, capture_output=True, text=True, timeout=BEGIN_S

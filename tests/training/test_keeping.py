@@ -56,7 +56,7 @@ class Run:
         return [int(path.name) for path in checkpoints.kept(self.place)]
 
 
-def test_a_disk_that_fails_is_said_once_and_tried_every_10_s_until_it_is_written_again(
+def test_a_failing_disk_is_reported_once_and_retried_every_10_s(
     tmp_path: Path,
 ) -> None:
     run = Run(tmp_path, "--checkpoint-every-s", "60")
@@ -89,7 +89,7 @@ def test_episodes_are_kept_even_where_the_checkpoint_cannot_be(tmp_path: Path) -
     assert [episode.steps for episode in run.episodes] == [5]
 
 
-def test_as_many_are_kept_as_is_asked_for_and_the_milestones(tmp_path: Path) -> None:
+def test_the_newest_checkpoints_and_the_milestones_are_kept(tmp_path: Path) -> None:
     given = ["--keep-checkpoints", "2", "--milestone-steps", "100"]
     run = Run(tmp_path, *given, "--checkpoint-every-steps", "30")
     for steps in (40, 60, 110, 160, 205, 235, 265, 295, 310):  # none is due at 60 and 310

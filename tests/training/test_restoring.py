@@ -33,7 +33,7 @@ def kept(run: ga3c.Run, at: int) -> checkpoints.Checkpoint:
 
 
 @pytest.mark.parametrize("algorithm", LEARNERS)
-def test_a_run_begins_with_the_weights_of_another_and_all_else_anew(
+def test_a_run_begins_with_the_weights_of_another_and_nothing_else_of_it(
     algorithm: str, tmp_path: Path
 ) -> None:
     given = {**SMALL, **LEARNERS[algorithm], "algorithm": algorithm, "runs_dir": tmp_path}

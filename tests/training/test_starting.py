@@ -39,7 +39,7 @@ LOCKSTEP = replace(TWO, agents=1, max_agents=1, groups=1, lockstep=True)
     ],
     ids=["Atari", "too many", "resumed", "seeded", "repeatable", "also elsewhere"],
 )
-def test_agents_are_prepared_whose_games_seed_themselves(config: TrainConfig, count: int) -> None:
+def test_agents_are_prepared_only_for_unseeded_games_here(config: TrainConfig, count: int) -> None:
     launcher = LocalLauncher()
     try:
         _prepare(launcher, config)
@@ -78,7 +78,7 @@ def test_an_environment_that_takes_long_to_be_made_is_named(
     assert said == ["CartPole-v1: still starting, or in its first step, after 0.05 s"]
 
 
-def test_an_environment_that_is_made_at_once_is_not_complained_of(
+def test_an_environment_that_is_made_at_once_causes_no_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = list[str]()

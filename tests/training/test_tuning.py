@@ -11,7 +11,7 @@ ENOUGH = 2  # decisions
 LIMIT_S = 90.0  # only a safeguard: enough decisions end the run
 
 
-def test_a_runs_counts_are_tuned_and_each_decision_is_said_and_kept(tmp_path: Path) -> None:
+def test_a_runs_counts_are_tuned_and_each_decision_is_shown_and_kept(tmp_path: Path) -> None:
     journal, shown = tmp_path / "mine" / "scheduler.jsonl", set[Counts]()
 
     def decided(figures: dict[str, Any]) -> bool:

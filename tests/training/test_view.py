@@ -132,7 +132,7 @@ def test_a_terminal_that_is_closed_does_not_end_a_run(tmp_path: Path) -> None:
     assert (tmp_path / "mine" / "result.json").exists()
 
 
-def test_plain_lines_are_had_in_a_terminal_as_well(tmp_path: Path) -> None:
+def test_plain_prints_lines_in_a_terminal_too(tmp_path: Path) -> None:
     given = [*CORRIDOR, "--steps", "3000", "--plain", "--runs-dir", str(tmp_path)]
     said = in_a_terminal(*given)
     assert SECOND_SCREEN not in said
@@ -140,7 +140,7 @@ def test_plain_lines_are_had_in_a_terminal_as_well(tmp_path: Path) -> None:
     assert "events" not in words_of(said)
 
 
-def test_a_replays_line_tells_its_steps_and_epsilon_instead_of_lag(tmp_path: Path) -> None:
+def test_the_line_shows_the_replays_steps_and_epsilon_instead_of_the_lag(tmp_path: Path) -> None:
     config = PRESETS["dqn-pictures"]
     metrics = Metrics(lambda: 5.0)
     before = metrics.snapshot()
@@ -200,7 +200,7 @@ def test_the_curve_fits_its_place_and_has_its_scale(count: int) -> None:
         assert "█" not in lines[0][9 : 9 + (len(lines[0]) - 9) // 2]
 
 
-def test_events_are_under_the_fields_usual_names(pong_run: Path) -> None:
+def test_tensorboard_events_have_the_fields_usual_names(pong_run: Path) -> None:
     events = events_of(pong_run)
     text = events.Tensors("settings/text_summary")[0].tensor_proto.string_val[0].decode()
     assert "| environment.game | Pong |" in text

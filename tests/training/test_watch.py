@@ -167,7 +167,7 @@ def test_a_lockstep_that_could_never_fill_a_batch_is_refused() -> None:
 # Numbers that are not finite
 
 
-def test_updates_that_were_left_out_are_said_but_not_every_time() -> None:
+def test_skipped_updates_are_reported_but_not_every_time() -> None:
     watch, _, clock = watched()
     assert not list(watch.events(snapshot(updates=3.0)))
     (line,) = watch.events(snapshot(updates=3.0, refused_updates=2.0))
@@ -215,7 +215,7 @@ def test_a_run_whose_weights_explode_ends_and_keeps_its_last_good_checkpoint(
         assert np.isfinite(array).all(), name
 
 
-def test_actions_that_are_no_numbers_end_a_run_in_a_sentence(tmp_path: Path) -> None:
+def test_actions_that_are_not_finite_end_a_run_in_one_line(tmp_path: Path) -> None:
     given = ["train", "--game", "tests.tiny:Reach-v0", "--envs-per-agent", "8", "--agents", "1"]
     given += ["--algorithm", "dpg", "--replay-min-steps", "500", "--update-size", "100"]
     done = ended(*given, "--learning-rate", "3e38", "--seconds", "60", "--runs-dir", str(tmp_path))
@@ -251,7 +251,7 @@ def test_the_learning_rate_is_linear_until_the_schedules_end() -> None:
 @pytest.mark.parametrize(
     ("end", "words"), [(0.0, "0 from now on, so nothing more is learned"), (1e-5, "learning goes")]
 )
-def test_the_end_of_the_schedules_is_said_once(end: float, words: str) -> None:
+def test_the_end_of_the_schedules_is_reported_once(end: float, words: str) -> None:
     config = replace(SMALL, optimizer=OptimizerConfig(schedule_steps=100, learning_rate_end=end))
     watch, service, _ = watched(config)
     service.progress = lambda: 0.99
@@ -266,7 +266,7 @@ def test_the_end_of_the_schedules_is_said_once(end: float, words: str) -> None:
     assert [*resumed.events(snapshot())] == [line], "once in each session"
 
 
-def test_a_constant_learning_rate_has_no_end_to_speak_of() -> None:
+def test_the_end_of_the_schedules_is_not_reported_for_a_constant_learning_rate() -> None:
     constant = OptimizerConfig(learning_rate=1e-3, learning_rate_end=1e-3, schedule_steps=100)
     watch, service, _ = watched(replace(SMALL, optimizer=constant))
     service.progress = lambda: 2.0
@@ -292,7 +292,7 @@ def window(lag: float) -> Window:
     return Window(snapshot(), Snapshot(1.0, counts))
 
 
-def test_a_policy_lag_beyond_what_was_measured_is_said_once() -> None:
+def test_a_policy_lag_beyond_the_measured_one_is_reported_once() -> None:
     watch, _, _ = watched(replace(SMALL, scheduler=SchedulerConfig()))
     assert not list(watch.figures(window(MEASURED_LAG_UPDATES)))
     (line,) = watch.figures(window(200.0))

@@ -136,7 +136,7 @@ def test_a_part_beyond_every_legitimate_size_closes_its_connection(rig: Rig) -> 
     assert_serves(rig)
 
 
-def test_no_identity_follows_from_another() -> None:
+def test_identities_cannot_be_predicted() -> None:
     identities = {new_identity("agent-0.0") for _ in range(100)}
     assert len(identities) == 100
     assert {name_of(identity) for identity in identities} == {"agent-0.0"}

@@ -211,7 +211,7 @@ def any_rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
     rig.close()
 
 
-def test_to_a_peer_that_does_not_read_only_so_many_messages_are_kept(rig: Rig) -> None:
+def test_few_messages_are_kept_for_a_peer_that_does_not_read(rig: Rig) -> None:
     deaf = Agent(rig.context, "deaf")
     deaf.socket.setsockopt(zmq.RCVHWM, 1)
     deaf.connect(rig.frontend.endpoint)
@@ -247,7 +247,7 @@ def test_steps_are_queued_as_they_were_sent(any_rig: Rig) -> None:
     assert any_rig.all_rejected() == 0
 
 
-def test_a_step_with_packed_frames_is_queued_as_another(rig: Rig) -> None:
+def test_a_step_with_packed_frames_is_unpacked_and_queued(rig: Rig) -> None:
     agent, step = rig.welcome("agent"), make_step()
     header = messages.encode_header(Header(Kind.PACKED, 0, ENVS))
     frames = step.frames.data.cast("B")
@@ -350,7 +350,7 @@ def test_a_second_hello_changes_nothing(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("kind", ["actions", "retire"])
-def test_what_only_the_service_says_is_not_heard_from_an_agent(rig: Rig, kind: str) -> None:
+def test_messages_of_the_service_are_rejected_from_an_agent(rig: Rig, kind: str) -> None:
     agent = rig.welcome("agent")
     agent.send(whole_messages()[kind])
     wait_until(lambda: rig.rejected("kind") == 1)

@@ -81,7 +81,7 @@ def test_the_minimum_counts_size_and_not_items() -> None:
 
 
 @pytest.mark.parametrize("smallest", [0, 1])
-def test_a_minimum_of_nought_or_one_waits_for_the_first_item_only(smallest: int) -> None:
+def test_a_minimum_of_zero_or_one_waits_only_for_the_first_item(smallest: int) -> None:
     queue: BatchQueue[int] = BatchQueue(10, smallest, 6, NEVER_S)
     assert queue.get(0.0) == []
     assert filled(queue, [1]).get(0.0) == [0]
@@ -178,7 +178,7 @@ def test_sizes_that_do_not_match_the_items_are_refused() -> None:
         queue.put([1, 2], [1], 0.0)
 
 
-def test_what_a_queue_is_filled_with_comes_first_whatever_its_capacity() -> None:
+def test_fill_may_exceed_the_capacity_and_its_items_come_first() -> None:
     queue: BatchQueue[int] = BatchQueue(2, 1, 1, 0.0)
     queue.fill([1, 2, 3], [1, 1, 1])
     assert queue.size == 3
@@ -315,7 +315,7 @@ class NaiveQueue:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_random_use_is_as_the_naive_twin_has_it(seed: int) -> None:
+def test_random_use_matches_the_naive_implementation(seed: int) -> None:
     rng = random.Random(seed)
     largest = rng.randrange(1, 12)
     capacity, smallest = largest + rng.randrange(10), rng.randrange(largest + 1)

@@ -68,7 +68,7 @@ def test_a_peer_that_floods_a_busy_service_and_goes_away_does_not_end_it() -> No
     assert service.returncode == 0
 
 
-def test_of_a_message_of_too_many_parts_a_few_are_kept_and_the_next_is_whole(
+def test_a_message_of_too_many_parts_is_cut_and_the_next_one_is_complete(
     tmp_path: Path,
 ) -> None:
     service, peer_keys = keys.new(), keys.new()
@@ -106,7 +106,7 @@ def test_a_port_for_the_agents_of_this_machine_is_open_to_no_other_machine(tmp_p
         doors.close_waker()
 
 
-def test_a_socket_path_is_as_long_as_its_bytes() -> None:
+def test_the_length_of_a_socket_path_is_counted_in_bytes() -> None:
     assert endpoint_in(Path("/tmp/" + 60 * "u"), "ipc")
     with pytest.raises(ValueError, match="has 132 bytes > 107"):
         endpoint_in(Path("/tmp/" + 60 * "\N{LATIN SMALL LETTER U WITH DIAERESIS}"), "ipc")
