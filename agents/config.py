@@ -1,12 +1,14 @@
 """The settings of an environment."""
 
 import ast
+import re
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from agents.games import resolve
 
 MAX_INFOS = 64
+_KEY = re.compile(r"[A-Za-z0-9]+(?:[./_ -][A-Za-z0-9]+)*")
 INT_LIMIT = 2**31  # the emulator counts frames and pixels in C++ ints, which must stay below this
 
 
@@ -17,7 +19,7 @@ def _check(valid: bool, otherwise: str) -> None:
 
 @dataclass(frozen=True)
 class EnvironmentConfig:
-    """The game and its rules. Most settings apply to Atari games only (`without_effect`)."""
+    """The game and its rules. All but game, env_args, info_keys and stack are for Atari games."""
 
     game: str = "Pong"
     """An Atari game by name (Pong, ms_pacman, ALE/Pong-v5), a Gymnasium id (CartPole-v1), a task of
@@ -69,6 +71,9 @@ class EnvironmentConfig:
         for name in ("frame_cap", "noop_max"):  # action_repeat is at most frame_cap
             rule = "must be below 2**31, or the emulator could not count so many frames"
             _check(getattr(self, name) < INT_LIMIT, f"{name} {getattr(self, name)}: {rule}")
+        for key in self.info_keys:  # trackers take no others, and Gymnasium uses _key for itself
+            rule = "must be letters and digits, with single . - / _ or spaces between them"
+            _check(bool(_KEY.fullmatch(key)), f"info_keys {key!r}: {rule}")
         keys = self.info_keys
         rule = f"must be at most {MAX_INFOS} different keys, each of which is a figure of the run"
         valid = len(set(keys)) == len(keys) <= MAX_INFOS

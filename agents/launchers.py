@@ -22,7 +22,7 @@ UNSTARTED = 1000  # exit code of an agent whose process could not be started; no
 PREPARED = "prepared "  # prefix of the name of an agent that has no task yet
 NUMBER = "GA3C_AGENT"
 """The environment variable with an agent's number, from 0 on. No two agents of a launcher have the
-same at a time, so that simulators can derive ports from it."""
+same one at the same time, so simulators can derive ports from it."""
 PLACES = "agents: "  # prefix of the line in a launcher's news that says where they are
 
 

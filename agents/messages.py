@@ -63,7 +63,7 @@ class Step(NamedTuple):
 
     frames: np.ndarray  # [n, *shape] uint8 or float32, the newest only
     outcomes: np.ndarray  # [n] OUTCOME
-    infos: np.ndarray | None = None  # [n, info_keys] float32, nan where not said; None: none
+    infos: np.ndarray | None = None  # [n, info_keys] float32, nan where none was reported
 
     @property
     def firsts(self) -> np.ndarray:

@@ -84,8 +84,7 @@ def _made(task: Task, group: int) -> Environments:
 
 def _hello(task: Task, spaces: Spaces) -> Hello:
     shown = spaces.shape, spaces.dtype, spaces.actions
-    infos = len(task.environment.info_keys)
-    return Hello(task.token, *shown, task.groups, task.envs_per_group, infos)
+    return Hello(task.token, *shown, task.groups, task.envs_per_group, len(spaces.info_keys))
 
 
 def begin(link: Link, task: Task, groups: list[Environments]) -> None:

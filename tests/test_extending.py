@@ -78,7 +78,8 @@ def test_a_run_of_a_custom_algorithm_is_resumed_and_evaluated(own: Path) -> None
     assert name in COMMANDS[-1] and f"{name}(entropy_weight=0.01)" in PAGE
     command = [f"{name}(entropy_weight=0.01)" if word == name else word for word in COMMANDS[-1]]
     ga3c(own, *few(command))
-    assert "goes on from" in ga3c(own, "train", "--resume", "mine", "--steps", "3000")
+    other = ["--algorithm", f"{name}(entropy_weight=0.005)", "--steps", "3000"]
+    assert "goes on from" in ga3c(own, "train", "--resume", "mine", *other)
     assert "over 2 games" in ga3c(own, "evaluate", "runs/mine", "--episodes", "2")
 
 

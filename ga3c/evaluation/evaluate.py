@@ -23,14 +23,15 @@ from ga3c.evaluation.options import EvaluateConfig as Config
 from ga3c.runs import records
 from ga3c.runs.checkpoints import BEST
 from ga3c.runs.finding import EVALUATIONS
+from ga3c.runs.tally import short
 from ga3c.settings.machine import CORES, machine
 
 PROGRESS_S = 5.0
 
 
-def _short(mean: float | None) -> str:
-    """A number without meaningless digits: 12,345, 0.97; a dash if there is none."""
-    return "-" if mean is None else f"{round(mean, 2):,.10g}"
+def _short(score: float) -> str:
+    """A score without meaningless digits: 12,345, 0.97."""
+    return f"{round(score, 2):,.10g}"
 
 
 @contextlib.contextmanager
@@ -94,7 +95,7 @@ def _in_words(entry: Mapping[str, Any]) -> str:
         f"{_short(min(scores))} to {_short(max(scores))}) over "
         + ("1 game" if len(scores) == 1 else f"{len(scores)} games")
         + ("" if rate is None else f", success rate {rate:.1%}")
-        + "".join(f", {key} {_short(mean)}" for key, mean in entry["infos"].items())
+        + "".join(f", {key} {short(mean)}" for key, mean in entry["infos"].items())
         + (f", {cut} cut short by a length limit" if cut else "")
     )
 

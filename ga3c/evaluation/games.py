@@ -161,7 +161,9 @@ def record(
         "lengths": [game.length for game in games],
         "games_cut": sum(game.cut for game in games),
         "success_rate": statistics.mean(successes) if successes else None,
-        "infos": {key: values.mean() if len(values) else None for key, values in said.items()},
+        "infos": {
+            key: float(values.mean()) if len(values) else None for key, values in said.items()
+        },
         "seed": seed,
         "at_once": at_once,
         "seconds": round(seconds, 2),

@@ -155,7 +155,7 @@ def own_algorithm(given: str, actions: Actions, learning: LearningConfig) -> Alg
 def _function(network: str) -> Callable[[Tensor], Tensor]:
     function = own_part("network", network)
     if not callable(function):
-        name = network.partition(":")[2]
+        name = network.partition(":")[2].partition("(")[0]
         raise ValueError(
             f"network {network}: {name} is of type {type(function).__name__}, not a function: it "
             "must take observations and return features"

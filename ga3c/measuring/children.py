@@ -1,5 +1,6 @@
 """Code that runs in child processes while a part is measured. It imports no tensor framework."""
 
+import os
 import signal
 import sys
 import time
@@ -12,6 +13,7 @@ import zmq
 
 from agents import messages
 from agents.environments import EnvironmentConfig, Environments, Spaces
+from agents.launchers import NUMBER
 from agents.link import connect
 from agents.messages import Header, Hello, Kind, Step
 
@@ -33,9 +35,18 @@ def rate(
 
 
 def play_alone(
-    config: EnvironmentConfig, envs: int, seconds: float, barrier: Barrier, answer: Connection
+    number: int,
+    config: EnvironmentConfig,
+    envs: int,
+    seconds: float,
+    barrier: Barrier,
+    answer: Connection,
 ) -> None:
-    """Step `envs` environments with random actions once all processes are ready; send the rate."""
+    """Step `envs` environments with random actions once all processes are ready; send the rate.
+
+    Args: number: of this process, as agents have one.
+    """
+    os.environ[NUMBER] = str(number)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the parent handles Ctrl-C
     environments = Environments(config, envs)
     environments.reset(0)

@@ -104,7 +104,7 @@ class LimitsConfig(MeasuringConfig):
     """Measure environments, wire, predictions and training, each on its own, at several sizes."""
 
     ignored: ClassVar[frozenset[str]] = (
-        OF_RUNS | {"seconds"} | names(HostsConfig) | names(ServiceConfig) - OF_PARTS
+        OF_RUNS | {"seconds", "info_keys"} | names(HostsConfig) | names(ServiceConfig) - OF_PARTS
     )
     agent_counts: Sizes = tuple(sorted({1, CORES}))
     """Numbers of agent processes that step environments, or send messages, in parallel."""

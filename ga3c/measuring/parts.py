@@ -39,9 +39,9 @@ def environment_only(config: EnvironmentConfig, agents: int, envs: int, seconds:
     barrier = context.Barrier(agents)
     with contextlib.ExitStack() as processes:
         receivers = []
-        for _ in range(agents):
+        for number in range(agents):
             receiver, sender = context.Pipe(duplex=False)
-            given = (config, envs, seconds, barrier, sender)
+            given = (number, config, envs, seconds, barrier, sender)
             processes.enter_context(running(context.Process(target=play_alone, args=given)))
             sender.close()  # only the process holds it now, so its death closes the pipe
             receivers.append(receiver)

@@ -25,7 +25,7 @@ CURVE = "curve.csv"  # in a kept result: the score curve, instead of all episode
 POINTS, GRID = 400, 200  # of a curve, and of a mean curve
 DAMAGED = (ValueError, TypeError, KeyError)  # from a line that a kill cut short, say
 BANDS = 6  # groups of environments that explore alike
-LEFT_OUT = ("format", "preset", "run", "hosts", "checkpoints", "evaluation")  # not learning
+LEFT_OUT = ("format", "preset", "run", "hosts", "checkpoints", "evaluation", "info_keys")
 FIRST_TOLD = ("algorithm", "network", "pacing")  # the most telling settings, in this order
 LAST_TOLD = ("learning_rate_end", "schedule_steps", "learns_from", "training_wait_s")  # say little
 
@@ -110,7 +110,7 @@ def _in_words(name: str, value: Any) -> str:
 
 
 def settings(config: TrainConfig) -> dict[str, Any]:
-    """The settings that learning depends on: all but seed, limits, checkpoints, evaluations."""
+    """The settings that learning depends on, without the sections and settings of `LEFT_OUT`."""
     parts = {**to_json(config), "optimizer": asdict(config.scheduled_optimizer)}
     flat: dict[str, Any] = {}
     for name, part in parts.items():
@@ -119,7 +119,7 @@ def settings(config: TrainConfig) -> dict[str, Any]:
     module, colon, _ = flat.pop("game").rpartition(":")
     with contextlib.suppress(ValueError):  # the game may no longer exist
         flat["sticky_actions"] = None if colon else config.environment.stickiness
-    return {**flat, "module": module}
+    return {n: v for n, v in {**flat, "module": module}.items() if n not in LEFT_OUT}
 
 
 def load(runs: Sequence[Path], runs_dir: Path) -> list[History]:

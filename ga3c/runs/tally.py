@@ -13,6 +13,11 @@ ROLLING_EPISODES = 100
 INFO = "info/"  # prefix of the figures that environments report in their infos
 
 
+def short(mean: float | None) -> str:
+    """A mean with four digits that count: 12,350, 0.971; a dash if there is none."""
+    return "-" if mean is None else f"{float(f'{mean:.4g}'):,.10g}"
+
+
 class Episode(NamedTuple):
     """A finished episode of a lane."""
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 
 from ga3c.runs.metrics import Metrics, Window
-from ga3c.runs.tally import INFO, Tally
+from ga3c.runs.tally import INFO, Tally, short
 from ga3c.settings.scheduler import Counts
 
 ROLES = ("agents", "predictors", "trainers")
@@ -29,7 +29,7 @@ def figures(
     return {
         **{name: _finite(value, 5) for name, value in newest.items()},  # also of custom algorithms
         **({} if success is None else {"success_rate_100": success}),
-        **{INFO + key: _finite(mean, 5) for key, mean in tally.info_means().items()},
+        **{INFO + key: _significant(mean) for key, mean in tally.info_means().items()},
         "seconds": round(tally.seconds, 2),
         "steps": int(window.end["steps"]),
         "episodes": tally.episodes,
@@ -149,8 +149,9 @@ def infos_of(values: Values) -> list[tuple[str, float | None]]:
     return [(name.removeprefix(INFO), v) for name, v in values.items() if name.startswith(INFO)]
 
 
-def short(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
+def _significant(value: float) -> float | None:
+    """A number of any size, with six digits that count; None if there is none."""
+    return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
 def number(value: float | None) -> str:

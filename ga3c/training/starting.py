@@ -146,8 +146,8 @@ def check_resumed(config: TrainConfig, before: TrainConfig) -> None:
         ("preset", "name the settings to change"),
         ("algorithm", "another one could not use its weights: start a new run"),
     ):
-        value, old_value = getattr(config, name), getattr(before, name)
-        if value != old_value:
+        value, old_value = str(getattr(config, name)), str(getattr(before, name))
+        if value.partition("(")[0] != old_value.partition("(")[0]:  # arguments may change
             raise ValueError(f"{name} {value}: a resumed run keeps its {name} {old_value}; {rule}")
     _check_meaning(config, before)
     if config.run.name not in (None, before.run.name):
@@ -168,7 +168,7 @@ def check_resumed(config: TrainConfig, before: TrainConfig) -> None:
     played, known = (
         (
             resolve(c.environment.game),
-            replace(c.environment, game=game_before),
+            replace(c.environment, game=game_before, info_keys=()),
             c.run.seed,
             c.service.stagger_steps,
         )

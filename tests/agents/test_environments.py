@@ -1000,6 +1000,13 @@ def test_repeated_info_keys_and_more_than_64_are_refused(keys):
         EnvironmentConfig("CartPole-v1", info_keys=keys)
 
 
+@pytest.mark.parametrize("key", ["", "_coins", "speed(m/s)", "a//b", "x[/m]", "a\nb", "größe"])
+def test_info_keys_that_trackers_or_gymnasium_do_not_take_are_refused(key):
+    EnvironmentConfig("CartPole-v1", info_keys=("speed m/s", "reward_forward", "x.y-2"))
+    with pytest.raises(ValueError, match=r"info_keys .*must be letters and digits"):
+        EnvironmentConfig("CartPole-v1", info_keys=(key,))
+
+
 class Repeated(gymnasium.Wrapper):
     """Repeats each action `times` times, and returns only the last frame, without pooling."""
 

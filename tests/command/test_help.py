@@ -19,7 +19,7 @@ from ga3c.command.help import COMMON, ignored, rare, setting
 from ga3c.command.line import parsed
 from ga3c.command.names import SETTINGS
 from ga3c.command.parse import TrainArguments
-from ga3c.measuring.options import BenchmarkConfig
+from ga3c.measuring.options import BenchmarkConfig, DoctorConfig
 from ga3c.settings.begin import preset_like
 from ga3c.settings.presets import PRESETS
 from ga3c.settings.run import RunConfig
@@ -120,12 +120,24 @@ def test_the_settings_of_the_first_level_exist() -> None:
     assert known >= COMMON
 
 
+def test_seconds_are_those_of_a_window_in_measurements_and_of_the_run_in_training(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def said(kind: type[Any]) -> str:
+        return " ".join(shown(kind, "--help", capsys)[1].replace("│", " ").split())
+
+    assert "Seconds of each window in which the service is measured" in said(DoctorConfig)
+    assert "Stop after this many seconds" not in said(DoctorConfig)
+    assert "Stop after this many seconds" in said(TrainConfig)
+
+
 @pytest.mark.parametrize(
     ("arguments", "option", "what"),
     [
         (["benchmark", "limits", "--score", "18"], "--score", "ga3c benchmark limits"),
         (["benchmark", "limits", "--seconds=9"], "--seconds", "ga3c benchmark limits"),
         (["benchmark", "limits", "--agents", "9"], "--agents", "ga3c benchmark limits"),
+        (["benchmark", "limits", "--info-keys", "x"], "--info-keys", "ga3c benchmark limits"),
         (["benchmark", "throughput", "--name", "x"], "--name", "ga3c benchmark throughput"),
         (["benchmark", "throughput", "--scheduler=off"], "--scheduler", "ga3c benchmark throughp"),
         (["benchmark", "a3c", "--network", "small"], "--network", "ga3c benchmark a3c"),

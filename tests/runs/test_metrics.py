@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ga3c.runs.metrics import Metrics, Snapshot, Window
-from ga3c.runs.tally import ROLLING_EPISODES, Episode, Tally
+from ga3c.runs.tally import ROLLING_EPISODES, Episode, Tally, short
 from ga3c.settings.scheduler import Counts
 from ga3c.training.progress import figures, legend, line
 
@@ -174,6 +174,14 @@ def test_the_success_rate_is_over_the_last_100_that_reported_it_and_is_kept(
     assert gone_on_with(tally, clock).success_rate() == tally.success_rate()
     older = gone_on_with(tally, clock, lacking="successes")
     assert math.isnan(older.success_rate()) and older.score_mean() == 1.0
+
+
+@pytest.mark.parametrize(
+    ("mean", "words"),
+    [(None, "-"), (12345.6, "12,350"), (0.97123, "0.9712"), (3.2e-6, "3.2e-06"), (-2.0, "-2")],
+)
+def test_a_mean_is_shown_with_four_digits_that_count(mean: float | None, words: str) -> None:
+    assert short(mean) == words
 
 
 def test_means_of_infos_are_over_the_last_100_that_were_reported_and_are_kept(clock: Clock) -> None:

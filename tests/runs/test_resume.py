@@ -457,6 +457,16 @@ def test_a_configuration_without_a_name_may_resume_a_named_run() -> None:
         check_resumed(TrainConfig(run=RunConfig(name="yours")), before)
 
 
+def test_in_lockstep_other_info_keys_may_be_asked_for() -> None:
+    """They change what is reported, not what is played."""
+    given = ["--algorithm", "a3c", *IN_TURN, "--game", "CartPole-v1"]
+    before = parse(given, TrainConfig, "test")
+    check_resumed(parse([*given, "--info-keys", "coins"], TrainConfig, "test"), before)
+    other = parse([*given, "--env-args", "sutton_barto_reward=True"], TrainConfig, "test")
+    with pytest.raises(ValueError, match="could not be replayed"):
+        check_resumed(other, before)
+
+
 def test_in_lockstep_a_name_that_asks_for_sticky_actions_is_another_environment() -> None:
     given = ["--algorithm", "a3c", *IN_TURN]
     before = parse(given, TrainConfig, "test")
