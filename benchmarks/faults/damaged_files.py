@@ -96,7 +96,7 @@ def _check_goes_on(run: Watched, seen: Seen, name: str) -> None:
     seen.expect(code == 0, f"{name}: ended with exit code {code}: {run.tail()}")
     words = f"goes on from {int(before.name):,} steps"
     seen.expect(words in run.log, f"{name}: did not say: {words}")
-    words = "damaged, so the one before it is used"
+    words = checkpoints.PASSED_OVER
     seen.expect(words in run.log, f"{name}: did not say: {words}")
     aside = newest.with_name(f"damaged-{newest.name}")
     seen.expect(aside.exists(), f"{name}: the damaged one was not set aside")

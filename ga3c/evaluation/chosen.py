@@ -32,7 +32,7 @@ def load(wanted: LearnedConfig) -> tuple[TrainConfig, Path, Checkpoint]:
     if checkpoint == "newest":
         found, damaged = checkpoints.newest(directory)
         for each in damaged:
-            print(f"ga3c: damaged, so the one before it is used: {each}", file=sys.stderr)
+            print(f"ga3c: {each}", file=sys.stderr)
         if found is None:
             raise RuntimeError(f"run {path} has no whole checkpoint")
         return config, path, found

@@ -21,6 +21,7 @@ PARTIAL = ".partial-"
 FOLDER = "checkpoints"  # in a run's directory
 BEST = "best"  # the folder of the checkpoint with the best evaluation
 FORMAT = 1
+PASSED_OVER = "damaged, so the one before it is used"
 RETRY_S = 10.0
 LEARNED = ("weights/", "target/", "optimizer/")  # arrays that must be finite
 
@@ -124,13 +125,13 @@ def kept(directory: Path) -> list[Path]:
 
 
 def newest(directory: Path) -> tuple[Checkpoint | None, list[str]]:
-    """The newest intact checkpoint, if any, and what is wrong with each newer one."""
+    """The newest intact checkpoint, if any, and a line about each newer one, which is damaged."""
     faults: list[str] = []
     for path in reversed(kept(directory)):
         try:
             return read(path), faults
         except Damaged as error:
-            faults.append(str(error))
+            faults.append(f"{PASSED_OVER}: {error}")
     return None, faults
 
 

@@ -80,7 +80,7 @@ def take_weights(path: Path, service: Service) -> str:
 def _newest(folder: Path, say: Say) -> Checkpoint | None:
     checkpoint, damaged = checkpoints.newest(folder)
     for each in damaged:
-        say(f"damaged, so the one before it is used: {each}", sys.stderr)
+        say(each, sys.stderr)
     return checkpoint
 
 
