@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from agents.games import resolve
 
+OF_OTHERS = ("env_args", "info_keys")  # settings that Atari games do not take
 MAX_INFOS = 64
 _KEY = re.compile(r"[A-Za-z0-9]+(?:[./_ -][A-Za-z0-9]+)*")
 INT_LIMIT = 2**31  # the emulator counts frames and pixels in C++ ints, which must stay below this
@@ -55,7 +56,7 @@ class EnvironmentConfig:
     """Newest observations stacked as the model's input; None: 4 for [h, w] pictures, else 1."""
 
     def __post_init__(self) -> None:
-        for name in ("env_args", "info_keys"):
+        for name in OF_OTHERS:
             object.__setattr__(self, name, tuple(getattr(self, name)))  # JSON has no tuples
         self.keywords  # noqa: B018  raises ValueError if one is not key=value
         sticky, repeat, stack = self.sticky_actions, self.action_repeat, self.stack
@@ -101,8 +102,7 @@ class EnvironmentConfig:
         """The settings that have no effect because the game is not an Atari game."""
         if resolve(self.game).is_atari:
             return frozenset()
-        others = {"game", "env_args", "info_keys", "stack"}
-        return frozenset(each.name for each in fields(self)) - others
+        return frozenset(each.name for each in fields(self)) - {"game", "stack", *OF_OTHERS}
 
     @property
     def stickiness(self) -> float:

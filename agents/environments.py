@@ -18,7 +18,7 @@ from agents.cuts import FirstGames
 from agents.games import check, fault
 from agents.messages import OUTCOME, Step
 from agents.spaces import Spaces, UnfitSpaces, fit, own_actions
-from agents.vectors import check_given, make_vector, numbers, seeds_of, successes
+from agents.vectors import check_given, make_vector, reported, seeds_of, successes
 
 __all__ = [
     "EnvironmentConfig",
@@ -211,8 +211,7 @@ class Environments:
             returns = outcomes["episode_return"]
             check_finite(self._game.name, "episode's return", returns, self._first_number)
         self._finished = finished | self._cut
-        infos = numbers(info, self.spaces.info_keys, self.num_envs)
-        infos[~finished] = np.nan
+        infos = reported(info, self.spaces.info_keys, finished)
         return Step(self._newest(frames), outcomes, infos)
 
     def _lost_life(self, lives: np.ndarray, first: np.ndarray) -> np.ndarray:

@@ -63,7 +63,7 @@ class Step(NamedTuple):
 
     frames: np.ndarray  # [n, *shape] uint8 or float32, the newest only
     outcomes: np.ndarray  # [n] OUTCOME
-    infos: np.ndarray | None = None  # [n, info_keys] float32, nan where none was reported
+    infos: np.ndarray | None = None  # [n, info_keys] float32, nan where none; None: no keys
 
     @property
     def firsts(self) -> np.ndarray:
@@ -145,7 +145,7 @@ def decode_hello(parts: Sequence[bytes | memoryview]) -> Hello:
 def encode_step(header: Header, step: Step) -> list[bytes | memoryview]:
     """The parts of a step, without copying the frames."""
     frames = np.ascontiguousarray(step.frames).data.cast("B")
-    infos = [] if step.infos is None or not step.infos.size else [step.infos.tobytes()]
+    infos = [] if step.infos is None else [step.infos.tobytes()]
     return [encode_header(header), step.outcomes.tobytes(), frames, *infos]
 
 

@@ -12,7 +12,7 @@ from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import FlattenObservation
 
-from agents.config import EnvironmentConfig
+from agents.config import OF_OTHERS, EnvironmentConfig
 from agents.games import Game
 from agents.messages import NOT_SAID
 
@@ -22,7 +22,7 @@ SCREEN = (210, 160)  # height and width of an Atari game in colour, in pixels
 
 def check_given(config: EnvironmentConfig, game: Game) -> None:
     """Raises ValueError if an Atari game is given a setting of other environments."""
-    for setting in ("env_args", "info_keys"):
+    for setting in OF_OTHERS:
         if game.is_atari and getattr(config, setting):
             raise ValueError(f"{config.game} takes no {setting}: it is an Atari game")
 
@@ -139,6 +139,19 @@ def numbers(info: dict[str, Any], keys: Sequence[str], num_envs: int) -> np.ndar
             with np.errstate(over="ignore"):  # a number beyond float32 becomes inf
                 found[said, column] = value[said]
     found[np.isinf(found)] = np.nan
+    return found
+
+
+def reported(info: dict[str, Any], keys: Sequence[str], finished: np.ndarray) -> np.ndarray | None:
+    """The numbers under the info keys where an episode has `finished` [n], else nan, [n, keys].
+
+    None if there are no keys.
+    """
+    if not keys:
+        return None
+    found = np.full((len(finished), len(keys)), np.nan, np.float32)
+    if finished.any():
+        found[finished] = numbers(info, keys, len(finished))[finished]
     return found
 
 

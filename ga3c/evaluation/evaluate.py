@@ -140,8 +140,7 @@ def scores(config: Config) -> dict[str, Any]:
             print(f"{progress}; not kept, as the games that end first are short ones", flush=True)
             raise
     seconds = time.monotonic() - started_s
-    keys, asked = trained.environment.info_keys, (config.seed, config.at_once)
-    entry = record(games, keys, checkpoint.steps, protocol, *asked, seconds)
+    entry = record(games, checkpoint.steps, protocol, config.seed, config.at_once, seconds)
     kept, failure = "", None
     if keeps:
         try:

@@ -122,5 +122,4 @@ class Evaluator:
         if len(games) < episodes:
             return None
         named = self._protocol.named(self._name, self._environment, "newest")
-        keys, seconds = self._environment.info_keys, time.monotonic() - started_s
-        return record(games, keys, steps, named, SEED, episodes, seconds)
+        return record(games, steps, named, SEED, episodes, time.monotonic() - started_s)

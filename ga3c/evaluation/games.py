@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ class Game(NamedTuple):
     length: int  # in steps
     cut: bool  # by the protocol's step_cap or frame_cap, or by another limit of the environment
     success: float = NOT_SAID  # 1 or 0, if the environment says so and the game ended
-    infos: tuple[float, ...] = ()  # under each of the info_keys, nan where none was reported
+    infos: tuple[tuple[str, float], ...] = ()  # info keys and numbers, nan where none was reported
 
 
 Watch = Callable[[int, Collection[Game]], bool]
@@ -88,7 +88,8 @@ def _round(
                     )
                 cut = not ended or bool(outcome["truncated"])
                 success = float(outcome["success"]) if ended else NOT_SAID
-                infos = () if step.infos is None else tuple(step.infos[lane].tolist())
+                said = () if step.infos is None else step.infos[lane].tolist()
+                infos = tuple(zip(environments.spaces.info_keys, said, strict=True))
                 games[first + lane] = Game(score, length, cut, success, infos)
         if len(games) == first + lanes or not watch(length, games.values()):
             break
@@ -138,7 +139,6 @@ def choose(protocol: Protocol, probabilities: np.ndarray, draws: np.ndarray) -> 
 
 def record(
     games: list[Game],
-    info_keys: Sequence[str],
     steps: int,
     protocol: Mapping[str, Any],
     seed: int,
@@ -148,8 +148,11 @@ def record(
     """One line of evaluations.jsonl."""
     scores = [game.score for game in games]
     successes = [game.success for game in games if game.success != NOT_SAID]
-    infos = np.array([game.infos for game in games])  # [games, info_keys]
-    said = {key: infos[~np.isnan(infos[:, k]), k] for k, key in enumerate(info_keys)}
+    infos: dict[str, list[float]] = {key: [] for key, _ in games[0].infos}
+    for game in games:
+        for key, number in game.infos:
+            if not math.isnan(number):
+                infos[key].append(number)
     return {
         "steps": steps,
         "protocol": dict(protocol),
@@ -161,9 +164,7 @@ def record(
         "lengths": [game.length for game in games],
         "games_cut": sum(game.cut for game in games),
         "success_rate": statistics.mean(successes) if successes else None,
-        "infos": {
-            key: float(values.mean()) if len(values) else None for key, values in said.items()
-        },
+        "infos": {key: statistics.mean(said) if said else None for key, said in infos.items()},
         "seed": seed,
         "at_once": at_once,
         "seconds": round(seconds, 2),

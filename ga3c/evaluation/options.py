@@ -82,15 +82,17 @@ class PlayedConfig(LearnedConfig):
             for name in set(names) & set(self.given):
                 raise WrongInput(no_effect(f"--{name.replace('_', '-')}", what))
 
-    def as_played(self, trained: TrainConfig) -> TrainConfig:
+    def as_played(self, trained: TrainConfig, **changed: Any) -> TrainConfig:
         """The run's settings, with --env-args applied to its environment.
 
-        Raises WrongInput if an argument of the environment is not key=value.
+        Args: changed: other settings of the environment.
+
+        Raises WrongInput if the environment does not allow them.
         """
         given = {pair.partition("=")[0] for pair in self.env_args}
         own = (p for p in trained.environment.env_args if p.partition("=")[0] not in given)
         try:
-            played = replace(trained.environment, env_args=(*own, *self.env_args))
+            played = replace(trained.environment, env_args=(*own, *self.env_args), **changed)
         except ValueError as error:
             raise WrongInput(str(error)) from error
         return replace(trained, environment=played)
@@ -128,17 +130,10 @@ class EvaluateConfig(PlayedConfig):
         super().__post_init__()
         check_count(self, "episodes", "at_once")
 
-    def as_played(self, trained: TrainConfig) -> TrainConfig:
-        """The run's settings, with --env-args and --info-keys applied to its environment.
-
-        Raises WrongInput if they are not allowed.
-        """
-        played = super().as_played(trained).environment
-        keys = dict.fromkeys((*played.info_keys, *self.info_keys))
-        try:
-            return replace(trained, environment=replace(played, info_keys=tuple(keys)))
-        except ValueError as error:
-            raise WrongInput(str(error)) from error
+    def as_played(self, trained: TrainConfig, **changed: Any) -> TrainConfig:
+        """The run's settings, with --env-args and --info-keys applied to its environment."""
+        keys = dict.fromkeys((*trained.environment.info_keys, *self.info_keys))
+        return super().as_played(trained, info_keys=tuple(keys), **changed)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from agents.actions import Actions
 from agents.games import fault, imported
 from ga3c.backend import Tensor
 from ga3c.learning.algorithm import Algorithm
+from ga3c.settings.checks import without_arguments
 from ga3c.settings.learning import LearningConfig
 
 ASKED = (*Algorithm.__annotations__, *(n for n in vars(Algorithm) if not n.startswith("_")))
@@ -102,7 +103,7 @@ def own_part(setting: str, given: str) -> Any:
     if the arguments are not literals.
     """
     module, _, call = given.partition(":")
-    name, has_arguments, _ = call.partition("(")
+    name = without_arguments(call)
     try:
         found = imported(module)
     except ValueError as error:
@@ -112,7 +113,7 @@ def own_part(setting: str, given: str) -> Any:
         place = getattr(found, "__file__", None) or f"module {module}"
         near = "".join(f": did you mean {n}?" for n in get_close_matches(name, dir(found), n=1))
         raise ValueError(f"{setting} {given}: {place} has no {name}{near}")
-    if not has_arguments or not callable(part):  # the caller says what it should be
+    if name == call or not callable(part):  # the caller says what it should be
         return part
     return functools.partial(part, **_keywords(setting, given, call))
 
@@ -155,7 +156,7 @@ def own_algorithm(given: str, actions: Actions, learning: LearningConfig) -> Alg
 def _function(network: str) -> Callable[[Tensor], Tensor]:
     function = own_part("network", network)
     if not callable(function):
-        name = network.partition(":")[2].partition("(")[0]
+        name = without_arguments(network).partition(":")[2]
         raise ValueError(
             f"network {network}: {name} is of type {type(function).__name__}, not a function: it "
             "must take observations and return features"

@@ -25,6 +25,11 @@ def is_own(name: str) -> bool:
     return _OWN.fullmatch(name) is not None
 
 
+def without_arguments(name: str) -> str:
+    """`module:name` of `module:name(key=value, ...)`; any other name as it is."""
+    return name.partition("(")[0]
+
+
 def no_effect(setting: str, what: str) -> str:
     """The error message for a setting that has no effect on `what`."""
     return f"{setting} has no effect on {what}: leave it out"

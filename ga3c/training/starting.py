@@ -18,7 +18,7 @@ from ga3c.runs.finding import PRETRAINED, find_run, game_of, is_running, new_run
 from ga3c.runs.kept_config import CONFIG, load_config, read_config, to_json
 from ga3c.runs.tracking import check_tracker
 from ga3c.runs.trust import META, check_trust
-from ga3c.settings.checks import WrongInput
+from ga3c.settings.checks import WrongInput, without_arguments
 from ga3c.settings.machine import CORES
 from ga3c.settings.train import TrainConfig
 from ga3c.training.interrupts import Interrupts
@@ -147,7 +147,7 @@ def check_resumed(config: TrainConfig, before: TrainConfig) -> None:
         ("algorithm", "another one could not use its weights: start a new run"),
     ):
         value, old_value = str(getattr(config, name)), str(getattr(before, name))
-        if value.partition("(")[0] != old_value.partition("(")[0]:  # arguments may change
+        if without_arguments(value) != without_arguments(old_value):
             raise ValueError(f"{name} {value}: a resumed run keeps its {name} {old_value}; {rule}")
     _check_meaning(config, before)
     if config.run.name not in (None, before.run.name):

@@ -147,11 +147,11 @@ def test_the_success_rate_is_of_the_games_that_ended() -> None:
     won = [float(game.score > 0) for game in games]
     assert [game.success for game in games] == won
     assert 0 < sum(won) < 40
-    assert record(games, (), 0, {}, 0, 20, 1.0)["success_rate"] == pytest.approx(sum(won) / 40)
+    assert record(games, 0, {}, 0, 20, 1.0)["success_rate"] == pytest.approx(sum(won) / 40)
     cut = evaluate(
         policy_for(environment), environment, Protocol("sample", step_cap=2), 3, 3, seed=0
     )
-    assert record(cut, (), 0, {}, 0, 3, 1.0)["success_rate"] is None
+    assert record(cut, 0, {}, 0, 3, 1.0)["success_rate"] is None
 
 
 def test_means_of_infos_are_over_the_games_that_report_them() -> None:
@@ -159,7 +159,7 @@ def test_means_of_infos_are_over_the_games_that_report_them() -> None:
     environment = EnvironmentConfig(game="tests.tiny:Corridor-v0", info_keys=keys)
     games = evaluate(policy_for(environment), environment, Protocol("sample"), 20, 10, seed=0)
     right = sum(game.score > 0 for game in games)
-    kept = record(games, keys, 0, {}, 0, 10, 1.0)["infos"]
+    kept = record(games, 0, {}, 0, 10, 1.0)["infos"]
     assert kept["position"] == pytest.approx(right / 20 * (CORRIDOR_LENGTH - 1))
     assert kept["lost"] is None
 
