@@ -27,6 +27,7 @@ from agents.headers import Header, Kind
 from agents.host import Config as HostConfig
 from agents.messages import OUTCOME, Step, encode_step
 from agents.orders import Host
+from agents.tails import FIRST_LINES
 from agents.worker import Task
 from ga3c import backend
 from ga3c.experience.book import Segment
@@ -743,7 +744,8 @@ def test_spaces_too_large_for_a_message_are_refused_before_anything_starts(
 
 def test_a_chatty_environment_trains_and_fills_no_disk(directory: Path) -> None:
     with running(made(configured("tests.tiny:Chatty-v0"))) as service:
-        assert tend_until(service, lambda: steps(service) >= 1000) == []
+        shown = tend_until(service, lambda: steps(service) >= 1000)
+        assert len(shown) <= FIRST_LINES + 1  # none at all where this takes less than `HELD_S`
         assert sum(path.stat().st_size for path in directory.rglob("*")) < 100_000
 
 
