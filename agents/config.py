@@ -35,7 +35,8 @@ class EnvironmentConfig:
     action_repeat: int = 4
     """Emulator frames per step, all with the same action, whatever the game's id says."""
     sticky_actions: float | None = None
-    """Probability per frame of repeating the last action; None: 0.25 for ALE/*-v5, else 0."""
+    """Probability per frame of repeating the last action; None: as the name says, which is 0.25 for
+    ALE/Pong-v5 and Pong-v0, and 0 for Pong and Pong-v4."""
     noop_max: int = 30
     """Each game starts with a random number of no-op emulator frames, uniform in [0, x)."""
     fire_on_reset: bool = True

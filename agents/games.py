@@ -17,9 +17,13 @@ from ale_py import registration, roms
 
 from agents import control
 
-_ATARI_V5 = re.compile(r"ALE/(\w+)-v5", re.IGNORECASE)
-_ATARI_LEGACY = re.compile(r"(\w+?)(NoFrameskip)?-v[04]", re.IGNORECASE)
-_ATARI_BARE = re.compile(r"([\w-]+)")
+# Patterns of Atari games' names, each with whether Gymnasium's games of that name are sticky.
+_ATARI = (
+    (re.compile(r"ALE/(\w+)-v5", re.IGNORECASE), True),
+    (re.compile(r"(\w+?)(NoFrameskip)?-v0", re.IGNORECASE), True),
+    (re.compile(r"(\w+?)(NoFrameskip)?-v4", re.IGNORECASE), False),
+    (re.compile(r"([\w-]+)"), False),
+)
 JAX_IDS = ("phys2d/", "tabular/")  # Gymnasium's environments that need the following packages
 NEEDED_BY_JAX_IDS = ("jax", "flax")
 EXTRAS = {"Box2D": "box2d", "MuJoCo": "control"}  # of ga3c, by the package that is missing
@@ -27,7 +31,7 @@ OURS = (Path(__file__).parent, Path(__file__).parents[1] / "ga3c")
 GYMNASIUM = Path(gymnasium.__file__).parent
 LIBRARIES = (Path(sysconfig.get_path("stdlib")), Path(sysconfig.get_path("purelib")))
 _TWO_PLAYERS = {"combat", "joust", "maze_craze", "warlords"}  # excluded: there is no second player
-_V5_STICKY_ACTIONS = 0.25
+_STICKY_ACTIONS = 0.25
 
 
 class UnknownGame(ValueError):
@@ -43,7 +47,7 @@ class Game(NamedTuple):
 
     name: str  # an ALE rom id (`ms_pacman`) or a Gymnasium id
     is_atari: bool
-    sticky_actions: float  # what the name implies: 0.25 for ALE/*-v5, otherwise 0
+    sticky_actions: float  # what the name implies: 0.25 for ALE/*-v5 and *-v0, otherwise 0
 
 
 @functools.cache
@@ -56,11 +60,11 @@ def _resolve_atari(name: str) -> Game | None:
     known = gymnasium.registry.get(name)
     if known is not None and not str(known.entry_point).startswith("ale_py"):
         return None  # a user's own Breakout-v0, for example
-    for pattern in (_ATARI_V5, _ATARI_LEGACY, _ATARI_BARE):
+    for pattern, sticky in _ATARI:
         match = pattern.fullmatch(name)
         rom = match and atari_roms().get(control.plain(match[1]))
         if rom:
-            return Game(rom, True, _V5_STICKY_ACTIONS if pattern is _ATARI_V5 else 0.0)
+            return Game(rom, True, _STICKY_ACTIONS if sticky else 0.0)
     return None
 
 

@@ -56,7 +56,7 @@ def pong_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _train_pong(runs: Path) -> None:
-    given = ["--game", "Pong", "--agents", "2", "--envs-per-agent", "16", "--scheduler", "off"]
+    given = ["--game", "Pong", "--agents", "2", "--envs-per-agent", "4", "--scheduler", "off"]
     done = ended(
         "train",
         *given,

@@ -4,6 +4,7 @@
 otherwise their values would silently differ from those that the run had.
 """
 
+import contextlib
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from agents.games import UnknownGame, resolve
 from ga3c.settings.train import TrainConfig
 
 CONFIG = "config.json"
@@ -121,6 +123,8 @@ def read_config(path: Path) -> KeptConfig:
             _move(values, TO_FORMAT_3)
         if number < 11:
             _quote_truth(values)
+        if number < 13:
+            _without_sticky_actions(values)
         _fill(values, _newer(number))
         config = msgspec.convert(values, TrainConfig, dec_hook=lambda kind, value: kind(value))
     except UNREADABLE as error:  # msgspec's errors are ValueErrors
@@ -143,6 +147,16 @@ def _quote_truth(values: dict[str, Any]) -> None:
         re.sub(r"=(?!True$|False$)((?i:true|false))$", r"='\1'", pair)
         for pair in environment.get("env_args", ())
     ]
+
+
+def _without_sticky_actions(values: dict[str, Any]) -> None:
+    """Say that a game such as Pong-v0 had no sticky actions: its name implies them today."""
+    environment = values.get("environment", {})
+    game = str(environment.get("game"))
+    if environment.get("sticky_actions") is None and re.fullmatch(r"\w+-v0", game):
+        with contextlib.suppress(UnknownGame):
+            if resolve(game).is_atari:
+                environment["sticky_actions"] = 0.0
 
 
 def _newer(number: int) -> set[str]:

@@ -288,10 +288,15 @@ def test_missing_module_is_named():
 
 @pytest.mark.parametrize(
     "name,probability",
-    [("ALE/Pong-v5", 0.25), ("Pong", 0.0), ("PongNoFrameskip-v4", 0.0), ("Pong-v0", 0.0)],
+    [
+        *[("ALE/Pong-v5", 0.25), ("Pong-v0", 0.25), ("pongnoframeskip-V0", 0.25)],
+        *[("Pong", 0.0), ("pong", 0.0), ("Pong-v4", 0.0), ("PongNoFrameskip-v4", 0.0)],
+    ],
 )
 def test_sticky_actions_default_to_what_the_name_says(name, probability):
     assert resolve(name) == Game("pong", True, probability)
+    if (known := gymnasium.registry.get(name)) is not None:
+        assert known.kwargs["repeat_action_probability"] == probability, "as Gymnasium's"
 
 
 def test_sticky_actions_of_the_name_reach_the_emulator():

@@ -118,6 +118,22 @@ def test_arguments_that_are_refused_today_are_read_as_text_from_old_files(tmp_pa
     assert kept.keywords == {"slippery": "false", "deep": True, "name": "TRUE"}
 
 
+def test_games_in_v0_had_no_sticky_actions_before_format_13(tmp_path: Path) -> None:
+    def probability(game: str, number: int, given: float | None = None) -> float | None:
+        values = to_json(TrainConfig())
+        values["environment"] |= {"game": game, "sticky_actions": given}
+        if number < 13:
+            del values["environment"]["info_keys"]
+        write(tmp_path, {**values, "format": number})
+        return load_config(tmp_path).environment.sticky_actions
+
+    assert probability("Pong-v0", 12) == 0.0
+    assert probability("PongNoFrameskip-v0", 12, 0.1) == 0.1
+    for game in ("Pong", "Pong-v4", "ALE/Pong-v5", "MountainCar-v0", "tests.tiny:Corridor-v0"):
+        assert probability(game, 12) is None
+    assert probability("Pong-v0", 13) is None
+
+
 @pytest.mark.parametrize("number", [0, FORMAT + 1, "2", None, [1]])
 def test_a_format_of_another_version_is_refused(number: Any, tmp_path: Path) -> None:
     write(tmp_path, {**to_json(TrainConfig()), "format": number})

@@ -62,10 +62,10 @@ def test_a_run_begins_with_the_weights_of_another_and_nothing_else_of_it(
 
 def test_statistics_of_another_run_soon_give_way_to_those_of_the_new_one(tmp_path: Path) -> None:
     given = {**SMALL, "algorithm": "ppo", "normalize_observations": True, "runs_dir": tmp_path}
-    first = ga3c.train(steps=14_000, **given)
+    first = ga3c.train(steps=11_000, **given)
     count = next(name for name in kept(first, -1).arrays if name.endswith("normalized/count"))
     assert kept(first, -1).arrays[count] > 10_000
-    second = ga3c.train(steps=4000, name="second", initial_weights=first, **given)
+    second = ga3c.train(steps=1000, name="second", initial_weights=first, **given)
     assert kept(second, 0).arrays[count] == 10_000 < kept(second, -1).arrays[count]
 
 
