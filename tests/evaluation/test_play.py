@@ -184,7 +184,7 @@ def test_what_is_played_is_the_first_game_of_an_evaluation(pong_run: Path, tmp_p
     """`play` and `evaluate` cut the game at the same step, with the same score."""
     run = shutil.copytree(pong_run, tmp_path / "mine")
     cap = ["--step-cap", "200", "--seed", "5"]
-    shown = ended("play", str(run), "--out", str(tmp_path / "game.gif"), *cap)
+    shown = ended("play", str(run), "--out", str(tmp_path / "game.mp4"), *cap)
     assert shown.returncode == 0, shown.stderr
     played = ended("evaluate", str(run), "--episodes", "2", "--json", *cap)
     assert played.returncode == 0, played.stderr
