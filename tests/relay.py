@@ -1,6 +1,7 @@
 """A TCP proxy whose connections a test can cut, freeze or forget, as a network may."""
 
 import contextlib
+import select
 import selectors
 import socket
 import threading
@@ -67,6 +68,10 @@ class Relay:
     def freeze(self) -> None:
         """Forward nothing until `mend`, although every connection looks intact."""
         self._hands_on = False
+
+    def is_called(self) -> bool:
+        """Whether someone waits for a new connection, while frozen."""
+        return bool(select.select([self._listener], [], [], 0)[0])
 
     def mend(self) -> None:
         """Accept connections and forward bytes again."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import gymnasium
 
+from agents import worker
 from tests.tiny import Corridor
 
 
@@ -18,6 +19,8 @@ class Simulator(Corridor):
         self._file = Path(folder) / str(self._process.pid)
         self._file.touch()
         self._hangs = hangs
+        if not hangs:
+            worker.CLOSING_S = 30.0  # this agent must have closed all of its environments
 
     def close(self) -> None:
         if self._hangs:

@@ -110,8 +110,8 @@ def test_hosts_play_for_one_service_after_another(command: Start, tmp_path: Path
     for host in hosts:
         host.until(lambda: "plays with 1 of 1 agents" in host.out)  # noqa: B023
     mine = service.runs / "mine"
-    service.until(lambda: len(summary(mine, "mine")["places"].split(",")) == 2)
-    assert set(summary(mine, "mine")["places"].split(", ")) == {"1 on atlas", "1 on boreas"}
+    spread = {"1 on atlas", "1 on boreas"}
+    service.until(lambda: set(summary(mine, "mine")["places"].split(", ")) == spread)
     hosts[0].process.kill()
     wait_for(lambda: not hosts[0].survivors(), STOP_S)
     service.until(lambda: "host atlas is lost" in service.out + service.err)

@@ -160,7 +160,7 @@ def test_an_agent_reconnects_after_a_silent_outage_of_the_network(rig: Rig) -> N
     rig.relay.freeze()
     for request in requests:
         rig.answer(request)
-    time.sleep(10.0)  # longer than both sides wait
+    wait_for(rig.relay.is_called, LIMIT_S)  # the agent has given the connection up
     rig.relay.mend()
     rig.play(100)
     assert rig.repeated >= GROUPS

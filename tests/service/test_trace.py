@@ -32,7 +32,7 @@ def enclosed(event: Event, spans: list[Event]) -> list[str]:
 
 def test_an_observation_is_followed_from_environment_to_action_to_gradient(tmp_path: Path) -> None:
     file = tmp_path / "trace.json"
-    options = ["--steps", "2000", "--scheduler", "off", "--max-agents", "2"]
+    options = ["--steps", "6000", "--scheduler", "off", "--max-agents", "2"]
     done = ended(*RUN, *options, "--runs-dir", str(tmp_path), "--trace", str(file))
     assert done.returncode == 0, done.stderr
     events = json.loads(file.read_text())["traceEvents"]
