@@ -65,7 +65,7 @@ def test_statistics_of_another_run_soon_give_way_to_those_of_the_new_one(tmp_pat
     first = ga3c.train(steps=11_000, **given)
     count = next(name for name in kept(first, -1).arrays if name.endswith("normalized/count"))
     assert kept(first, -1).arrays[count] > 10_000
-    second = ga3c.train(steps=1000, name="second", initial_weights=first, **given)
+    second = ga3c.train(steps=2000, name="second", initial_weights=first, **given)
     assert kept(second, 0).arrays[count] == 10_000 < kept(second, -1).arrays[count]
 
 
