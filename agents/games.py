@@ -17,12 +17,12 @@ from ale_py import registration, roms
 
 from agents import control
 
-# Patterns of Atari games' names, each with whether Gymnasium's games of that name are sticky.
+# Patterns of Atari games' names, with the sticky actions that each implies, as Gymnasium's ids do.
 _ATARI = (
-    (re.compile(r"ALE/(\w+)-v5", re.IGNORECASE), True),
-    (re.compile(r"(\w+?)(NoFrameskip)?-v0", re.IGNORECASE), True),
-    (re.compile(r"(\w+?)(NoFrameskip)?-v4", re.IGNORECASE), False),
-    (re.compile(r"([\w-]+)"), False),
+    (re.compile(r"ALE/(\w+)-v5", re.IGNORECASE), 0.25),
+    (re.compile(r"(\w+?)(NoFrameskip)?-v0", re.IGNORECASE), 0.25),
+    (re.compile(r"(\w+?)(NoFrameskip)?-v4", re.IGNORECASE), 0.0),
+    (re.compile(r"([\w-]+)"), 0.0),
 )
 JAX_IDS = ("phys2d/", "tabular/")  # Gymnasium's environments that need the following packages
 NEEDED_BY_JAX_IDS = ("jax", "flax")
@@ -31,7 +31,6 @@ OURS = (Path(__file__).parent, Path(__file__).parents[1] / "ga3c")
 GYMNASIUM = Path(gymnasium.__file__).parent
 LIBRARIES = (Path(sysconfig.get_path("stdlib")), Path(sysconfig.get_path("purelib")))
 _TWO_PLAYERS = {"combat", "joust", "maze_craze", "warlords"}  # excluded: there is no second player
-_STICKY_ACTIONS = 0.25
 
 
 class UnknownGame(ValueError):
@@ -60,11 +59,11 @@ def _resolve_atari(name: str) -> Game | None:
     known = gymnasium.registry.get(name)
     if known is not None and not str(known.entry_point).startswith("ale_py"):
         return None  # a user's own Breakout-v0, for example
-    for pattern, sticky in _ATARI:
+    for pattern, sticky_actions in _ATARI:
         match = pattern.fullmatch(name)
         rom = match and atari_roms().get(control.plain(match[1]))
         if rom:
-            return Game(rom, True, _STICKY_ACTIONS if sticky else 0.0)
+            return Game(rom, True, sticky_actions)
     return None
 
 

@@ -153,7 +153,7 @@ def _without_sticky_actions(values: dict[str, Any]) -> None:
     """Say that a game such as Pong-v0 had no sticky actions: its name implies them today."""
     environment = values.get("environment", {})
     game = str(environment.get("game"))
-    if environment.get("sticky_actions") is None and re.fullmatch(r"\w+-v0", game):
+    if environment.get("sticky_actions") is None and re.fullmatch(r"\w+-v0", game, re.IGNORECASE):
         with contextlib.suppress(UnknownGame):
             if resolve(game).is_atari:
                 environment["sticky_actions"] = 0.0

@@ -127,7 +127,7 @@ def test_games_in_v0_had_no_sticky_actions_before_format_13(tmp_path: Path) -> N
         write(tmp_path, {**values, "format": number})
         return load_config(tmp_path).environment.sticky_actions
 
-    assert probability("Pong-v0", 12) == 0.0
+    assert probability("Pong-v0", 12) == probability("pong-V0", 12) == 0.0
     assert probability("PongNoFrameskip-v0", 12, 0.1) == 0.1
     for game in ("Pong", "Pong-v4", "ALE/Pong-v5", "MountainCar-v0", "tests.tiny:Corridor-v0"):
         assert probability(game, 12) is None
