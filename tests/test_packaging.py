@@ -299,7 +299,11 @@ print(*({NEVER_ON_AN_AGENT!r} & sys.modules.keys()))
 def test_without_a_checkout_studies_are_refused_as_missing(tmp_path: Path) -> None:
     """An installation has the packages `agents` and `ga3c`, but not `benchmarks`."""
     for package in ("agents", "ga3c"):
-        shutil.copytree(ROOT / package, tmp_path / package)
+        shutil.copytree(
+            ROOT / package,
+            tmp_path / package,
+            ignore=shutil.ignore_patterns("__pycache__"),  # another test may be writing there
+        )
     program = "import sys; sys.path.insert(0, sys.argv.pop(1)); "
     program += "from ga3c.__main__ import program; program()"
     command = [sys.executable, "-P", "-c", program, str(tmp_path), "benchmark"]

@@ -80,7 +80,9 @@ def test_agents_alive_at_the_same_time_have_different_numbers(launcher: LocalLau
         launcher.start(replace(NOWHERE, identity=identity))
         pid = launcher.pid(identity)
         assert pid is not None
-        return psutil.Process(pid).environ()[NUMBER]
+        process = psutil.Process(pid)
+        wait_until(lambda: NUMBER in process.environ())  # for a moment, /proc shows none
+        return process.environ()[NUMBER]
 
     assert [start(f"agent-{n}") for n in range(3)] == ["0", "1", "2"]
     launcher.kill("agent-1")
