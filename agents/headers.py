@@ -1,10 +1,10 @@
-"""The header of a message: the first part of everything on the wire, 24 bytes."""
+"""The header of a message: the first 24 bytes of everything on the wire."""
 
 import struct
 from enum import IntEnum
 from typing import NamedTuple
 
-PROTOCOL = 6
+PROTOCOL = 7
 MAGIC = b"GA3C"
 LONGEST_S = 1e7  # four months; times are summed, and one unbounded value would swamp all others
 # Limits on a host, enforced by the service: agents, and characters in its name and in its reason
@@ -12,6 +12,7 @@ LONGEST_S = 1e7  # four months; times are summed, and one unbounded value would 
 MOST_AGENTS, MAX_NAME, MAX_REASON = 4096, 253, 1000
 MAX_COUNT = 0xFFFF  # groups per agent, and environments per group: 16 bits
 _HEADER = struct.Struct("<4sHHHHIff")
+HEADER_BYTES = _HEADER.size
 
 
 class Kind(IntEnum):
@@ -28,7 +29,7 @@ class Kind(IntEnum):
 
 
 class Header(NamedTuple):
-    """The first part of every message."""
+    """The beginning of every message."""
 
     kind: Kind
     group: int = 0

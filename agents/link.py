@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 import zmq
 
 from agents import messages
-from agents.headers import Header, Kind
+from agents.headers import HEADER_BYTES, Header, Kind
 from agents.messages import Hello, Step
 
 POLL_MS = 1000
@@ -86,6 +86,22 @@ def connect(
     return socket
 
 
+def joined(parts: Sequence[bytes]) -> bytes:
+    """A message of the service, header and body, as the only part in which it is sent.
+
+    A connection may break between two parts of a message that its receiver has begun to read.
+    libzmq (4.3.5) then aborts a process that has set IMMEDIATE ("!_more", src/fq.cpp:80).
+    """
+    return b"".join(parts)
+
+
+def received(socket: zmq.Socket) -> list[bytes]:
+    """The next message of the service: its header, and its body if it has one."""
+    message = socket.recv()
+    body = message[HEADER_BYTES:]
+    return [message[:HEADER_BYTES], body] if body else [message]
+
+
 class _Sent(NamedTuple):
     """A group's last step, while it is unanswered."""
 
@@ -152,7 +168,7 @@ class Link:
                 self._events.recv_multipart()  # only one event type is subscribed
                 self._connected()
             elif self._socket in ready:
-                parts = self._socket.recv_multipart()
+                parts = received(self._socket)
                 header = messages.decode_header(parts[0])
                 if header.kind == Kind.RETIRE:
                     return header, parts

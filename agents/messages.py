@@ -1,7 +1,8 @@
 """The messages between an agent process and the service.
 
 Every message is a ZeroMQ multipart message of raw bytes; nothing is pickled. The first part is
-always a `Header`. The other parts are
+always a `Header`; what the service sends is joined to one part (`agents.link.joined`). The other
+parts are
 
     hello    a JSON object: token, shapes and counts (`Hello`)
     step     outcomes `OUTCOME[n]`, newest frames `dtype[n, *shape]`, and with k info_keys a part

@@ -73,7 +73,7 @@ class Host:
             if self._events in ready:
                 self._tell_of(recv_monitor_message(self._events)["event"])
             if self._socket in ready:
-                self._follow(self._socket.recv_multipart())
+                self._follow(link.received(self._socket))
             self._tend()
 
     def _tell_of(self, event: int) -> None:

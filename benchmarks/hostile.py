@@ -24,7 +24,7 @@ from zmq.utils.monitor import recv_monitor_message
 from agents import keys, messages
 from agents.actions import Actions
 from agents.headers import Header, Kind
-from agents.link import Curve, connect
+from agents.link import Curve, connect, received
 from agents.messages import OUTCOME, Hello
 from agents.notes import decode_note, encode_note
 
@@ -153,7 +153,7 @@ def bomb(target: Target) -> int:
                 host.send_multipart(_state())
             if not host.poll(ANSWER_MS):
                 continue
-            for identity, task in decode_note(host.recv_multipart())["tasks"].items():
+            for identity, task in decode_note(received(host))["tasks"].items():
                 if identity not in sent:
                     sent.add(identity)
                     _send_bomb(target, identity, task)

@@ -280,7 +280,7 @@ def header_flaw(part: bytes) -> str:
     if len(part) != HEADER_LAYOUT.size:
         return "size"
     magic, protocol, kind, _group, _envs, _sequence, *times = HEADER_LAYOUT.unpack(part)
-    if magic != b"GA3C" or protocol != 6:
+    if magic != b"GA3C" or protocol != 7:
         return "not ours"
     if not 1 <= kind <= 8:
         return "kind"

@@ -31,7 +31,7 @@ LIMIT_S = 200.0
 def ga3c(directory: Path, *arguments: str, code: int = 0) -> str:
     """The output of the command in a user's folder. Its exit code must be `code`."""
     done = ended(*arguments, timeout_s=LIMIT_S, cwd=directory)
-    assert done.returncode == code, done.stderr
+    assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
     return done.stdout + done.stderr
 
 
@@ -45,7 +45,7 @@ def changed_ga3c(tree: Path, directory: Path, *arguments: str) -> str:
         text=True,
         timeout=LIMIT_S * PATIENCE,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
     return done.stdout + done.stderr
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import tests.tiny  # noqa: F401  registers the ledger
 from agents import messages
 from agents.headers import Header, Kind
+from agents.link import received
 from agents.messages import OUTCOME, Step
 from benchmarks.faults.siege import Siege
 
@@ -110,7 +111,7 @@ class Stutterer:
         while self._answers.get(group, (-1, 0))[0] != wanted:
             if not self._socket.poll(ANSWER_MS):
                 raise RuntimeError(f"no answer to step {wanted} of group {group}")
-            parts = self._socket.recv_multipart()
+            parts = received(self._socket)
             header = messages.decode_header(parts[0])
             actions = messages.decode_actions(parts, self._hello.actions)
             self._answers[header.group] = header.sequence, actions

@@ -7,6 +7,7 @@ from itertools import count
 import zmq
 
 from agents import messages
+from agents.link import received
 from benchmarks.faults.siege import Siege
 from tests.damage import HEADER_LAYOUT, Damaged, damaged_messages, numbered
 
@@ -47,7 +48,7 @@ class Vandals:
     def _hear(self) -> None:
         """Read the answers to what the service accepted as steps."""
         while self._expected.poll(0):
-            header = messages.decode_header(self._expected.recv_multipart()[0])
+            header = messages.decode_header(received(self._expected)[0])
             if header.group < len(self._next):
                 self._next[header.group] = header.sequence + 1
 

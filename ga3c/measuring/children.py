@@ -14,7 +14,7 @@ import zmq
 from agents import messages
 from agents.environments import EnvironmentConfig, Environments, Spaces
 from agents.launchers import NUMBER
-from agents.link import connect
+from agents.link import connect, received
 from agents.messages import Header, Hello, Kind, Step
 
 START_TIMEOUT_S = 60.0
@@ -69,4 +69,4 @@ def send_steps(endpoint: str, identity: str, token: str, spaces: Spaces, envs: i
     for sequence in range(sys.maxsize):
         header = Header(Kind.STEP, 0, envs, sequence)
         socket.send_multipart(messages.encode_step(header, step), copy=False)
-        messages.decode_actions(socket.recv_multipart(), spaces.actions)
+        messages.decode_actions(received(socket), spaces.actions)

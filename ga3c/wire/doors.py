@@ -10,6 +10,7 @@ import zmq
 
 from agents import keys
 from agents.keys import Pair
+from agents.link import joined
 from agents.messages import Hello
 from ga3c.settings.service import HostsConfig
 from ga3c.wire.authenticator import Authenticator
@@ -102,7 +103,7 @@ class Doors:
     def send(self, identity: bytes, parts: Parts, is_here: bool) -> None:
         """Send to an agent or a host. Raises zmq.ZMQError if it has gone."""
         door = self._near if is_here or self._far is None else self._far
-        door.send_multipart([identity, *parts], zmq.DONTWAIT)
+        door.send_multipart([identity, joined(parts)], zmq.DONTWAIT)
 
     def close(self) -> None:
         """Close the sockets; `wake` may still be called."""

@@ -401,20 +401,25 @@ def test_a_run_evaluates_itself_and_keeps_its_best_weights(tmp_path: Path) -> No
     assert f"after {best['steps']:,} steps; protocol name trained, weights best" in by_hand.stdout
 
 
-def test_a_failed_evaluation_does_not_end_the_run_and_the_next_one_is_made(tmp_path: Path) -> None:
-    given = ["train", "--game", "tests.unruly:Unevaluated-v0", "--algorithm", "a3c", *LIGHT]
-    given += ["--steps", "9000"]
-    given += ["--evaluate-every", "1000", "--evaluate-episodes", "2", "--name", "mine"]
-    done = ended(*given, "--runs-dir", str(tmp_path))
-    assert done.returncode == 0, done.stderr
-    run = tmp_path / "mine"
-    said = [line for line in done.stderr.splitlines() if "evaluation failed" in line]
-    assert len(said) == len(done.stderr.splitlines()) == 2, done.stderr
+def test_a_failed_evaluation_does_not_end_the_run_and_the_next_one_is_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine"
+    run = ga3c.train(
+        **{"game": "tests.unruly:Unevaluated-v0", "algorithm": "a3c", "name": path.name},
+        **{"agents": 2, "max_agents": 2, "envs_per_agent": 4, "progress_every_s": 0.5},
+        **{"evaluate_every": 1000, "evaluate_episodes": 2, "seconds": BEGIN_S},
+        runs_dir=tmp_path,
+        on_figures=lambda figures: evaluations(path),  # the third one went well
+    )
+    assert run.result["ended"] == "ended by on_figures"
+    printed = capsys.readouterr().err
+    said = [line for line in printed.splitlines() if "evaluation failed" in line]
+    assert len(said) == len(printed.splitlines()) == 2, printed
     assert "v0: RuntimeError: not while it is evaluated (" in said[0]
     assert "v0: SystemExit: nor now (" in said[1]
-    assert "in step" in (run / "log.txt").read_text(), "the whole traceback"
-    assert json.loads((run / "result.json").read_text())["evaluations_failed"] == 2
-    assert evaluations(run), "the third one went well"
+    assert "in step" in (path / "log.txt").read_text(), "the whole traceback"
+    assert run.result["evaluations_failed"] == 2
 
 
 def test_the_evaluation_due_at_the_last_step_comes_after_one_that_still_runs(

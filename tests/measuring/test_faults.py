@@ -15,7 +15,7 @@ from benchmarks.faults.watched import PROGRESS_S, Reading, Watched
 from benchmarks.reliability import MARKERS, PAGE, markdown
 from tests.commands import ended, refused
 
-SOME = ("service/second signal", "service/trainer raises", "refused/one directory")
+SOME = ("service/predictor raises", "service/trainer raises", "refused/one directory")
 
 
 @pytest.mark.slow

@@ -298,43 +298,55 @@ def test_wrong_arguments_are_refused_before_anything_is_trained(tmp_path: Path) 
         assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(("same_request_s", "keeping_s"), [(math.inf, 1.5), (0.0, 60.0)])
+@pytest.mark.parametrize(("same_request_s", "is_kept"), [(math.inf, True), (0.0, False)])
 def test_a_command_is_ended_when_it_has_kept_its_state_or_by_another_signal(
-    same_request_s: float, keeping_s: float, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+    same_request_s: float, is_kept: bool, capsys: pytest.CaptureFixture[str], monkeypatch: Any
 ) -> None:
     """A signal that comes meanwhile counts as the same request, or as a new one, which kills it."""
+    said = threading.Event()
+
+    def say(*words: Any, **given: Any) -> None:
+        print(*words, **given)
+        said.set()
+
+    monkeypatch.setattr(processes, "print", say, raising=False)
     monkeypatch.setattr(processes, "SAY_S", 0.2)
     monkeypatch.setattr("agents.signals.SAME_REQUEST_S", same_request_s)
     program = (
         "import os, signal, sys, time\n"
         "def keep(*_):\n"
         "    os.write(1, b'\\n')\n"  # print is not reentrant, and the one below may be running
-        f"    time.sleep({keeping_s})\n"
+        "    os.read(0, 1)\n"
         "    sys.exit(7)\n"
         "signal.signal(signal.SIGTERM, keep)\n"
         "print(flush=True)\n"
         "while True: time.sleep(0.01)\n"
     )
-    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
-    assert process.stdout
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe)
+    assert process.stdin and process.stdout
     process.stdout.readline()
 
-    def signal_once_asked(asked: IO[bytes]) -> None:
+    def signal_once_asked(asked: IO[bytes], keeps: IO[bytes]) -> None:
         asked.readline()
-        time.sleep(0.6)  # far beyond SAY_S
+        assert said.wait(BEGIN_S)
         signal.raise_signal(signal.SIGTERM)
+        if is_kept:
+            time.sleep(0.2)  # for the main thread to handle the signal
+            keeps.close()
 
     # A signal that comes too late must not end the tests.
     before = signal.signal(signal.SIGTERM, lambda *_: None)
     try:
-        signals = threading.Thread(target=signal_once_asked, args=[process.stdout])
+        signals = threading.Thread(target=signal_once_asked, args=[process.stdout, process.stdin])
         signals.start()
         processes.end(process, within_s=math.inf)
         signals.join()
     finally:
         signal.signal(signal.SIGTERM, before)
-    assert process.returncode == (7 if same_request_s else -signal.SIGKILL)
+    assert process.returncode == (7 if is_kept else -signal.SIGKILL)
     assert "waiting until runs have saved their state" in capsys.readouterr().err
+    process.stdin.close()
     process.stdout.close()
 
 

@@ -563,6 +563,8 @@ def test_a_full_disk_is_reported_once_and_the_run_makes_all_its_steps(command: S
     given = ["--checkpoint-every-steps", "300", "--progress-every-s", "10"]
     run = command(*CORRIDOR, *given, "--steps", "6000", "--name", "mine", program=program)
     assert run.wait(BEGIN_S) == 1
-    assert run.err.count("no checkpoint: [Errno 27]") == 1, "not at each attempt"
+    said = run.err.count("no checkpoint: [Errno 27]")
+    others = run.err.count("no checkpoint: an update did not end")
+    assert 1 <= said <= 1 + others, "again only after another reason, not at each attempt"
     assert "6000 steps done" in run.out
     assert_nothing_is_left(run)

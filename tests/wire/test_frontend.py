@@ -17,6 +17,7 @@ from zmq.utils.monitor import recv_monitor_message
 from agents import messages, packing
 from agents.actions import Actions
 from agents.environments import Spaces
+from agents.link import received
 from agents.messages import Header, Hello, Kind, Step
 from ga3c.runs.metrics import Metrics
 from ga3c.wire.frontend import Frontend
@@ -115,7 +116,8 @@ class Agent:
 
     def receive(self) -> Answer:
         assert self.hears(int(1000 * LIMIT_S)), "no answer"
-        parts = self.socket.recv_multipart()
+        parts = received(self.socket)
+        assert not self.socket.get(zmq.RCVMORE), "libzmq may abort an agent between two parts"
         header = messages.decode_header(parts[0])
         actions = (
             messages.decode_actions(parts, Actions(NUM_ACTIONS)).tolist()
