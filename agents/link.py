@@ -49,8 +49,12 @@ SERVICE_OPTIONS = (
 
 
 def watch_connections(socket: zmq.Socket, endpoint: str, options: Sequence[tuple]) -> None:
-    """Set the options that detect dead connections. Call this before bind or connect."""
+    """Set the options that detect dead connections. Call this before bind or connect.
+
+    A numeric address of IPv6 also needs one: libzmq knows only IPv4 otherwise.
+    """
     if endpoint.startswith("tcp:"):
+        socket.setsockopt(zmq.IPV6, int("[" in endpoint))
         for option, value in options:
             socket.setsockopt(option, value)
 
@@ -64,11 +68,18 @@ class Curve(NamedTuple):
 
 
 def connect(
-    context: zmq.Context, endpoint: str, identity: str, token: str, curve: Curve | None = None
+    context: zmq.Context,
+    endpoint: str,
+    identity: str,
+    token: str,
+    curve: Curve | None = None,
+    events: int = 0,
 ) -> zmq.Socket:
     """A DEALER socket to the service, which connects in the background.
 
-    Args: curve: for a service on another machine; without it the token is the password.
+    Args:
+        curve: for a service on another machine; without it the token is the password.
+        events: what `get_monitor_socket` of the socket will tell, from the first connection on.
     """
     socket = context.socket(zmq.DEALER)
     socket.setsockopt(zmq.IDENTITY, identity.encode())
@@ -82,6 +93,8 @@ def connect(
     socket.setsockopt(zmq.IMMEDIATE, 1)
     socket.setsockopt(zmq.LINGER, LINGER_MS)
     watch_connections(socket, endpoint, AGENT_OPTIONS)
+    if events:
+        socket.get_monitor_socket(events)
     socket.connect(endpoint)
     return socket
 
@@ -133,8 +146,9 @@ class Link:
     ) -> None:
         """Args: pack: whether frames are sent compressed."""
         self._encode = messages.encode_packed_step if pack else messages.encode_step
-        self._socket = connect(context, endpoint, identity, token, curve)
-        self._events = self._socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+        events = zmq.EVENT_HANDSHAKE_SUCCEEDED
+        self._socket = connect(context, endpoint, identity, token, curve, events)
+        self._events = self._socket.get_monitor_socket()
         self._poller = zmq.Poller()
         self._poller.register(self._socket, zmq.POLLIN)
         self._poller.register(self._events, zmq.POLLIN)

@@ -7,6 +7,7 @@ not ordered. Agents connect to the service themselves.
 """
 
 import contextlib
+import math
 import os
 import time
 from dataclasses import replace
@@ -27,6 +28,7 @@ from agents.worker import Task
 
 STATE_S = 2.0
 SILENT_S = 30.0  # with no word from the service for this long, agents are ended
+AGAIN_S = 10.0  # without a connection for this long, a new one is begun: libzmq gives up if refused
 KILLED_AFTER_S = 3.0  # after an agent was told to end
 STOP_S = 2.0
 MOST_EXITS = 16  # in one report; the service takes a report of at most 256 KiB
@@ -49,10 +51,8 @@ class Host:
         self._agents, self._name, self._modules = agents, name, modules
         self._launcher = LocalLauncher()
         self._context = zmq.Context()
-        identity = f"host-{os.urandom(8).hex()}"
-        self._socket = link.connect(self._context, connect, identity, "", curve)
-        events = zmq.EVENT_HANDSHAKE_SUCCEEDED | sum(REFUSALS)
-        self._events = self._socket.get_monitor_socket(events)
+        self._identity = f"host-{os.urandom(8).hex()}"
+        self._connect()
         self._playing: set[str] = set()
         self._ending: dict[str, float] = {}  # when to kill each, if it has not ended
         self._exits: dict[str, tuple[int, str]] = {}  # kept until the service no longer orders them
@@ -63,13 +63,26 @@ class Host:
         self._said = ""
         self._stopped = False  # not an Event: a signal may arrive while its lock is held
 
+    def _connect(self) -> None:
+        """Begin a connection to the service."""
+        events = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | sum(REFUSALS)
+        to = (self._address, self._identity, "", self._curve, events)
+        self._socket = link.connect(self._context, *to)
+        self._events = self._socket.get_monitor_socket()
+        self._lost_s = time.monotonic()  # math.inf while there is a connection
+        self._poller = zmq.Poller()
+        self._poller.register(self._socket, zmq.POLLIN)
+        self._poller.register(self._events, zmq.POLLIN)
+
+    def _connect_again(self) -> None:
+        self._socket.disable_monitor()
+        self._socket.close(linger=0)
+        self._connect()
+
     def obey(self) -> None:
         """Follow orders until `stop` is called."""
-        poller = zmq.Poller()
-        poller.register(self._socket, zmq.POLLIN)
-        poller.register(self._events, zmq.POLLIN)
         while not self._stopped:
-            ready = dict(poller.poll(100))
+            ready = dict(self._poller.poll(100))
             if self._events in ready:
                 self._tell_of(recv_monitor_message(self._events)["event"])
             if self._socket in ready:
@@ -81,7 +94,10 @@ class Host:
             self._say(f"connected to {self._address}")
             self._told_s = 0.0  # report to the service at once
             self._heard_s = time.monotonic()
+            self._lost_s = math.inf
             self._refuses = ""  # it may be a different service now
+        elif event == zmq.EVENT_DISCONNECTED:
+            self._lost_s = time.monotonic()
         else:
             self._say(f"the service at {self._address} cannot be reached: {REFUSALS[event]}")
 
@@ -152,6 +168,10 @@ class Host:
 
     def _tend(self) -> None:
         now_s = time.monotonic()
+        if now_s - self._lost_s > AGAIN_S:
+            if not self._said:
+                self._say(f"no service has answered at {self._address} so far")
+            self._connect_again()
         if self._heard_s and now_s - self._heard_s > SILENT_S:
             self._heard_s = 0.0  # until the service is heard again
             also = ", so its agents are stopped" if self._playing else ""

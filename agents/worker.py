@@ -142,12 +142,23 @@ def play(link: Link, task: Task, groups: list[Environments]) -> None:
     link.rest()
 
 
-def _listen(lines: "queue.SimpleQueue[bytes]") -> None:
+def _own_input() -> int:
+    """A descriptor of the standard input, which is empty from now on.
+
+    Otherwise, a program that an environment starts could read the agent's tasks.
+    """
+    own, empty = os.dup(0), os.open(os.devnull, os.O_RDONLY)
+    os.dup2(empty, 0)
+    os.close(empty)
+    return own
+
+
+def _listen(parent: int, lines: "queue.SimpleQueue[bytes]") -> None:
     """Pass on the parent's lines. When the input ends or cannot be read, end the process."""
     partial = b""
     try:
         # os.read has no buffer lock, which this thread would hold when the process ends.
-        while data := os.read(0, 4096):
+        while data := os.read(parent, 4096):
             *whole, partial = (partial + data).split(b"\n")
             for line in whole:
                 lines.put(line)
@@ -179,7 +190,7 @@ def main() -> int:
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     groups: list[Environments] = []
     try:
-        threading.Thread(target=_listen, args=(lines,), daemon=True).start()
+        threading.Thread(target=_listen, args=(_own_input(), lines), daemon=True).start()
         try:
             _play_all(lines, groups)
         finally:

@@ -12,6 +12,7 @@ DALEY, DALEY_CODE = "Daley and Amato 2021", "the public code of Daley and Amato 
 HORGAN = "Horgan et al. 2018, section 4 and appendix"
 HORGAN_ARXIV = "the arXiv version of Horgan et al. 2018, from memory and unchecked"
 ACME = "Acme's D4PG, by authors of Horgan et al. 2018"
+SCHAUL_RATE = "Schaul et al. 2016, whose rate Wang et al. took"
 MEAN = "0.01 / 256^2: Mnih's epsilon for the loss's mean"
 Fact = tuple[str, Any, str]
 
@@ -49,7 +50,7 @@ DQN_FACTS: list[Fact] = [
 ]
 DQN_RATE: list[Fact] = [
     ("optimizer.learning_rate", 2.5e-4, NATURE),
-    ("optimizer.learning_rate_end", 2.5e-4, NATURE),
+    ("optimizer.learning_rate_end", "constant", NATURE),
     ("optimizer.clip_norm", 0.0, NATURE),
 ]
 ONE_STREAM: list[Fact] = [
@@ -93,7 +94,7 @@ FACTS: dict[str, list[Fact]] = {
         ("learning.reward_clip", 1.0, A3C_CODE),
         ("service.t_max", 5, A3C_CODE),
         ("a3c.entropy_weight", 0.01, A3C_CODE),
-        ("a3c.entropy_weight_end", 0.01, A3C_CODE),
+        ("a3c.entropy_weight_end", None, A3C_CODE),
         ("a3c.value_weight", 0.5, A3C_CODE),
         ("a3c.trace_decay", 1.0, "GA3C: n-step returns"),
         ("a3c.correction", "none", "GA3C, section 5.4"),
@@ -109,7 +110,7 @@ FACTS: dict[str, list[Fact]] = {
         ("network.pixel_scale", "symmetric", "GA3C's Environment.py: x / 128 - 1"),
         ("optimizer.optimizer", "rmsprop", A3C_CODE),
         ("optimizer.learning_rate", 3e-4, A3C_CODE),
-        ("optimizer.learning_rate_end", 3e-4, A3C_CODE),
+        ("optimizer.learning_rate_end", "constant", A3C_CODE),
         ("optimizer.rms_decay", 0.99, A3C_CODE),
         ("optimizer.rms_centered", False, A3C_CODE),
         ("optimizer.momentum", 0.0, A3C_CODE),
@@ -134,8 +135,8 @@ FACTS: dict[str, list[Fact]] = {
         ("dqn.double", True, WANG),
         ("dqn.dueling", True, WANG),
         ("dqn.dueling_gradient_scale", 2**-0.5, WANG),
-        ("optimizer.learning_rate", 6.25e-5, "Schaul et al. 2016, whose rate Wang et al. took"),
-        ("optimizer.learning_rate_end", 6.25e-5, "Schaul et al. 2016, whose rate Wang et al. took"),
+        ("optimizer.learning_rate", 6.25e-5, SCHAUL_RATE),
+        ("optimizer.learning_rate_end", "constant", SCHAUL_RATE),
         ("optimizer.clip_norm", 10.0, WANG),
     ],
     "in-gpu-replay": [
@@ -157,7 +158,7 @@ FACTS: dict[str, list[Fact]] = {
         ("pacing.steps_per_update", 1.0, PARR_CODE),
         ("optimizer.optimizer", "rmsprop", PARR),
         ("optimizer.learning_rate", 2.5e-4, PARR),
-        ("optimizer.learning_rate_end", 2.5e-4, PARR),
+        ("optimizer.learning_rate_end", "constant", PARR),
         ("optimizer.rms_decay", 0.95, PARR),
         ("optimizer.rms_centered", False, PARR),
         ("optimizer.momentum", 0.95, PARR),
@@ -221,7 +222,7 @@ FACTS: dict[str, list[Fact]] = {
         ("optimizer.rms_decay", 0.95, HORGAN),
         ("optimizer.momentum", 0.0, HORGAN),
         ("optimizer.learning_rate", 0.00025 / 4, HORGAN),
-        ("optimizer.learning_rate_end", 0.00025 / 4, HORGAN),
+        ("optimizer.learning_rate_end", "constant", HORGAN),
         ("optimizer.optimizer_epsilon", 1.5e-7, HORGAN),
         ("optimizer.clip_norm", 40.0, HORGAN),
         ("scheduler.scheduler", "off", HORGAN),
@@ -250,7 +251,7 @@ FACTS: dict[str, list[Fact]] = {
         ("pacing.pacing", "free", HORGAN),
         ("optimizer.optimizer", "adam", HORGAN),
         ("optimizer.learning_rate", 1e-4, ACME),
-        ("optimizer.learning_rate_end", 1e-4, ACME),
+        ("optimizer.learning_rate_end", "constant", ACME),
         ("optimizer.clip_norm", 0.0, HORGAN),
         ("evaluation.evaluate_protocol", "control", HORGAN),
         ("scheduler.scheduler", "off", HORGAN),

@@ -6,6 +6,7 @@ Their ids are `tests.tiny:NAME`, so that Gymnasium imports this module in every 
 import contextlib
 import ctypes
 import os
+import subprocess
 import sys
 import time
 from typing import Any
@@ -138,6 +139,14 @@ class Fallen(Corridor):
         return super().step(action)
 
 
+class Reading(Ledger):
+    """Starts a program that reads the standard input to its end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        subprocess.run(["cat"], check=True)
+
+
 class Unmade(Corridor):
     """Its constructor raises, but only after 0.5 s, when the agent has connected."""
 
@@ -251,6 +260,7 @@ gymnasium.register("Unbounded-v0", "tests.tiny:Unbounded")
 gymnasium.register("Corridor-v0", "tests.tiny:Corridor", max_episode_steps=20)
 gymnasium.register("Catch-v0", "tests.tiny:Catch", max_episode_steps=50)
 gymnasium.register("Ledger-v0", "tests.tiny:Ledger")
+gymnasium.register("Reading-v0", "tests.tiny:Reading")
 gymnasium.register("Fallen-v0", "tests.tiny:Fallen")
 gymnasium.register("Unmade-v0", "tests.tiny:Unmade")
 gymnasium.register("Careless-v0", "tests.tiny:Careless", max_episode_steps=20)

@@ -109,7 +109,8 @@ def _plain(text: str, kind: type[Any], command: str) -> str:
     number = re.match(r"Error parsing (--\S+): .*\b(int|float)\b.*?: '(.*?)'", text)
     if number:
         rule = "a whole number" if number[2] == "int" else "a number"
-        return f"{number[1]} {number[3]}: must be {rule}"
+        word = re.search(r"does not match choices \('(?!None)(\w+)',\)", text)
+        return f"{number[1]} {number[3]}: must be {rule}{f' or {word[1]}' if word else ''}"
     several = re.match(r"Error parsing (--\S+): Could not parse arguments \[(.*?)\] into", text)
     if several:
         values = several[2].replace("'", "").replace(",", "")

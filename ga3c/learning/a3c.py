@@ -188,10 +188,8 @@ class ActorCritic:
 
     def rates(self, progress: float) -> dict[str, float]:
         """The entropy weight at this position in the schedules, 0 to 1."""
-        config = self.config
-        return {
-            "entropy_weight": linear(config.entropy_weight, config.entropy_weight_end, progress)
-        }
+        begin, end = self.config.entropy_weight, self.config.entropy_weight_end
+        return {"entropy_weight": linear(begin, begin if end is None else end, progress)}
 
     def exploration(self, lanes: np.ndarray, steps: float) -> np.ndarray:
         """Zeros [n]: the policy is stochastic and needs no exploration rate."""

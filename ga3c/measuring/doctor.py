@@ -20,7 +20,7 @@ from ga3c.reports.console import show
 from ga3c.settings.begin import preset_like
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.machine import CORES
-from ga3c.settings.presets import OF_LANES, RATES, SIZES, for_lanes
+from ga3c.settings.presets import OF_LANES, SIZES, for_lanes
 from ga3c.settings.train import TrainConfig
 
 WARM_UP_S = 3.0
@@ -121,7 +121,7 @@ def _changed(config: Config, remedy: Remedy) -> Config:
         for_lanes(preset_like(each), *(getattr(each.service, name) for name in OF_LANES))
         for each in (config, changed)
     )
-    for part, names in (("service", SIZES), ("optimizer", RATES)):
+    for part, names in (("service", SIZES), ("optimizer", ("learning_rate",))):
         now, default, then = (getattr(each, part) for each in (changed, before, after))
         follow = {n: getattr(then, n) for n in names if getattr(now, n) == getattr(default, n)}
         changed = replace(changed, **{part: replace(now, **follow)})

@@ -18,7 +18,7 @@ from agents.games import UnknownGame, resolve
 from ga3c.settings.train import TrainConfig
 
 CONFIG = "config.json"
-FORMAT = 13
+FORMAT = 14
 # Where settings of older formats are now. The first two moved during format 1.
 TO_FORMAT_3 = {
     "a3c.discount": "learning.discount",
@@ -81,6 +81,7 @@ NEWER: dict[int, set[str]] = {
     10: {"learning.initial_weights"},
     11: {"network.units"},
     12: {"environment.info_keys"},
+    13: set(),
 }
 BEFORE = {"network.layer_norm": False}
 UNREADABLE = (OSError, ValueError, TypeError, AttributeError, RecursionError)
@@ -125,6 +126,8 @@ def read_config(path: Path) -> KeptConfig:
             _quote_truth(values)
         if number < 13:
             _without_sticky_actions(values)
+        if number < 14:
+            _constant_schedules(values)
         _fill(values, _newer(number))
         config = msgspec.convert(values, TrainConfig, dec_hook=lambda kind, value: kind(value))
     except UNREADABLE as error:  # msgspec's errors are ValueErrors
@@ -157,6 +160,17 @@ def _without_sticky_actions(values: dict[str, Any]) -> None:
         with contextlib.suppress(UnknownGame):
             if resolve(game).is_atari:
                 environment["sticky_actions"] = 0.0
+
+
+def _constant_schedules(values: dict[str, Any]) -> None:
+    """Say that a schedule was constant where it ended as it began: a new start then is its end."""
+    for section, name, word in (
+        ("optimizer", "learning_rate", "constant"),
+        ("a3c", "entropy_weight", None),
+    ):
+        part = values.get(section, {})
+        if part.get(f"{name}_end") is not None and part[f"{name}_end"] == part.get(name):
+            part[f"{name}_end"] = word
 
 
 def _newer(number: int) -> set[str]:

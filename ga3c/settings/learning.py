@@ -45,8 +45,8 @@ class A3CConfig:
 
     entropy_weight: float = 0.01
     """Weight of the entropy bonus in the loss (beta) at the start of the schedule."""
-    entropy_weight_end: float = 0.01
-    """Weight of the entropy bonus at the end of the schedule."""
+    entropy_weight_end: float | None = None
+    """Weight of the entropy bonus at the end of the schedule. None: entropy_weight throughout."""
     value_weight: float = 0.5
     """Weight of the squared value error in the loss."""
     trace_decay: float = 0.95
@@ -205,9 +205,9 @@ class OptimizerConfig:
     """rmsprop is the paper's variant: not centred, and with epsilon inside the square root."""
     learning_rate: float = 7e-4
     """Learning rate at the start of the schedule."""
-    learning_rate_end: float | None = None
-    """Learning rate at the end of the schedule, which is linear. None: 0 if --steps ends the run
-    there, otherwise a tenth of learning_rate, because at 0 the run would learn nothing more."""
+    learning_rate_end: float | Literal["constant"] | None = None
+    """Learning rate at the end of the schedule, which is linear; constant: learning_rate. None: 0
+    if --steps ends the run there, otherwise a tenth of learning_rate, to learn on."""
     schedule_steps: int | None = None
     """Environment steps over which schedules run; their end values hold afterwards. None: as many
     as --steps, or 10 million without --steps."""
@@ -227,22 +227,24 @@ class OptimizerConfig:
     def __post_init__(self) -> None:
         if self.learning_rate <= 0:
             raise ValueError(f"learning_rate {self.learning_rate}: must be above 0 to learn")
-        not_negative(self, "rms_start", "optimizer_epsilon", "clip_norm", "learning_rate_end")
+        ends = () if self.learning_rate_end == "constant" else ("learning_rate_end",)
+        not_negative(self, "rms_start", "optimizer_epsilon", "clip_norm", *ends)
         for name in ("rms_decay", "momentum"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(
-                    f"{name} {getattr(self, name)}: must be in [0, 1), or it would never adapt"
-                )
+            if not 0 <= (value := getattr(self, name)) < 1:
+                raise ValueError(f"{name} {value}: must be in [0, 1), or it would never adapt")
         check_count(self, "schedule_steps")
 
     def scheduled(self, run_steps: int | None) -> "OptimizerConfig":
-        """This configuration with None replaced by the schedule of a run of `run_steps`."""
+        """This configuration with the numbers of the schedule of a run of `run_steps`."""
         horizon = self.schedule_steps or run_steps or SCHEDULE_STEPS
         end = self.learning_rate_end
-        if end is None:
+        if end == "constant":
+            end = self.learning_rate
+        elif end is None:
             end = 0.0 if horizon == run_steps else LASTING_SHARE * self.learning_rate
         return replace(self, schedule_steps=horizon, learning_rate_end=end)
 
     def rate_at(self, progress: float) -> float:
-        """The learning rate, linear in progress from the schedule's start (0) to its end (1)."""
-        return linear(self.learning_rate, self.learning_rate_end or 0.0, progress)
+        """The learning rate at progress 0 to 1 in the schedule, which is `scheduled`."""
+        assert isinstance(self.learning_rate_end, (int, float))
+        return linear(self.learning_rate, self.learning_rate_end, progress)

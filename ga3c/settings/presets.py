@@ -30,7 +30,6 @@ LANES, MOST_LANES = 64, 512  # per two cores, and in total
 MOST_IN_PROGRESS = 16_384  # the most lanes * t_max for batches of 2,048 steps
 OF_LANES = ("agents", "envs_per_agent", "t_max")  # the arguments of `for_lanes`, in this order
 SIZES = ("training_batch_min", "training_batch_max", "training_queue", "minibatch")
-RATES = ("learning_rate", "learning_rate_end")
 
 WHOLE_S = 30.0
 """How long ppo waits for a full batch: learning must not depend on the machine's speed."""
@@ -95,8 +94,7 @@ def for_lanes(
     lanes = (agents or service.agents) * (envs_per_agent or service.envs_per_agent)
     larger = max(lanes * (t_max or service.t_max) / MOST_IN_PROGRESS, 1.0)
     sizes = {name: round(getattr(service, name) * larger) for name in SIZES}
-    rates = {name: rate * larger**0.5 for name in RATES if (rate := getattr(optimizer, name))}
-    optimizer = replace(optimizer, **rates)
+    optimizer = replace(optimizer, learning_rate=optimizer.learning_rate * larger**0.5)
     return replace(settings, service=replace(service, **sizes), optimizer=optimizer)
 
 
@@ -140,7 +138,7 @@ _OURS = (
         learning=LearningConfig(discount=0.999, reward_clip=0.0),
         a3c=A3CConfig(normalize_advantages=True, trace_decay=0.98),
         network=replace(_VECTORS, normalize_observations=True, follow_rewards=True),
-        optimizer=OptimizerConfig(learning_rate=1e-3, learning_rate_end=1e-3, clip_norm=0.0),
+        optimizer=OptimizerConfig(learning_rate=1e-3, learning_rate_end="constant", clip_norm=0.0),
         scheduler=_NO_SCHEDULER,
     ),
     TrainConfig(
@@ -150,7 +148,7 @@ _OURS = (
             agents=min(CORES, MOST_AGENTS_DQN), envs_per_agent=16, prediction_batch_min=16
         ),
         network=NetworkConfig(layer_norm=False),
-        optimizer=OptimizerConfig(learning_rate=3e-4, learning_rate_end=3e-4, clip_norm=0.0),
+        optimizer=OptimizerConfig(learning_rate=3e-4, learning_rate_end="constant", clip_norm=0.0),
         scheduler=_NO_SCHEDULER,
     ),
     # Ape-X for a small machine: a ladder of epsilons, and free pacing. One group of 16 lanes waits
@@ -170,7 +168,7 @@ _OURS = (
             importance_exponent_end=0.4,
         ),
         pacing=PacingConfig(pacing="free"),
-        optimizer=OptimizerConfig(learning_rate=3e-4, learning_rate_end=3e-4, clip_norm=0.0),
+        optimizer=OptimizerConfig(learning_rate=3e-4, learning_rate_end="constant", clip_norm=0.0),
         scheduler=_NO_SCHEDULER,
     ),
     # For MountainCar: velocity is a hundredth of position, so observations are normalised, and
@@ -191,7 +189,7 @@ _OURS = (
         ),
         pacing=PacingConfig(steps_per_update=16.0),
         network=NetworkConfig(layer_norm=False, normalize_observations=True),
-        optimizer=OptimizerConfig(learning_rate=1e-3, learning_rate_end=1e-3, clip_norm=0.0),
+        optimizer=OptimizerConfig(learning_rate=1e-3, learning_rate_end="constant", clip_norm=0.0),
         scheduler=_NO_SCHEDULER,
     ),
     # Continuous actions. One group of lanes waits for its actions while the cores learn. Each step
@@ -212,7 +210,7 @@ _OURS = (
         ),
         pacing=PacingConfig(steps_per_update=12.0),
         network=NetworkConfig(normalize_observations=True, follow_rewards=True, value_scale=10.0),
-        optimizer=OptimizerConfig(learning_rate=3e-4, learning_rate_end=3e-4, clip_norm=0.0),
+        optimizer=OptimizerConfig(learning_rate=3e-4, learning_rate_end="constant", clip_norm=0.0),
         scheduler=_NO_SCHEDULER,
         evaluation=_CONTROL,
     ),

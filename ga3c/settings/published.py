@@ -93,7 +93,7 @@ DQN = TrainConfig(
     optimizer=OptimizerConfig(
         optimizer="rmsprop",
         learning_rate=2.5e-4,
-        learning_rate_end=2.5e-4,
+        learning_rate_end="constant",
         schedule_steps=None,
         rms_decay=0.95,
         rms_centered=True,
@@ -114,7 +114,7 @@ DUELING = replace(
     preset="dueling",
     dqn=replace(DQN.dqn, double=True, dueling=True, dueling_gradient_scale=2**-0.5),
     optimizer=replace(
-        DQN.optimizer, learning_rate=6.25e-5, learning_rate_end=6.25e-5, clip_norm=10.0
+        DQN.optimizer, learning_rate=6.25e-5, learning_rate_end="constant", clip_norm=10.0
     ),
 )
 
@@ -194,7 +194,7 @@ APEX = replace(
     optimizer=replace(
         DQN.optimizer,
         learning_rate=6.25e-5,
-        learning_rate_end=6.25e-5,
+        learning_rate_end="constant",
         optimizer_epsilon=1.5e-7,
         clip_norm=40.0,
     ),
@@ -235,7 +235,7 @@ APEX_DPG = replace(
         DQN.optimizer,
         optimizer="adam",
         learning_rate=1e-4,
-        learning_rate_end=1e-4,
+        learning_rate_end="constant",
         optimizer_epsilon=1e-8,
     ),
     evaluation=EvaluationConfig(evaluate_episodes=10, evaluate_protocol="control"),

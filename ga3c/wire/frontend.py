@@ -16,7 +16,7 @@ from agents.messages import Header, Hello, Kind, MessageError
 from agents.tails import shown
 from ga3c.runs.metrics import Metrics
 from ga3c.wire.doors import Doors, Listening
-from ga3c.wire.peers import Peer, Peers
+from ga3c.wire.peers import NO_HELLO, Peer, Peers
 from ga3c.wire.queues import BatchQueue, Closed
 from ga3c.wire.requests import Message, Reply, Request
 
@@ -157,7 +157,7 @@ class Frontend:
         """Count a dropped message, and record it as a fault if an agent of this run sent it."""
         log.debug("dropped a message: %s", error)
         self._metrics.reject(error.reason)
-        self.peers.refuse(sender.decode("ascii", errors="replace"), str(error))
+        self.peers.refuse(sender.decode("ascii", errors="replace"), error)
 
     def _receive(self, user: str, parts: list[bytes]) -> None:
         if len(parts) < 2:
@@ -180,7 +180,7 @@ class Frontend:
             self.peers.welcome(identity, messages.decode_hello(parts[1:]), user)
             return
         if (peer := self.peers.welcomed(identity)) is None:
-            raise MessageError("no hello", identity)
+            raise MessageError(NO_HELLO, identity)
         if header.kind == Kind.FAILURE:
             self.peers.failed(identity, shown(messages.decode_failure(parts[1:])))
         elif header.kind in (Kind.STEP, Kind.PACKED):

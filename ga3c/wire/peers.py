@@ -11,6 +11,7 @@ from agents.link import name_of
 from agents.messages import Header, Hello, MessageError
 
 STOPPED_S = 3.0  # a longer gap between checks for silent agents (several a second) is a stop
+NO_HELLO = "no hello"  # why a message of an agent that has not said hello is refused
 WAITED_S = 0.0005  # an agent that waited longer for an answer took it as soon as it came
 
 
@@ -200,11 +201,14 @@ class Peers:
         with self._lock:
             self._failures[identity] = words
 
-    def refuse(self, identity: str, reason: str) -> None:
-        """Record a refused message as a fault, if an agent of this run sent it."""
+    def refuse(self, identity: str, error: MessageError) -> None:
+        """Record a refused message as a fault, if an agent of this run sent it.
+
+        A hello that was lost with a connection is no fault: the agent resends it and its steps.
+        """
         with self._lock:
-            if identity in self._expected:
-                self._faults.setdefault(identity, reason)
+            if identity in self._expected and error.reason != NO_HELLO:
+                self._faults.setdefault(identity, str(error))
 
     def faults(self) -> dict[str, str]:
         """Agents that sent a refused message, with the reason of the first refusal."""

@@ -15,6 +15,7 @@ from ga3c.wire.authenticator import Authenticator
 
 MAX_SOCKET_PATH = 107
 LEAST_PART_LIMIT_BYTES = 1 << 20  # libzmq disconnects the sender of a larger part
+CURVE_BYTES = 64  # more than encryption adds to a part, which libzmq counts
 SPARE_MESSAGES = 64  # in libzmq's queue for a peer, in addition to one for each group
 
 
@@ -47,11 +48,12 @@ def bound_router(
     Authenticator.guard(socket, keys)
     for option, value in (
         (zmq.ROUTER_MANDATORY, 1),
-        # A remote agent may reconnect while its old connection still seems alive, for example
-        # behind a router that dropped it. No stranger can take its place: none knows its identity.
-        (zmq.ROUTER_HANDOVER, int(keys is not None)),
+        # An agent may reconnect while its old connection still seems alive: a router dropped it, or
+        # this process was stopped for a while. No stranger can take its place: none knows its
+        # identity. By ipc, a connection ends only with a process.
+        (zmq.ROUTER_HANDOVER, int(endpoint.startswith("tcp:"))),
         (zmq.LINGER, 0),
-        (zmq.MAXMSGSIZE, max(step_bytes, LEAST_PART_LIMIT_BYTES)),
+        (zmq.MAXMSGSIZE, max(step_bytes, LEAST_PART_LIMIT_BYTES) + CURVE_BYTES),
         (zmq.RCVHWM, hello.groups + SPARE_MESSAGES),
         (zmq.SNDHWM, hello.groups + SPARE_MESSAGES),  # the rest is dropped: the peer is not reading
     ):

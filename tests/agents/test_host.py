@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -32,7 +33,7 @@ from agents.versions import OURS, versions
 from agents.worker import Task
 from ga3c.reports.listing import summary
 from ga3c.runs.metrics import Metrics
-from ga3c.wire.doors import Listening
+from ga3c.wire.doors import Doors, Listening
 from ga3c.wire.frontend import Frontend
 from ga3c.wire.hosts import LOST, LOST_S, Hosts
 from ga3c.wire.peers import Peers
@@ -153,6 +154,45 @@ def test_a_host_is_told_that_its_key_or_the_services_is_wrong(
     service.until(lambda: "refused 127.0.0.1: its key is not allowed" in service.out + service.err)
     service.until_steps_are_made()
     assert "has come" not in service.out + service.err
+
+
+def test_a_host_whose_key_is_allowed_later_connects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """libzmq gives up a connection that was refused."""
+    monkeypatch.setattr("agents.orders.AGAIN_S", 0.5)
+    ours, theirs = keys.new(), keys.new()
+
+    def doors(address: str, allowed: dict[str, str]) -> Doors:
+        return Doors(f"ipc://{tmp_path}/wire", TOKEN, HELLO, Listening(address, ours, allowed))
+
+    def refuses() -> bool:
+        first.wait(100)
+        return "does not allow this key" in capsys.readouterr().out
+
+    first = doors("tcp://127.0.0.1:*", {})
+    assert first.listening
+    address = first.listening.endpoint
+    curve = Curve(ours.public, *theirs)
+    host = Host(connect=address, curve=curve, agents=1, name="mine", modules=())
+    playing = threading.Thread(target=host.obey)
+    playing.start()
+    try:
+        wait_for(refuses, STOP_S)
+        first.close()
+        first.close_waker()
+        second = doors(address, {theirs.public: "atlas"})
+        ready: list[zmq.Socket] = []
+        wait_for(lambda: bool(ready.extend(second.wait(100)) or ready), STOP_S)
+        user, parts = second.receive(ready[0])
+        assert (user, decode_report(parts[1:]).name) == ("atlas", "mine")
+        second.close()
+        second.close_waker()
+    finally:
+        host.stop()
+        playing.join()
+        host.close()
+    assert f"connected to {address}" in capsys.readouterr().out
 
 
 def test_wrong_use_is_refused_before_anything_begins(tmp_path: Path) -> None:

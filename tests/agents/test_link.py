@@ -15,7 +15,7 @@ import zmq
 from agents.environments import EnvironmentConfig, spaces
 from agents.keys import Pair
 from agents.launchers import Exit, LocalLauncher
-from agents.link import Curve
+from agents.link import Curve, connect
 from agents.worker import Task
 from ga3c.runs.metrics import Metrics
 from ga3c.wire.doors import Listening
@@ -167,14 +167,35 @@ def test_an_agent_reconnects_after_a_silent_outage_of_the_network(rig: Rig) -> N
     rig.check()
 
 
-@pytest.mark.parametrize("encrypted", [True], ids=["encrypted"])
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "encrypted"])
 def test_an_agent_reconnects_though_the_service_still_holds_its_old_connection(rig: Rig) -> None:
-    """A router has lost the connection, and told the agent but not the service."""
+    """A router has lost the connection, and told the agent but not the service.
+
+    So it is on one machine if the service was stopped, and has not read what the agent sent.
+    """
     rig.start()
     for _ in range(3):
         rig.play(50)
         rig.relay.forget()
     rig.play(50)
+    rig.check()
+
+
+def test_the_first_connection_is_noticed_however_late_one_asks(rig: Rig) -> None:
+    """Otherwise, the first reconnection would be taken for it, and nothing be resent."""
+    context = zmq.Context()
+    try:
+        events = zmq.EVENT_HANDSHAKE_SUCCEEDED
+        socket = connect(context, rig.frontend.endpoint, "agent", TOKEN, events=events)
+        socket.send(b"a message that waits for the connection")
+        assert socket.get_monitor_socket().poll(int(1000 * LIMIT_S))
+    finally:
+        context.destroy(linger=0)
+
+
+def test_a_program_that_an_environment_starts_reads_none_of_the_agents_tasks(rig: Rig) -> None:
+    rig.start(replace(LEDGER, game="tests.tiny:Reading-v0"))
+    rig.play(10)
     rig.check()
 
 

@@ -41,6 +41,10 @@ from tests.commands import ended, refused
         (["train", "--steps", "15e-1"], "--steps 15e-1: must be a whole number"),
         (["train", "--actor-units", "3e2", "x"], "--actor-units 300 x: must be numbers, and whole"),
         (["train", "--learning-rate", "low"], "--learning-rate low: must be a number"),
+        (
+            ["train", "--learning-rate-end", "low"],
+            "--learning-rate-end low: must be a number or constant",
+        ),
         (["train", "--seconds"], "--seconds: its value is missing"),
         (["list", "seeds"], "kind seeds: must be one of games, presets, networks, "),
         (["play", "--protocol", "x"], "--protocol x: must be one of apex, control, machado, "),

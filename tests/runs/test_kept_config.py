@@ -134,6 +134,18 @@ def test_games_in_v0_had_no_sticky_actions_before_format_13(tmp_path: Path) -> N
     assert probability("Pong-v0", 13) is None
 
 
+def test_a_schedule_that_ended_as_it_began_is_constant_also_in_old_files(tmp_path: Path) -> None:
+    values = to_json(TrainConfig())
+    for rate, weight, ends in ((1e-3, 0.01, ("constant", None)), (2e-3, 0.02, (1e-3, 0.01))):
+        values["optimizer"] |= {"learning_rate": rate, "learning_rate_end": 1e-3}
+        values["a3c"] |= {"entropy_weight": weight, "entropy_weight_end": 0.01}
+        write(tmp_path, {**values, "format": 13})
+        config = load_config(tmp_path)
+        assert (config.optimizer.learning_rate_end, config.a3c.entropy_weight_end) == ends
+    write(tmp_path, {**to_json(config), "optimizer": values["optimizer"] | {"learning_rate": 1e-3}})
+    assert load_config(tmp_path).optimizer.learning_rate_end == 1e-3, "asked for, in format 14"
+
+
 @pytest.mark.parametrize("number", [0, FORMAT + 1, "2", None, [1]])
 def test_a_format_of_another_version_is_refused(number: Any, tmp_path: Path) -> None:
     write(tmp_path, {**to_json(TrainConfig()), "format": number})

@@ -12,10 +12,12 @@ from typing import Any, Literal
 
 import pytest
 
+from agents.actions import Actions
 from agents.environments import spaces
 from ga3c.__main__ import USAGE
 from ga3c.command.parse import parse
 from ga3c.evaluation.options import EvaluateConfig
+from ga3c.learning.a3c import A3C
 from ga3c.runs.kept_config import load_config
 from ga3c.settings import machine
 from ga3c.settings.begin import given_values, preset_like
@@ -243,6 +245,18 @@ def test_a_rate_that_is_constant_is_constant_for_any_number_of_environments() ->
         given = ["--game", "CartPole-v1", *arguments]
         optimizer = parse(given, TrainConfig, "ga3c train").scheduled_optimizer
         assert optimizer.learning_rate_end == optimizer.learning_rate
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_rate_or_an_entropy_weight_that_is_given_falls_or_stays(name: str) -> None:
+    """Where the preset's own is constant, it is not the end that a smaller one rises to."""
+    given = ["--preset", name, "--learning-rate", "1e-6"]
+    config = parse(given, TrainConfig, "ga3c train")
+    optimizer = config.scheduled_optimizer
+    assert optimizer.rate_at(0.0) == 1e-6 >= optimizer.rate_at(0.5) >= optimizer.rate_at(1.0)
+    weights = replace(config.a3c, entropy_weight=0.0)
+    algorithm = A3C(weights, Actions(4))
+    assert algorithm.rates(1.0) == {"entropy_weight": 0.0}
 
 
 def test_segments_may_be_longer_than_an_update_of_ppo() -> None:

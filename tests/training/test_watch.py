@@ -239,6 +239,8 @@ def test_the_horizon_of_schedules_follows_the_runs_steps() -> None:
     assert (shorter.schedule_steps, shorter.learning_rate_end) == (1000, pytest.approx(7e-5))
     own = OptimizerConfig(schedule_steps=1000, learning_rate_end=0.0).scheduled(5000)
     assert (own.schedule_steps, own.learning_rate_end) == (1000, 0.0)
+    constant = OptimizerConfig(learning_rate_end="constant").scheduled(5000)
+    assert constant.rate_at(1.0) == constant.learning_rate
     config = replace(SMALL, run=RunConfig(steps=700))
     assert config.scheduled_optimizer.schedule_steps == 700
 

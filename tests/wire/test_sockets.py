@@ -2,9 +2,11 @@
 
 import contextlib
 import re
+import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -94,6 +96,57 @@ def test_a_message_of_too_many_parts_is_cut_and_the_next_one_is_complete(
         doors.close_waker()
     kept = [[b"peer", *parts][: MOST_PARTS + 1] for parts in sent]
     assert came == [("atlas", parts) for parts in kept]
+
+
+def test_the_largest_part_of_a_step_comes_in_encrypted(tmp_path: Path) -> None:
+    """libzmq counts what encryption adds to it."""
+    service, peer_keys, size = keys.new(), keys.new(), 3 << 20
+    listening = Listening("tcp://127.0.0.1:*", service, {peer_keys.public: "atlas"})
+    hello = Hello(TOKEN, (size,), "uint8", Actions(2), 1, 1)
+    doors = Doors(f"ipc://{tmp_path}/wire", TOKEN, hello, listening)
+    context = zmq.Context()
+    try:
+        assert doors.listening
+        curve = Curve(service.public, *peer_keys)
+        peer = connect(context, doors.listening.endpoint, "peer", "", curve)
+        threading.Thread(target=peer.send, args=[bytes(size)]).start()
+        (door,) = first_ready(doors)
+        assert doors.receive(door) == ("atlas", [b"peer", bytes(size)])
+    finally:
+        context.destroy(linger=0)
+        doors.close()
+        doors.close_waker()
+
+
+def test_peers_may_come_by_ipv6(tmp_path: Path) -> None:
+    with contextlib.suppress(OSError), socket.create_server(("::1", 0), family=socket.AF_INET6):
+        service, peer_keys = keys.new(), keys.new()
+        listening = Listening("tcp://[::1]:*", service, {peer_keys.public: "atlas"})
+        hello = Hello(TOKEN, (4,), "float32", Actions(2), 1, 1)
+        doors = Doors(f"ipc://{tmp_path}/wire", TOKEN, hello, listening)
+        context = zmq.Context()
+        try:
+            assert doors.listening and doors.listening.endpoint.startswith("tcp://[::1]:")
+            curve = Curve(service.public, *peer_keys)
+            peer = connect(context, doors.listening.endpoint, "peer", "", curve)
+            threading.Thread(target=peer.send, args=[b"hello"]).start()
+            (door,) = first_ready(doors)
+            assert doors.receive(door) == ("atlas", [b"peer", b"hello"])
+        finally:
+            context.destroy(linger=0)
+            doors.close()
+            doors.close_waker()
+        return
+    pytest.skip("this machine has no IPv6")
+
+
+def first_ready(doors: Doors) -> list[zmq.Socket]:
+    """The sockets that have messages, as soon as one has."""
+    until_s = time.monotonic() + LIMIT_MS / 1000
+    while time.monotonic() < until_s:
+        if ready := doors.wait(100):
+            return ready
+    return []
 
 
 def test_a_port_for_the_agents_of_this_machine_is_open_to_no_other_machine(tmp_path: Path) -> None:
