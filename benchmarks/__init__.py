@@ -13,6 +13,7 @@ NAMES = (
     "watching",
     "learning",
     "peers",
+    "constant",
     "replay",
     "fast-dqn",
     "apex",

@@ -42,6 +42,7 @@ benchmark   measure this machine. NAME is
             lanes       the service with thousands of environments, without emulator or model
             learning    training recipes side by side, by steps and by minutes
             peers       score and speed against Stable-Baselines3 and CleanRL
+            constant    what a game scores if one action is always played
             replay      in-GPU replay: train-step time by place, cost of adding and of drawing
             fast-dqn    Concurrent Training and Synchronized Execution, on and off
             apex        Ape-X's studies: actors, priorities, recency, epsilons, replay

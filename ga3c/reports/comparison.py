@@ -16,6 +16,7 @@ from ga3c.reports.published_figures import CONTROL, published_scores
 
 RESAMPLES = 10_000
 INTERVAL = (2.5, 97.5)  # percentiles
+SIMILAR_STEPS = 0.6  # a run with a smaller share of another's steps is not averaged with it
 Scores = Sequence[np.ndarray]  # for each game, one score per seed
 
 
@@ -77,7 +78,9 @@ class Row(NamedTuple):
     game: str
     scores: np.ndarray  # [seeds] mean score of each run's evaluation
     games: int  # the smallest number of games that a run was evaluated over
-    steps: int  # the smallest number of steps that a run was trained for
+    steps: tuple[
+        int, int
+    ]  # the smallest and the largest number of steps that a run was trained for
     random: float | None
     human: float | None
     published: tuple[float | None, ...]
@@ -132,7 +135,12 @@ def _table(protocol: dict, groups: dict[str, EvaluatedGroup]) -> ScoreTable:
     reference = {**published_scores(OTHER[0]), **published_scores(references)}
     published = [(source, published_scores(source.file)) for source in sources]
     rows = []
-    for group, (game, entries) in sorted(groups.items()):
+    parts = (
+        (f"{group}{words}", game, entries)
+        for group, (game, together) in sorted(groups.items())
+        for words, entries in _by_steps(together)
+    )
+    for group, game, entries in parts:
         bounds = reference.get(game, {})
         rows.append(
             Row(
@@ -140,7 +148,7 @@ def _table(protocol: dict, groups: dict[str, EvaluatedGroup]) -> ScoreTable:
                 game=game,
                 scores=np.array([entry["mean"] for entry in entries]),
                 games=min(entry["episodes"] for entry in entries),
-                steps=min(entry["steps"] for entry in entries),
+                steps=(min(steps := [entry["steps"] for entry in entries]), max(steps)),
                 random=bounds.get("random"),
                 human=bounds.get("human"),
                 published=tuple(
@@ -149,6 +157,22 @@ def _table(protocol: dict, groups: dict[str, EvaluatedGroup]) -> ScoreTable:
             )
         )
     return ScoreTable(name, settings, list(sources), rows)
+
+
+def _by_steps(entries: Sequence[dict]) -> list[tuple[str, list[dict]]]:
+    """Evaluations after similar numbers of steps, with words that tell several of them apart.
+
+    A run that was interrupted early, or evaluated at an early checkpoint, is no further seed.
+    """
+    parts: list[list[dict]] = []
+    for entry in sorted(entries, key=lambda each: each["steps"], reverse=True):
+        if parts and entry["steps"] >= SIMILAR_STEPS * parts[-1][0]["steps"]:
+            parts[-1].append(entry)
+        else:
+            parts.append([entry])
+    if len(parts) == 1:
+        return [("", list(entries))]
+    return [(f", after {part[0]['steps']:,} steps", part) for part in parts]
 
 
 def median(scores: Scores) -> float:

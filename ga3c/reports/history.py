@@ -15,9 +15,9 @@ import numpy as np
 from agents.games import resolve
 from ga3c.runs import records
 from ga3c.runs.finding import EPISODES, METRICS, evaluations, find_run
-from ga3c.runs.kept_config import load_config, to_json
+from ga3c.runs.kept_config import NOT_LEARNED_FROM, load_config, to_json
 from ga3c.runs.tally import ROLLING_EPISODES, Episode
-from ga3c.runs.trust import META
+from ga3c.runs.trust import resumes
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.train import TrainConfig
 
@@ -25,7 +25,7 @@ CURVE = "curve.csv"  # in a kept result: the score curve, instead of all episode
 POINTS, GRID = 400, 200  # of a curve, and of a mean curve
 DAMAGED = (ValueError, TypeError, KeyError)  # from a line that a kill cut short, say
 BANDS = 6  # groups of environments that explore alike
-LEFT_OUT = ("format", "preset", "run", "hosts", "checkpoints", "evaluation", "info_keys")
+LEFT_OUT = (*NOT_LEARNED_FROM, "info_keys")
 FIRST_TOLD = ("algorithm", "network", "pacing")  # the most telling settings, in this order
 LAST_TOLD = ("learning_rate_end", "schedule_steps", "learns_from", "training_wait_s")  # say little
 
@@ -50,6 +50,7 @@ class History(NamedTuple):
     evaluations: list[dict[str, Any]]
     by_epsilon: Mapping[str, Curve] = MappingProxyType({})  # of a run with a ladder, else empty
     resumed: tuple[int, ...] = ()  # steps made before each resume
+    changed: tuple[str, ...] = ()  # settings that it was resumed with, in words
 
     @property
     def game(self) -> str:
@@ -75,16 +76,16 @@ class Group(NamedTuple):
 
 def groups(histories: Sequence[History]) -> list[Group]:
     """Runs grouped by game and settings, in the order they were given."""
-    by_settings: dict[tuple[str, str], list[History]] = {}
+    by_settings: dict[tuple[str, str, tuple[str, ...]], list[History]] = {}
     for run in histories:
-        key = (run.game, json.dumps(settings(run.config)))
+        key = (run.game, json.dumps(settings(run.config)), run.changed)
         by_settings.setdefault(key, []).append(run)
     grouped = []
-    for (game, text), runs in by_settings.items():
-        others = [json.loads(other) for name, other in by_settings if name == game]
+    for (game, text, changed), runs in by_settings.items():
+        others = [json.loads(other) for name, other, _ in by_settings if name == game]
         own = json.loads(text)
         rest = [other for other in others if other != own]
-        grouped.append(Group(game, ", ".join(_distinguishing(own, rest)), runs))
+        grouped.append(Group(game, ", ".join((*_distinguishing(own, rest), *changed)), runs))
     return grouped
 
 
@@ -138,7 +139,7 @@ def load(runs: Sequence[Path], runs_dir: Path) -> list[History]:
 
 def read(path: Path) -> History:
     """The history of the run, or of the kept result, in `path`. Raises ValueError."""
-    config, kept = load_config(path), path / CURVE
+    config, kept, resumed = load_config(path), path / CURVE, resumes(path)
     episodes = [] if kept.exists() else episodes_in(path / EPISODES)
     return History(
         path=path,
@@ -147,17 +148,15 @@ def read(path: Path) -> History:
         figures=records.read(path / METRICS),
         evaluations=evaluations(path),
         by_epsilon=by_epsilon(episodes) if config.has_ladder else {},
-        resumed=_resumed(path / META),
+        resumed=tuple(each["steps"] for each in resumed if "steps" in each),  # not in earlier ones
+        changed=tuple(words for each in resumed for words in _changes(each)),
     )
 
 
-def _resumed(file: Path) -> tuple[int, ...]:
-    """The steps made before each resume; earlier versions did not record them."""
-    try:
-        entries = dict(json.loads(file.read_text())).get("resumed", [])
-    except (OSError, ValueError, TypeError):  # missing or damaged
-        return ()
-    return tuple(entry["steps"] for entry in entries if "steps" in entry)
+def _changes(resume: Mapping[str, Any]) -> Iterator[str]:
+    for name, (_, value) in resume.get("changed", {}).items():
+        if (setting := name.rpartition(".")[2]) not in LEFT_OUT:
+            yield f"{_in_words(setting, value)} from {resume['steps']:,} steps on"
 
 
 def mean_of(curves: Sequence[Curve], by: str) -> tuple[np.ndarray, np.ndarray]:

@@ -8,7 +8,9 @@ from typing import NamedTuple
 from agents.games import are_same
 from ga3c.reports import history
 from ga3c.runs import checkpoints
-from ga3c.runs.kept_config import load_config
+from ga3c.runs.durable import rewrite_whole
+from ga3c.runs.finding import EVALUATIONS, LOCK, RESULT
+from ga3c.runs.kept_config import CONFIG, load_config
 from ga3c.settings.checks import WrongInput
 
 
@@ -47,6 +49,7 @@ class Job(NamedTuple):
         Also if its settings cannot be read.
         """
         if not self.kept:
+            self._check_folder()
             return
         try:
             game = load_config(self.path).environment.game
@@ -60,12 +63,24 @@ class Job(NamedTuple):
                 f"{self.game} with {self.arguments or 'none'!r} is asked for: choose another folder"
             )
 
+    def _check_folder(self) -> None:
+        """Raises WrongInput if the folder has more than a run that was killed before a checkpoint.
+
+        A new run takes the place of such a folder.
+        """
+        names = {file.name for file in self.path.iterdir()} if self.path.is_dir() else set()
+        if names and (CONFIG not in names or names & {RESULT, EVALUATIONS}) and names != {LOCK}:
+            raise WrongInput(
+                f"{self.path} has files but no checkpoint to go on from, and a new run would "
+                "replace it: move it away, or choose another folder"
+            )
+
     def note(self, **arguments: str) -> None:
         """Record the extra arguments of its training (train) or its evaluation (evaluate).
 
         When it is resumed, also the requested `steps`, and `until` when it then runs.
         """
-        self.asked.write_text(json.dumps({**_known(self.asked), **arguments}))
+        rewrite_whole(self.asked, json.dumps({**_known(self.asked), **arguments}))
 
     @property
     def next_command(self) -> list[str]:
@@ -73,7 +88,7 @@ class Job(NamedTuple):
         if not self.kept:
             return ["train", *self.training]
         if not self._trained:
-            limits = self._limits(self.resumed_until)
+            limits = [*self._limits(self.resumed_until), *self._schedule]
             return ["train", "--resume", str(self.path), "--trust", *limits]
         if self.evaluation and not self._evaluated:
             return ["evaluate", str(self.path), "--trust", *self.evaluating]
@@ -100,6 +115,15 @@ class Job(NamedTuple):
 
     def _limits(self, steps: int | None) -> list[str]:
         return ["--steps", str(steps), "--seconds", str(self.seconds)]
+
+    @property
+    def _schedule(self) -> list[str]:
+        """The schedules of the steps asked for, if a resumed run ends later; otherwise empty."""
+        if self.resumed_until == self.steps:
+            return []
+        asked = load_config(self.path).optimizer.scheduled(self.steps)
+        end = ["--learning-rate-end", str(asked.learning_rate_end)]
+        return ["--schedule-steps", str(asked.schedule_steps), *end]
 
     @property
     def training(self) -> list[str]:
@@ -147,8 +171,15 @@ class Job(NamedTuple):
 
 
 def _known(file: Path) -> dict[str, str]:
-    """What the file says; empty for a run made by hand or by an earlier version."""
+    """What the file says; empty for a run made by hand or by an earlier version.
+
+    Raises WrongInput if it cannot be read.
+    """
     try:
         return dict(json.loads(file.read_text()))
-    except (OSError, ValueError, TypeError):
+    except FileNotFoundError:
         return {}
+    except (OSError, ValueError, TypeError) as error:
+        raise WrongInput(
+            f"{file}, which says how its run was made, cannot be read: {error}"
+        ) from error

@@ -145,11 +145,18 @@ def set_aside(checkpoint: Checkpoint) -> None:
 
 
 def write_best(directory: Path, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
-    """Write a checkpoint of `state["steps"]` steps, then remove all others. Raises as `write`."""
-    path = place_of(int(state["steps"]), directory)
+    """Write a checkpoint of `state["steps"]` steps, the best so far. Raises as `write`."""
     _sweep(directory)
-    write(path, arrays, state)
-    remove([other for other in kept(directory) if other != path])
+    write(place_of(int(state["steps"]), directory), arrays, state)
+
+
+def prune_best(directory: Path, folder: Path) -> None:
+    """Remove all but the newest of the best ones that belong to the newest checkpoint in `folder`.
+
+    Those beyond it are kept too: a run that is killed is resumed from there, and loses them.
+    """
+    if newest := kept(folder)[-1:]:
+        remove([best for best in kept(directory) if best.name <= newest[0].name][:-1])
 
 
 def _sweep(directory: Path) -> None:

@@ -42,7 +42,7 @@ from ga3c.runs.checkpoints import BEST, kept
 from ga3c.runs.durable import rewrite_lines, rewrite_whole
 from ga3c.runs.events import Events
 from ga3c.runs.finding import EPISODES, EVALUATIONS, LATEST, LOCK, METRICS, RESULT, locked
-from ga3c.runs.kept_config import CONFIG, to_json
+from ga3c.runs.kept_config import CONFIG, changes, load_config, to_json
 from ga3c.runs.tally import Episode
 from ga3c.runs.tracking import Tracking, tracking
 from ga3c.runs.trust import META, SEAL, seal
@@ -88,8 +88,8 @@ class RunDirectory:
         run = replace(self._config.run, resume=None, trace=None, trust=False)  # for this start only
         settings = to_json(replace(self._config, run=run))
         tracking = self._tracking()
-        self._write(CONFIG, settings)
         self._note_start(steps)
+        self._write(CONFIG, settings)
         self._cut(steps)
         self._episodes = records.Thinned(self.path / EPISODES, MOST_BYTES[EPISODES])
         self._csv = csv.writer(self._episodes)
@@ -179,11 +179,15 @@ class RunDirectory:
                 best.rename(best.with_name(f"beyond-{best.name}-{time.time_ns()}"))
 
     def _note_start(self, steps: int) -> None:
-        """Write this machine to meta.json or, if resuming after `steps`, append it there."""
+        """Write this machine to meta.json or, if resuming after `steps`, append it there.
+
+        Also the settings that are changed, as config.json will have only the new ones.
+        """
         file = self.path / META
         try:
             meta = json.loads(file.read_text())
-            meta.setdefault("resumed", []).append({**machine(), "steps": steps})
+            others = {"changed": changes(load_config(self.path), self._config)}
+            meta.setdefault("resumed", []).append({**machine(), "steps": steps, **others})
         except (OSError, ValueError):
             meta = machine()
         if owner := seal(self._config):

@@ -18,6 +18,8 @@ from agents.games import UnknownGame, resolve
 from ga3c.settings.train import TrainConfig
 
 CONFIG = "config.json"
+NOT_LEARNED_FROM = ("format", "preset", "run", "hosts", "checkpoints", "evaluation")
+"""Settings and sections that learning does not depend on."""
 FORMAT = 14
 # Where settings of older formats are now. The first two moved during format 1.
 TO_FORMAT_3 = {
@@ -197,6 +199,19 @@ def _notes(
     if missing:
         found = (f"{key} {known[key]}" for key in sorted(missing))
         yield f"{path / CONFIG} lacks settings, which are assumed to be: " + ", ".join(found)
+
+
+def changes(before: TrainConfig, now: TrainConfig) -> dict[str, tuple[Any, Any]]:
+    """The settings that learning depends on and that differ, by full name: before and now.
+
+    Schedules are compared as they run, whatever determines their length.
+    """
+    old, new = (
+        dict(leaves({**to_json(each), "optimizer": asdict(each.scheduled_optimizer)}))
+        for each in (before, now)
+    )
+    names = (name for name in old if name.partition(".")[0] not in NOT_LEARNED_FROM)
+    return {name: (old[name], new[name]) for name in names if old[name] != new[name]}
 
 
 def leaves(values: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from agents.environments import EnvironmentConfig, spaces
 from agents.games import resolve
 from ga3c.settings import choices
+from ga3c.settings.checks import is_own
 from ga3c.settings.presets import OF_LANES, OURS, PRESETS, for_lanes
 from ga3c.settings.train import TrainConfig
 
@@ -49,6 +50,10 @@ def preset_of(
     if name in PRESETS:
         found = PRESETS[name]
         if algorithm not in (None, found.algorithm):
+            if is_own(algorithm):
+                own = preset_of(None, algorithm, game, learns_from, env_args=env_args)
+                if own.preset == name:
+                    return own
             raise ValueError(
                 f"algorithm {algorithm} with preset {name}: must be {found.algorithm}, which "
                 "the preset uses"

@@ -96,7 +96,7 @@ class Evaluations:
                 or entry["mean"] > before["mean"]
             ):
                 before = entry
-                self._keeper.keep_best(best, arrays, {**state, "evaluation": entry})
+                self._keeper.keep_best(arrays, {**state, "evaluation": entry})
             self._service.metrics.set(best_evaluation=before["mean"])
             self._directory.evaluation(entry)
             self._say(f"evaluated: {entry['mean']:.2f} after {entry['steps']:,} steps")

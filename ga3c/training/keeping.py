@@ -3,8 +3,6 @@
 import sys
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
-from pathlib import Path
 from typing import IO, Any, Protocol
 
 import numpy as np
@@ -75,17 +73,25 @@ class Keeper:
             if found is None:
                 raise checkpoints.NotWritten("an update did not end")
             self._checkpoints.save(seconds, *found, self._writing())
+            self._prune_best()
 
         if self._write(write):
             return True
         self._checkpoints.postpone(seconds)
         return False
 
-    def keep_best(
-        self, best: Path, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]
-    ) -> None:
-        """Write the weights with the best evaluation so far into the folder `best`."""
-        self._write(partial(checkpoints.write_best, best, arrays, state))
+    def keep_best(self, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
+        """Write the weights with the best evaluation so far into the folder for them."""
+
+        def write() -> None:
+            checkpoints.write_best(self._directory.path / checkpoints.BEST, arrays, state)
+            self._prune_best()
+
+        self._write(write)
+
+    def _prune_best(self) -> None:
+        path = self._directory.path
+        checkpoints.prune_best(path / checkpoints.BEST, path / checkpoints.FOLDER)
 
     def _writing(self) -> checkpoints.Progress:
         """A callback that prints the progress of a large checkpoint; a second signal aborts it."""

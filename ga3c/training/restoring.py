@@ -8,7 +8,7 @@ from ga3c.learning import weights
 from ga3c.learning.layers import measured_by
 from ga3c.runs import checkpoints
 from ga3c.runs.checkpoints import FOLDER, Checkpoint
-from ga3c.runs.kept_config import CONFIG, load_config
+from ga3c.runs.kept_config import CONFIG, changes, load_config
 from ga3c.service.service import Service
 from ga3c.service.threads import RunFailed
 from ga3c.settings.checks import WrongInput
@@ -41,9 +41,14 @@ def restore(config: TrainConfig, service: Service, path: Path, say: Say) -> None
     _check_refill(config, service, checkpoint.steps)
     checkpoints.set_aside(checkpoint)
     say(f"goes on from {checkpoint.steps:,} steps")
-    schedules = load_config(path).scheduled_optimizer, config.scheduled_optimizer
-    if line := resumed_schedule(*schedules, checkpoint.steps):
+    before = load_config(path)
+    if line := resumed_schedule(
+        before.scheduled_optimizer, config.scheduled_optimizer, checkpoint.steps
+    ):
         say(line)
+    if others := changes(before, config):
+        pairs = (f"{name} {new} instead of {old}" for name, (old, new) in others.items())
+        say(f"settings that differ from now on: {', '.join(pairs)}")
 
 
 def take_weights(path: Path, service: Service) -> str:

@@ -179,6 +179,10 @@ def check_resumed(config: TrainConfig, before: TrainConfig) -> None:
             "lockstep: the seed, stagger_steps and the environment's settings must stay the same, "
             "or the run's actions could not be replayed"
         )
+    if config.run.seed != before.run.seed:
+        raise ValueError(
+            f"seed {config.run.seed}: a resumed run keeps its seed {before.run.seed}; leave it out"
+        )
 
 
 def begin(start: Start, interrupts: Interrupts) -> "Outcome":

@@ -24,7 +24,7 @@ from ga3c.reports.processes import LOST
 from ga3c.reports.scores import Config, _jobs
 from ga3c.runs import checkpoints, records
 from ga3c.runs.finding import LOCK, is_running, locked, newest_figures
-from ga3c.runs.kept_config import CONFIG, to_json
+from ga3c.runs.kept_config import CONFIG, load_config, to_json
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.train import TrainConfig
 from tests.commands import (
@@ -178,6 +178,7 @@ def test_a_run_whose_replay_is_lost_makes_up_for_the_steps_that_refill_it(tmp_pa
     complete([more])
     figures = newest_figures(job.path)
     assert figures["steps"] >= 4500 + 2000, "2,000 steps fill the replay anew"
+    assert load_config(job.path).scheduled_optimizer.schedule_steps == 4500, "as of other seeds"
     assert more.next_command == []
     last = checkpoints.read(job.kept[-1])
     checkpoints.remove(job.kept)
@@ -193,6 +194,34 @@ def test_a_run_whose_settings_cannot_be_read_is_no_result(pong_run: Path, tmp_pa
     (run / CONFIG).unlink()
     with pytest.raises(WrongInput, match=f"its {CONFIG} cannot be read"):
         Job(run, "Pong", 0, steps=1, seconds=None).check()
+
+
+def test_a_folder_that_is_no_run_without_a_checkpoint_stays(tmp_path: Path) -> None:
+    job = Job(tmp_path / "CartPole-v1-0", "CartPole-v1", 0, steps=100, seconds=None)
+    job.check()
+    job.path.mkdir()
+    job.check()
+    for name, stays in ((CONFIG, False), ("log.txt", False), ("result.json", True)):
+        (job.path / name).touch()
+        if stays:
+            with pytest.raises(WrongInput, match="has files but no checkpoint to go on from"):
+                job.check()
+        else:
+            job.check()
+    (job.path / CONFIG).unlink()
+    (job.path / "result.json").rename(job.path / "thesis.txt")
+    given = ["--out-dir", str(tmp_path), "--games", "CartPole-v1", "--seeds", "1"]
+    assert "has files but no checkpoint" in refused("scores", *given)
+    assert (job.path / "thesis.txt").exists()
+
+
+def test_a_record_of_how_a_run_was_made_is_whole_or_refused(pong_run: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(pong_run, tmp_path / "run")
+    job = Job(run, "Pong", 0, steps=1, seconds=None, arguments="--discount 0.9")
+    job.check()  # of a run that was made by hand
+    job.asked.write_text('{"train": "--disc')
+    with pytest.raises(WrongInput, match="which says how its run was made, cannot be read"):
+        job.check()
 
 
 class Lost:

@@ -117,6 +117,25 @@ def test_a_run_that_is_given_twice_counts_once(runs: list[Path]) -> None:
     assert len(found) == 2
 
 
+def test_a_run_that_was_interrupted_early_is_not_averaged_with_a_whole_one(
+    runs: list[Path],
+) -> None:
+    for run, steps in zip(runs, (10_000_032, 500_000), strict=True):
+        (entry,) = history.read(run).evaluations[-1:]
+        text = json.dumps({**entry, "protocol": {"name": "paper"}, "steps": steps})
+        (run / "evaluations.jsonl").write_text(text + "\n")
+    (table,) = comparison.tables([history.read(run) for run in runs])
+    assert [(row.name, row.scores.tolist(), row.steps[0]) for row in table.rows] == [
+        ("pong, after 10,000,032 steps", [20.0], 10_000_032),
+        ("pong, after 500,000 steps", [14.0], 500_000),
+    ]
+    text = json.dumps({**entry, "protocol": {"name": "paper"}, "steps": 9_000_000})
+    (runs[1] / "evaluations.jsonl").write_text(text + "\n")
+    (table,) = comparison.tables([history.read(run) for run in runs])
+    assert table.rows[0].scores.tolist() == [20.0, 14.0]
+    assert "9.00M to 10.00M" in tables.markdown(table)
+
+
 def test_runs_of_other_settings_are_not_seeds_of_one(runs: list[Path]) -> None:
     config = json.loads((runs[1] / "config.json").read_text())
     config["network"]["center"] = False

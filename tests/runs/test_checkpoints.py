@@ -177,13 +177,20 @@ def test_a_checkpoint_is_synced_to_the_disk_before_it_is_renamed(
     assert synced[-1] == (tmp_path.name, True)
 
 
-def test_write_best_leaves_only_the_last_checkpoint_written(tmp_path: Path) -> None:
-    half = tmp_path / f"{checkpoints.PARTIAL}000000000005"  # left by a process that was killed
-    half.mkdir()
-    for steps in (30, 10, 20):
-        checkpoints.write_best(tmp_path, ARRAYS, {"steps": steps})
-        assert names(tmp_path) == [steps]
-    assert len(list(tmp_path.iterdir())) == 1
+def test_the_best_weights_stay_until_better_ones_belong_to_a_checkpoint(tmp_path: Path) -> None:
+    """A killed run goes on from its newest checkpoint, and what is beyond it does not count."""
+    best, folder = tmp_path / "best", tmp_path / "checkpoints"
+    half = best / f"{checkpoints.PARTIAL}000000000005"  # left by a process that was killed
+    half.mkdir(parents=True)
+    for steps in (10, 30, 40):
+        checkpoints.write_best(best, ARRAYS, {"steps": steps})
+        checkpoints.prune_best(best, folder)
+    assert names(best) == [10, 30, 40], "there is no checkpoint"
+    for at, left in ((20, [10, 30, 40]), (35, [30, 40]), (40, [40]), (50, [40])):
+        write(folder, at)
+        checkpoints.prune_best(best, folder)
+        assert names(best) == left
+    assert len(list(best.iterdir())) == 1
 
 
 def test_a_failed_checkpoint_is_retried_after_10_s() -> None:

@@ -19,6 +19,7 @@ import ga3c
 from agents.environments import EnvironmentConfig
 from ga3c.__main__ import main
 from ga3c.command.parse import parse
+from ga3c.reports import history
 from ga3c.runs import checkpoints, directory, records
 from ga3c.runs.directory import RunDirectory
 from ga3c.runs.finding import find_run, is_running, new_run_path
@@ -213,8 +214,11 @@ def test_a_finished_run_is_extended_with_the_same_counters(tmp_path: Path) -> No
     assert first.returncode == 0, first.stderr
     run = tmp_path / "mine"
     before, episodes = state(run), rows(run)
-    done = ended("train", "--resume", str(run), "--steps", "4000", "--json")
+    given = ["--steps", "4000", "--discount", "0.9", "--json"]
+    done = ended("train", "--resume", str(run), *given)
     assert done.returncode == 0, done.stderr
+    assert "settings that differ from now on: " in done.stdout
+    assert "learning.discount 0.9 instead of 0.99" in done.stdout
     assert f"goes on from {int(before.state['steps']):,} steps" in done.stdout
     result = json.loads(done.stdout.splitlines()[-1])
     after = state(run)
@@ -224,9 +228,20 @@ def test_a_finished_run_is_extended_with_the_same_counters(tmp_path: Path) -> No
     assert rows(run)[: len(episodes)] == episodes
     assert len(rows(run)) == after.state["episodes"] == result["episodes"]
     assert load_config(run).run.steps == 4000
-    assert len(json.loads((run / "meta.json").read_text())["resumed"]) == 1
+    (resumed,) = json.loads((run / "meta.json").read_text())["resumed"]
+    assert resumed["changed"] == {
+        "learning.discount": [0.99, 0.9],
+        "optimizer.schedule_steps": [2000, 4000],
+    }
+    shutil.copytree(run, tmp_path / "other")
+    (tmp_path / "other" / "meta.json").write_text("{}")
+    both = history.load([run, tmp_path / "other"], tmp_path)
+    assert [len(group.runs) for group in history.groups(both)] == [1, 1], "no seeds of one"
+    words = f"discount 0.9 from {int(before.state['steps']):,} steps on"
+    assert words in history.groups(both)[0].name
     steps = [json.loads(line)["steps"] for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert steps == sorted(steps)
+    assert "seed 3: a resumed run keeps" in refused("train", "--resume", str(run), "--seed", "3")
     again = ended("train", "--resume", str(run))
     assert again.returncode == 2
     assert "nothing is left to do" in again.stderr.splitlines()[-1]
@@ -517,7 +532,7 @@ def test_settings_are_on_the_disk_before_they_take_the_old_ones_place(
     monkeypatch.setattr(os, "fsync", noted)
     run.begin(0)
     run.finish({})
-    assert synced[0] == (run.path / ".config.json", before)
+    assert (run.path / ".config.json", before) in synced
     assert synced[1] == (run.path, config.stat().st_ino)
     assert config.stat().st_ino != before
 

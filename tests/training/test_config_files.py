@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ga3c.__main__ import main
 from ga3c.command.files import as_arguments, read, settings, to_toml
 from ga3c.command.names import SECTIONS, SETTINGS, changed
 from ga3c.command.parse import TrainArguments, parse
@@ -49,6 +50,21 @@ def test_any_text_is_read_back(name: str, tmp_path: Path) -> None:
     text = to_toml(config, config)
     assert tomllib.loads(text)["run"]["name"] == name
     assert read_back(text, tmp_path).run == config.run
+
+
+def test_settings_with_an_algorithm_of_ones_own_are_read_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--game", "CartPole-v1", "--algorithm", "mine:Own", "--learns-from", "segments"]
+    printed = []
+    for arguments in (given, ["--config", str(tmp_path / "own.toml")]):
+        assert main(["train", *arguments, "--print-config"]) == 0
+        printed.append(capsys.readouterr().out)
+        (tmp_path / "own.toml").write_text(printed[-1])
+    assert printed[0] == printed[1]
+    assert 'preset = "a3c-vectors"' in printed[0] and 'algorithm = "mine:Own"' in printed[0]
+    other = refused("train", *given, "--preset", "dqn-vectors")
+    assert "algorithm mine:Own with preset dqn-vectors" in other
 
 
 def test_a_list_of_text_is_read_back_and_kept(tmp_path: Path) -> None:
