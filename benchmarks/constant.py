@@ -18,7 +18,7 @@ from ga3c.evaluation.games import evaluate, record
 from ga3c.evaluation.protocols import PROTOCOLS
 from ga3c.reports.console import show
 from ga3c.reports.published_figures import published_rows
-from ga3c.settings.checks import above_zero
+from ga3c.settings.checks import WrongInput, above_zero
 from ga3c.settings.run import ProtocolName
 
 SEARCHED, PLAYED = 0, 1  # seeds of the games that choose the action, and of those that count
@@ -67,7 +67,10 @@ class Constant:
 
 
 def run(config: Config) -> None:
-    """Play what is missing; print and save all."""
+    """Play what is missing; print and save all. Raises WrongInput if actions are continuous."""
+    for game in config.games:
+        if (actions := spaces(EnvironmentConfig(game)).actions).is_continuous:
+            raise WrongInput(f"games {game}: its actions, {actions}, cannot be played one by one")
     config.out_dir.mkdir(parents=True, exist_ok=True)
     kept = Memo(config.out_dir / "constant.jsonl", "result")
     made = {game: _of_game(game, config, kept) for game in config.games}

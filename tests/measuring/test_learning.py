@@ -55,6 +55,23 @@ def test_wrong_use_of_learning_is_refused(arguments: list[str], words: str, tmp_
     assert not out.exists()
 
 
+def test_the_best_constant_action_is_found_and_played_again(tmp_path: Path) -> None:
+    game = "tests.tiny:Corridor-v0"
+    given = ["benchmark", "constant", "--out-dir", str(tmp_path), "--games", game, "--json"]
+    given += ["--search-episodes", "2", "--episodes", "3"]
+    done = ended(*given)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])["games"][game]
+    assert found["means"] == [-1.0, 1.0], "left falls into the pit"
+    assert (found["action"], found["best"]["scores"]) == (1, [1.0] * 3)
+    assert len(found["random"]["scores"]) == 3
+    again = ended(*given)
+    assert json.loads(again.stdout.splitlines()[-1])["games"][game] == found
+    assert f"{game}, action" not in again.stdout, "nothing is played again"
+    wrong = ["--out-dir", str(tmp_path / "none"), "--games", "Pendulum-v1"]
+    assert "cannot be played one by one" in refused("benchmark", "constant", *wrong)
+
+
 @pytest.mark.slow
 def test_a_study_of_apex_is_made_once_and_shown_by_updates(tmp_path: Path) -> None:
     given = ["benchmark", "apex", "--out-dir", str(tmp_path), "--game", "CartPole-v1", "--quick"]

@@ -532,8 +532,8 @@ def test_settings_are_on_the_disk_before_they_take_the_old_ones_place(
     monkeypatch.setattr(os, "fsync", noted)
     run.begin(0)
     run.finish({})
-    assert (run.path / ".config.json", before) in synced
-    assert synced[1] == (run.path, config.stat().st_ino)
+    at = synced.index((run.path / ".config.json", before))
+    assert synced[at + 1] == (run.path, config.stat().st_ino)
     assert config.stat().st_ino != before
 
 
