@@ -22,6 +22,7 @@ from ga3c.settings.checks import WrongInput, above_zero
 from ga3c.settings.run import ProtocolName
 
 SEARCHED, PLAYED = 0, 1  # seeds of the games that choose the action, and of those that count
+SEARCH_CAP = 5000  # steps of a game that chooses the action: some actions end no game at all
 AT_ONCE = 10
 GA3C_GAMES = tuple(row["game"] for row in published_rows("ga3c_scores.csv"))
 
@@ -114,6 +115,8 @@ def _played(
     key = kept.key(environment.game, config.protocol, action, episodes, seed)
     if key not in kept:
         protocol = replace(PROTOCOLS[config.protocol], policy="sample")
+        if seed == SEARCHED:
+            protocol = replace(protocol, step_cap=min(SEARCH_CAP, protocol.step_cap))
         policy: Any = Constant(found, action)
         games = evaluate(policy, environment, protocol, episodes, AT_ONCE, seed)
         named = protocol.named(config.protocol, environment, "newest")
