@@ -9,8 +9,9 @@ from agents.games import are_same
 from ga3c.reports import history
 from ga3c.runs import checkpoints
 from ga3c.runs.durable import rewrite_whole
-from ga3c.runs.finding import EVALUATIONS, LOCK, RESULT
+from ga3c.runs.finding import EVALUATIONS, LOCK, LOG, RESULT, newest_figures
 from ga3c.runs.kept_config import CONFIG, load_config
+from ga3c.runs.trust import META
 from ga3c.settings.checks import WrongInput
 
 
@@ -64,12 +65,15 @@ class Job(NamedTuple):
             )
 
     def _check_folder(self) -> None:
-        """Raises WrongInput if the folder has more than a run that was killed before a checkpoint.
+        """Raises WrongInput if the folder has more than a run that ended before a checkpoint.
 
         A new run takes the place of such a folder.
         """
-        names = {file.name for file in self.path.iterdir()} if self.path.is_dir() else set()
-        if names and (CONFIG not in names or names & {RESULT, EVALUATIONS}) and names != {LOCK}:
+        files = self.path.iterdir() if self.path.is_dir() else ()
+        begun = {LOCK, LOG, META}  # the first files of a run; those with a dot are being written
+        names = {file.name for file in files if not file.name.startswith(".")} - begun
+        ended = newest_figures(self.path) if RESULT in names else {"error": "it was killed"}
+        if names and (CONFIG not in names or EVALUATIONS in names or "error" not in ended):
             raise WrongInput(
                 f"{self.path} has files but no checkpoint to go on from, and a new run would "
                 "replace it: move it away, or choose another folder"

@@ -11,8 +11,7 @@ from typing import Any
 from agents.launchers import PLACES
 from ga3c.reports.console import show
 from ga3c.runs import checkpoints
-from ga3c.runs.directory import LOG
-from ga3c.runs.finding import is_running, newest_figures, runs_in
+from ga3c.runs.finding import LOG, is_running, newest_figures, runs_in
 from ga3c.runs.kept_config import load_config
 from ga3c.settings.checks import WrongInput
 

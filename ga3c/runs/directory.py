@@ -41,7 +41,7 @@ from ga3c.runs import records
 from ga3c.runs.checkpoints import BEST, kept
 from ga3c.runs.durable import rewrite_lines, rewrite_whole
 from ga3c.runs.events import Events
-from ga3c.runs.finding import EPISODES, EVALUATIONS, LATEST, LOCK, METRICS, RESULT, locked
+from ga3c.runs.finding import EPISODES, EVALUATIONS, LATEST, LOCK, LOG, METRICS, RESULT, locked
 from ga3c.runs.kept_config import CONFIG, changes, load_config, to_json
 from ga3c.runs.tally import Episode
 from ga3c.runs.tracking import Tracking, tracking
@@ -50,7 +50,6 @@ from ga3c.settings.checks import WrongInput
 from ga3c.settings.machine import machine
 from ga3c.settings.train import TrainConfig
 
-LOG = "log.txt"
 # A line takes about 40, 750 and 130 bytes: 800,000 episodes, a day of progress lines.
 MOST_BYTES = {EPISODES: 32 << 20, METRICS: 16 << 20, LOG: 8 << 20}
 

@@ -24,7 +24,7 @@ from ga3c.runs.trust import is_begun_by_user
 from ga3c.settings.run import STEP_CAP
 from ga3c.settings.train import TrainConfig
 
-RESULT, LOCK = "result.json", "lock"
+RESULT, LOCK, LOG = "result.json", "lock", "log.txt"
 EPISODES, METRICS, JOURNAL = "episodes.csv", "metrics.jsonl", "scheduler.jsonl"
 LATEST = "latest"  # a file beside the runs that names the newest; formerly a symlink
 EVALUATIONS, VIDEOS = "evaluations.jsonl", "video"

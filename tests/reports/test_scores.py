@@ -201,8 +201,14 @@ def test_a_folder_that_is_no_run_without_a_checkpoint_stays(tmp_path: Path) -> N
     job.check()
     job.path.mkdir()
     job.check()
-    for name, stays in ((CONFIG, False), ("log.txt", False), ("result.json", True)):
-        (job.path / name).touch()
+    for name, text, stays in (
+        ("lock", "", False),
+        ("log.txt", "", False),
+        (CONFIG, "{}", False),
+        ("result.json", '{"error": "it failed"}', False),
+        ("result.json", "{}", True),
+    ):
+        (job.path / name).write_text(text)
         if stays:
             with pytest.raises(WrongInput, match="has files but no checkpoint to go on from"):
                 job.check()

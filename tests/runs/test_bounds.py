@@ -16,7 +16,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from ga3c.reports import history
 from ga3c.runs import directory, durable, events, finding, records
-from ga3c.runs.directory import EPISODES, LOG, METRICS, MOST_BYTES, RunDirectory
+from ga3c.runs.directory import MOST_BYTES, RunDirectory
+from ga3c.runs.finding import EPISODES, LOG, METRICS
 from ga3c.runs.tally import Episode
 from ga3c.settings.run import RunConfig
 from ga3c.settings.train import TrainConfig
