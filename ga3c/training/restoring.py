@@ -18,6 +18,8 @@ from ga3c.training.results import finished
 from ga3c.training.view import Plain
 from ga3c.training.watch import resumed_schedule
 
+OF_SCHEDULES = ("optimizer.schedule_steps", "optimizer.learning_rate_end")  # said in words
+
 
 def restore(config: TrainConfig, service: Service, path: Path, say: Say) -> None:
     """Restore the newest intact checkpoint of the run in `path`, to resume the run from it.
@@ -46,7 +48,8 @@ def restore(config: TrainConfig, service: Service, path: Path, say: Say) -> None
         before.scheduled_optimizer, config.scheduled_optimizer, checkpoint.steps
     ):
         say(line)
-    if others := changes(before, config):
+    others = {n: pair for n, pair in changes(before, config).items() if n not in OF_SCHEDULES}
+    if others:
         pairs = (f"{name} {new} instead of {old}" for name, (old, new) in others.items())
         say(f"settings that differ from now on: {', '.join(pairs)}")
 
