@@ -15,7 +15,7 @@ from agents.environments import EnvironmentConfig, Spaces, spaces
 from agents.games import check
 from benchmarks.kept import Memo, keep_all
 from ga3c.evaluation.games import evaluate, record
-from ga3c.evaluation.protocols import PROTOCOLS
+from ga3c.evaluation.protocols import PROTOCOLS, Protocol
 from ga3c.reports.console import show
 from ga3c.reports.published_figures import published_rows
 from ga3c.settings.checks import WrongInput, above_zero
@@ -69,12 +69,15 @@ class Constant:
 
 def run(config: Config) -> None:
     """Play what is missing; print and save all. Raises WrongInput if actions are continuous."""
-    for game in config.games:
-        if (actions := spaces(EnvironmentConfig(game)).actions).is_continuous:
-            raise WrongInput(f"games {game}: its actions, {actions}, cannot be played one by one")
+    found = {game: spaces(EnvironmentConfig(game)) for game in config.games}
+    for game, each in found.items():
+        if each.actions.is_continuous:
+            raise WrongInput(
+                f"games {game}: its actions, {each.actions}, cannot be played one by one"
+            )
     config.out_dir.mkdir(parents=True, exist_ok=True)
     kept = Memo(config.out_dir / "constant.jsonl", "result")
-    made = {game: _of_game(game, config, kept) for game in config.games}
+    made = {game: _of_game(game, each, config, kept) for game, each in found.items()}
     rows = [
         (game, f"{each['action']}", *(_shown(each[name]) for name in ("best", "random")))
         for game, each in made.items()
@@ -84,47 +87,34 @@ def run(config: Config) -> None:
     keep_all("constant", {"games": made}, config, config.json)
 
 
-def _of_game(game: str, config: Config, kept: Memo) -> dict[str, Any]:
+def _of_game(game: str, found: Spaces, config: Config, kept: Memo) -> dict[str, Any]:
     """The best action, its games, and those of random actions."""
     environment = EnvironmentConfig(game)
-    found = spaces(environment)
-    searched = [
-        _played(environment, found, action, config.search_episodes, SEARCHED, config, kept)
-        for action in range(found.actions.count)
-    ]
-    means = [each["mean"] for each in searched]
+    whole = replace(PROTOCOLS[config.protocol], policy="sample")
+    short = replace(whole, step_cap=min(SEARCH_CAP, whole.step_cap))
+
+    def played(action: int | None, protocol: Protocol, episodes: int, seed: int) -> dict[str, Any]:
+        """The record of these games, as one line of evaluations.jsonl has it."""
+        key = kept.key(game, config.protocol, action, episodes, seed)
+        if key not in kept:
+            policy: Any = Constant(found, action)
+            games = evaluate(policy, environment, protocol, episodes, AT_ONCE, seed)
+            named = protocol.named(config.protocol, environment, "newest")
+            kept.keep(key, record(games, 0, named, seed, AT_ONCE, 0.0))
+            what = "random actions" if action is None else f"action {action}"
+            print(f"{game}, {what}: {_shown(kept[key])}", flush=True)
+        result: dict[str, Any] = kept[key]
+        return result
+
+    actions = range(found.actions.count)
+    means = [played(n, short, config.search_episodes, SEARCHED)["mean"] for n in actions]
     best = int(np.argmax(means))
     return {
         "action": best,
         "means": means,
-        "best": _played(environment, found, best, config.episodes, PLAYED, config, kept),
-        "random": _played(environment, found, None, config.episodes, PLAYED, config, kept),
+        "best": played(best, whole, config.episodes, PLAYED),
+        "random": played(None, whole, config.episodes, PLAYED),
     }
-
-
-def _played(
-    environment: EnvironmentConfig,
-    found: Spaces,
-    action: int | None,
-    episodes: int,
-    seed: int,
-    config: Config,
-    kept: Memo,
-) -> dict[str, Any]:
-    """The record of these games, as one line of evaluations.jsonl has it."""
-    key = kept.key(environment.game, config.protocol, action, episodes, seed)
-    if key not in kept:
-        protocol = replace(PROTOCOLS[config.protocol], policy="sample")
-        if seed == SEARCHED:
-            protocol = replace(protocol, step_cap=min(SEARCH_CAP, protocol.step_cap))
-        policy: Any = Constant(found, action)
-        games = evaluate(policy, environment, protocol, episodes, AT_ONCE, seed)
-        named = protocol.named(config.protocol, environment, "newest")
-        kept.keep(key, record(games, 0, named, seed, AT_ONCE, 0.0))
-        what = "random actions" if action is None else f"action {action}"
-        print(f"{environment.game}, {what}: {_shown(kept[key])}", flush=True)
-    result: dict[str, Any] = kept[key]
-    return result
 
 
 def _shown(played: dict[str, Any]) -> str:

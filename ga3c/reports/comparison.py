@@ -78,9 +78,7 @@ class Row(NamedTuple):
     game: str
     scores: np.ndarray  # [seeds] mean score of each run's evaluation
     games: int  # the smallest number of games that a run was evaluated over
-    steps: tuple[
-        int, int
-    ]  # the smallest and the largest number of steps that a run was trained for
+    steps: tuple[int, int]  # the fewest and the most that a run was trained for
     random: float | None
     human: float | None
     published: tuple[float | None, ...]

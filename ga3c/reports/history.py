@@ -5,7 +5,6 @@ import csv
 import json
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -14,10 +13,9 @@ import numpy as np
 
 from agents.games import resolve
 from ga3c.runs import records
-from ga3c.runs.finding import EPISODES, METRICS, evaluations, find_run
-from ga3c.runs.kept_config import NOT_LEARNED_FROM, load_config, to_json
+from ga3c.runs.finding import EPISODES, METRICS, evaluations, find_run, resumes
+from ga3c.runs.kept_config import NOT_LEARNED_FROM, learned_from, load_config
 from ga3c.runs.tally import ROLLING_EPISODES, Episode
-from ga3c.runs.trust import resumes
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.train import TrainConfig
 
@@ -112,11 +110,7 @@ def _in_words(name: str, value: Any) -> str:
 
 def settings(config: TrainConfig) -> dict[str, Any]:
     """The settings that learning depends on, without the sections and settings of `LEFT_OUT`."""
-    parts = {**to_json(config), "optimizer": asdict(config.scheduled_optimizer)}
-    flat: dict[str, Any] = {}
-    for name, part in parts.items():
-        if name not in LEFT_OUT:
-            flat |= part if isinstance(part, dict) else {name: part}
+    flat = {name.rpartition(".")[2]: value for name, value in learned_from(config).items()}
     module, colon, _ = flat.pop("game").rpartition(":")
     with contextlib.suppress(ValueError):  # the game may no longer exist
         flat["sticky_actions"] = None if colon else config.environment.stickiness

@@ -72,8 +72,8 @@ class Job(NamedTuple):
         files = self.path.iterdir() if self.path.is_dir() else ()
         begun = {LOCK, LOG, META}  # the first files of a run; those with a dot are being written
         names = {file.name for file in files if not file.name.startswith(".")} - begun
-        ended = newest_figures(self.path) if RESULT in names else {"error": "it was killed"}
-        if names and (CONFIG not in names or EVALUATIONS in names or "error" not in ended):
+        has_ended = RESULT in names and "error" not in newest_figures(self.path)
+        if names and (CONFIG not in names or EVALUATIONS in names or has_ended):
             raise WrongInput(
                 f"{self.path} has files but no checkpoint to go on from, and a new run would "
                 "replace it: move it away, or choose another folder"
@@ -92,7 +92,8 @@ class Job(NamedTuple):
         if not self.kept:
             return ["train", *self.training]
         if not self._trained:
-            limits = [*self._limits(self.resumed_until), *self._schedule]
+            until = self.resumed_until
+            limits = [*self._limits(until), *(self._schedule if until != self.steps else ())]
             return ["train", "--resume", str(self.path), "--trust", *limits]
         if self.evaluation and not self._evaluated:
             return ["evaluate", str(self.path), "--trust", *self.evaluating]
@@ -122,9 +123,7 @@ class Job(NamedTuple):
 
     @property
     def _schedule(self) -> list[str]:
-        """The schedules of the steps asked for, if a resumed run ends later; otherwise empty."""
-        if self.resumed_until == self.steps:
-            return []
+        """The schedules of the steps asked for, for a resumed run that ends later."""
         asked = load_config(self.path).optimizer.scheduled(self.steps)
         end = ["--learning-rate-end", str(asked.learning_rate_end)]
         return ["--schedule-steps", str(asked.schedule_steps), *end]

@@ -20,7 +20,7 @@ import tyro
 from agents.games import resolve
 from ga3c.runs import records
 from ga3c.runs.kept_config import CONFIG, load_config
-from ga3c.runs.trust import is_begun_by_user
+from ga3c.runs.trust import META, is_begun_by_user
 from ga3c.settings.run import STEP_CAP
 from ga3c.settings.train import TrainConfig
 
@@ -171,6 +171,14 @@ def evaluations(path: Path) -> list[dict[str, Any]]:
         {**entry, "protocol": whole_protocol(entry.get("protocol", {}))}
         for entry in records.read(path / EVALUATIONS)
     ]
+
+
+def resumes(path: Path) -> list[dict[str, Any]]:
+    """What meta.json says of each time that the run in `path` was resumed: mostly the machine."""
+    try:
+        return list(dict(json.loads((path / META).read_text())).get("resumed", []))
+    except (OSError, ValueError, TypeError):  # missing or damaged
+        return []
 
 
 def whole_protocol(protocol: Mapping[str, Any]) -> dict[str, Any]:

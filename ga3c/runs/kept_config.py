@@ -202,16 +202,18 @@ def _notes(
 
 
 def changes(before: TrainConfig, now: TrainConfig) -> dict[str, tuple[Any, Any]]:
-    """The settings that learning depends on and that differ, by full name: before and now.
+    """The settings that learning depends on and that differ, by full name: before and now."""
+    old, new = learned_from(before), learned_from(now)
+    return {name: (old[name], new[name]) for name in old if old[name] != new[name]}
 
-    Schedules are compared as they run, whatever determines their length.
+
+def learned_from(config: TrainConfig) -> dict[str, Any]:
+    """The settings that learning depends on, by full name.
+
+    Schedules are given as they run, whatever determines their length.
     """
-    old, new = (
-        dict(leaves({**to_json(each), "optimizer": asdict(each.scheduled_optimizer)}))
-        for each in (before, now)
-    )
-    names = (name for name in old if name.partition(".")[0] not in NOT_LEARNED_FROM)
-    return {name: (old[name], new[name]) for name in names if old[name] != new[name]}
+    parts = {**to_json(config), "optimizer": asdict(config.scheduled_optimizer)}
+    return dict(leaves({n: part for n, part in parts.items() if n not in NOT_LEARNED_FROM}))
 
 
 def leaves(values: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, Any]]:

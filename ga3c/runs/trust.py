@@ -10,20 +10,11 @@ import hmac
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 from ga3c.settings.train import TrainConfig
 
 META, SEAL = "meta.json", "owner"
 MACHINE_ID = Path("/etc/machine-id")  # random, generated when the system was installed
-
-
-def resumes(path: Path) -> list[dict[str, Any]]:
-    """What meta.json says of each time that the run in `path` was resumed: mostly the machine."""
-    try:
-        return list(dict(json.loads((path / META).read_text())).get("resumed", []))
-    except (OSError, ValueError, TypeError):  # missing or damaged
-        return []
 
 
 def own_code(config: TrainConfig) -> list[str]:

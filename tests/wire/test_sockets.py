@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
-import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -70,83 +70,61 @@ def test_a_peer_that_floods_a_busy_service_and_goes_away_does_not_end_it() -> No
     assert service.returncode == 0
 
 
-def test_a_message_of_too_many_parts_is_cut_and_the_next_one_is_complete(
-    tmp_path: Path,
-) -> None:
+@contextlib.contextmanager
+def doors_and_peer(
+    tmp_path: Path, address: str = "tcp://127.0.0.1:*", size: int = 4
+) -> Iterator[tuple[Doors, zmq.Socket]]:
+    """Doors for other machines at `address`, and a peer of the name atlas that connects there."""
     service, peer_keys = keys.new(), keys.new()
-    listening = Listening("tcp://127.0.0.1:*", service, {peer_keys.public: "atlas"})
-    hello = Hello(TOKEN, (4,), "float32", Actions(2), 1, 1)
-    doors = Doors(f"ipc://{tmp_path}/wire", TOKEN, hello, listening)
-    context = zmq.Context()
-    try:
-        assert doors.listening
-        curve = Curve(service.public, *peer_keys)
-        peer = connect(context, doors.listening.endpoint, "peer", "", curve)
-        sent = [[b"%d" % part for part in range(most)] for most in (3, 10_000, 1)]
-        sender = threading.Thread(target=lambda: [peer.send_multipart(parts) for parts in sent])
-        sender.start()  # it blocks until the doors have admitted the peer
-        came: list[tuple[str, list[bytes]]] = []
-        while len(came) < len(sent):
-            for door in doors.wait(LIMIT_MS):
-                came.append(doors.receive(door))
-        sender.join()
-    finally:
-        context.destroy(linger=0)
-        doors.close()
-        doors.close_waker()
-    kept = [[b"peer", *parts][: MOST_PARTS + 1] for parts in sent]
-    assert came == [("atlas", parts) for parts in kept]
-
-
-def test_the_largest_part_of_a_step_comes_in_encrypted(tmp_path: Path) -> None:
-    """libzmq counts what encryption adds to it."""
-    service, peer_keys, size = keys.new(), keys.new(), 3 << 20
-    listening = Listening("tcp://127.0.0.1:*", service, {peer_keys.public: "atlas"})
+    listening = Listening(address, service, {peer_keys.public: "atlas"})
     hello = Hello(TOKEN, (size,), "uint8", Actions(2), 1, 1)
     doors = Doors(f"ipc://{tmp_path}/wire", TOKEN, hello, listening)
     context = zmq.Context()
     try:
         assert doors.listening
         curve = Curve(service.public, *peer_keys)
-        peer = connect(context, doors.listening.endpoint, "peer", "", curve)
-        threading.Thread(target=peer.send, args=[bytes(size)]).start()
-        (door,) = first_ready(doors)
-        assert doors.receive(door) == ("atlas", [b"peer", bytes(size)])
+        yield doors, connect(context, doors.listening.endpoint, "peer", "", curve)
     finally:
         context.destroy(linger=0)
         doors.close()
         doors.close_waker()
 
 
+def came(doors: Doors, peer: zmq.Socket, sent: list[list[bytes]]) -> list[tuple[str, list[bytes]]]:
+    """What the doors receive of the messages that the peer sends, in order."""
+    sender = threading.Thread(target=lambda: [peer.send_multipart(parts) for parts in sent])
+    sender.start()  # it blocks until the doors have admitted the peer
+    found: list[tuple[str, list[bytes]]] = []
+    while len(found) < len(sent):
+        found += [doors.receive(door) for door in doors.wait(LIMIT_MS)]
+    sender.join()
+    return found
+
+
+def test_a_message_of_too_many_parts_is_cut_and_the_next_one_is_complete(
+    tmp_path: Path,
+) -> None:
+    sent = [[b"%d" % part for part in range(most)] for most in (3, 10_000, 1)]
+    kept = [[b"peer", *parts][: MOST_PARTS + 1] for parts in sent]
+    with doors_and_peer(tmp_path) as (doors, peer):
+        assert came(doors, peer, sent) == [("atlas", parts) for parts in kept]
+
+
+def test_the_largest_part_of_a_step_comes_in_encrypted(tmp_path: Path) -> None:
+    """libzmq counts what encryption adds to it."""
+    size = 3 << 20
+    with doors_and_peer(tmp_path, size=size) as (doors, peer):
+        assert came(doors, peer, [[bytes(size)]]) == [("atlas", [b"peer", bytes(size)])]
+
+
 def test_peers_may_come_by_ipv6(tmp_path: Path) -> None:
-    with contextlib.suppress(OSError), socket.create_server(("::1", 0), family=socket.AF_INET6):
-        service, peer_keys = keys.new(), keys.new()
-        listening = Listening("tcp://[::1]:*", service, {peer_keys.public: "atlas"})
-        hello = Hello(TOKEN, (4,), "float32", Actions(2), 1, 1)
-        doors = Doors(f"ipc://{tmp_path}/wire", TOKEN, hello, listening)
-        context = zmq.Context()
-        try:
-            assert doors.listening and doors.listening.endpoint.startswith("tcp://[::1]:")
-            curve = Curve(service.public, *peer_keys)
-            peer = connect(context, doors.listening.endpoint, "peer", "", curve)
-            threading.Thread(target=peer.send, args=[b"hello"]).start()
-            (door,) = first_ready(doors)
-            assert doors.receive(door) == ("atlas", [b"peer", b"hello"])
-        finally:
-            context.destroy(linger=0)
-            doors.close()
-            doors.close_waker()
-        return
-    pytest.skip("this machine has no IPv6")
-
-
-def first_ready(doors: Doors) -> list[zmq.Socket]:
-    """The sockets that have messages, as soon as one has."""
-    until_s = time.monotonic() + LIMIT_MS / 1000
-    while time.monotonic() < until_s:
-        if ready := doors.wait(100):
-            return ready
-    return []
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with doors_and_peer(tmp_path, "tcp://[::1]:*") as (doors, peer):
+        assert doors.listening and doors.listening.endpoint.startswith("tcp://[::1]:")
+        assert came(doors, peer, [[b"hello"]]) == [("atlas", [b"peer", b"hello"])]
 
 
 def test_a_port_for_the_agents_of_this_machine_is_open_to_no_other_machine(tmp_path: Path) -> None:
