@@ -202,14 +202,15 @@ class TargetPeriod(ReplayPacing):
     """Concurrent Training (Daley and Amato 2021, section 3).
 
     Acting makes `period_steps` steps with the target network's weights while learning makes
-    `updates` updates. When both are done, the new steps become visible, the weights are copied to
-    the target, and the next period begins. The first period has `min_steps` steps and no update.
+    `updates` updates, or one more or less if that is not a whole number. When both are done, the
+    new steps become visible, the weights are copied to the target, and the next period begins. The
+    first period has `min_steps` steps and no update.
     """
 
     acts_on_target = True
 
     def __init__(
-        self, period_steps: int, updates: int, min_steps: int, limit_steps: float = float("inf")
+        self, period_steps: int, updates: float, min_steps: int, limit_steps: float = float("inf")
     ) -> None:
         super().__init__(min_steps, limit_steps)
         self._period_steps = period_steps
@@ -219,24 +220,30 @@ class TargetPeriod(ReplayPacing):
         """Always False: the weights are copied at the end of a period, not after an update."""
         return False
 
+    @property
+    def _updates_due(self) -> int:
+        """Updates of all periods that have begun."""
+        return int(self._periods * self._updates)
+
     def _may_act(self, steps: int) -> bool:
         return self._admitted < self._min_steps + self._periods * self._period_steps
 
     def _limits(self) -> str:
         ends = self._min_steps + self._periods * self._period_steps
         return (
-            f"the period ends at {ends:,} steps and {self._periods * self._updates:,} updates: "
+            f"the period ends at {ends:,} steps and {self._updates_due:,} updates: "
             "give a different --period-steps"
         )
 
     def _next(self) -> Turn | None:
         if self._flushing:
             return None
-        if self._claimed < self._periods * self._updates:
+        if self._claimed < self._updates_due:
             return Turn.LEARN
         still = self._admitted == self._acted and self._claimed == self._learned
-        if self._ended or not still or self._acted == self._flushed:
+        if self._ended or not still:
             return None
         if not self._may_act(1):
+            # Even if everything is visible: a flush for a full lane may have taken the last steps.
             return Turn.MEET
-        return Turn.FLUSH if self._hurried else None
+        return Turn.FLUSH if self._hurried and self._acted > self._flushed else None

@@ -20,6 +20,13 @@ from ga3c.settings.train import TrainConfig
 CONFIG = "config.json"
 NOT_LEARNED_FROM = ("format", "preset", "run", "hosts", "checkpoints", "evaluation")
 """Settings and sections that learning does not depend on."""
+OF_REPLAY = (
+    *("pacing", "steps_per_update", "period_steps", "replay_min_steps", "n_step", "discount"),
+    *("replay_steps", "update_size", "slack_steps", "eviction", "replay_draws"),
+    *("first_priority", "priority_exponent", "eviction_exponent", "pixels"),
+)
+LANES = "agents x envs_per_agent"
+"""Settings that the counts, rows and priorities of a saved replay depend on."""
 FORMAT = 14
 # Where settings of older formats are now. The first two moved during format 1.
 TO_FORMAT_3 = {
@@ -214,6 +221,13 @@ def learned_from(config: TrainConfig) -> dict[str, Any]:
     """
     parts = {**to_json(config), "optimizer": asdict(config.scheduled_optimizer)}
     return dict(leaves({n: part for n, part in parts.items() if n not in NOT_LEARNED_FROM}))
+
+
+def replay_settings(config: TrainConfig) -> dict[str, Any]:
+    """The settings in `OF_REPLAY` and `LANES`, by name."""
+    parts = (config.pacing, config.replay, config.learning, config.environment)
+    known = {name: value for part in parts for name, value in asdict(part).items()}
+    return {name: known[name] for name in OF_REPLAY} | {LANES: config.max_lanes}
 
 
 def leaves(values: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, Any]]:

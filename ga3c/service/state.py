@@ -1,5 +1,6 @@
 """The saved state of a service: read at one moment, and restored before the next start."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,9 @@ class Kept:
     actions: ActionLog | None
     """Set in lockstep: all experience is saved, and a resumed run's agent replays these actions."""
     envs_per_agent: int
-    keeps_replay: bool
-    """Whether a replay is saved too. All other experience starts afresh."""
+    replay_settings: Mapping[str, Any] | None
+    """What a replay's content depends on; None if replays are not saved. All other experience
+    starts afresh."""
 
     def read(
         self, timeout_s: float, experience: bool = True
@@ -65,16 +67,20 @@ class Kept:
                 "counts": self.metrics.read(),
                 "agents_started": self.agents.started,
             }
-            if experience and (self.actions or self.keeps_replay):
+            if experience and (self.actions or self.replay_settings):
                 arrays |= self.model.source.read()
                 if isinstance(self.pacing, ReplayPacing):
                     state["pacing"] = self.pacing.read()
+                    state["replay_settings"] = self.replay_settings
             if experience and self.actions:
                 state["actions"] = self.actions.save()
             return arrays, state
 
-    def restore(self, checkpoint: Checkpoint) -> None:
-        """Restore what `read` returned, before the start. Raises ValueError if it does not fit."""
+    def restore(self, checkpoint: Checkpoint) -> str:
+        """Restore what `read` returned, before the start. Raises ValueError if it does not fit.
+
+        Returns what the user must know: a line if the saved replay cannot be continued, else "".
+        """
         state = checkpoint.state
         self.model.restore(checkpoint.arrays)
         self.tally.restore(state)
@@ -82,10 +88,18 @@ class Kept:
         self.pacing.begin_after(checkpoint.steps)
         if self.actions:
             self._restore_lockstep(self.actions, checkpoint)
-            return
+            return ""
         self.agents.started = state["agents_started"]
-        if self.keeps_replay and "pacing" in state:
-            self._restore_replay(checkpoint)
+        if not self.replay_settings or "pacing" not in state:
+            return ""
+        saved = state.get("replay_settings", {})  # checkpoints from before 2026-11-28 lack them
+        for name, value in saved.items():
+            if value != self.replay_settings[name]:
+                # A session without --save-replay changed it, and wrote no checkpoint of its own.
+                made = f"made with {name} {value}, which is now {self.replay_settings[name]}"
+                return f"fills a new replay, because the saved one was {made}"
+        self._restore_replay(checkpoint)
+        return ""
 
     def keep_actions(self, directory: Path) -> None:
         """In lockstep: keep the file of all actions in `directory`. Call before anything else."""

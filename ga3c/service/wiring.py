@@ -17,6 +17,7 @@ from ga3c.experience.replay_pacing import ReplayPacing
 from ga3c.experience.segments import SegmentBook
 from ga3c.learning.model import Model
 from ga3c.runs.action_log import ActionLog
+from ga3c.runs.kept_config import replay_settings
 from ga3c.runs.metrics import Metrics
 from ga3c.runs.scratch import ScratchDirectory
 from ga3c.runs.tally import Tally
@@ -126,6 +127,7 @@ def _service(
         common.metrics.set(replay_steps=0.0)
     frontend = _frontend(config, spaces, common)
     agents = _agents(config, frontend, common, model)
+    saves_replay = config.learns_from_replay and config.replay.save_replay
     return Service(
         config=service,
         progress=progress,
@@ -149,7 +151,7 @@ def _service(
             gate=common.gate,
             actions=common.actions,
             envs_per_agent=service.envs_per_agent,
-            keeps_replay=config.learns_from_replay and config.replay.save_replay,
+            replay_settings=replay_settings(config) if saves_replay else None,
         ),
         trace=common.trace,
         scratch=common.scratch,

@@ -106,6 +106,6 @@ class PacingConfig:
             )
 
     @property
-    def updates_per_period(self) -> int:
-        """Updates in a period of --pacing target-period."""
-        return int(self.period_steps / self.steps_per_update)
+    def updates_per_period(self) -> float:
+        """Updates in a period of --pacing target-period, on average."""
+        return self.period_steps / self.steps_per_update

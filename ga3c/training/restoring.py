@@ -32,7 +32,7 @@ def restore(config: TrainConfig, service: Service, path: Path, say: Say) -> None
     if checkpoint is None:
         raise RunFailed(f"run {path} has no whole checkpoint to resume from; start a new one")
     try:
-        service.kept.restore(checkpoint)
+        note = service.kept.restore(checkpoint)
     except ValueError as error:
         raise WrongInput(f"{checkpoint.path} does not fit the settings: {error}") from error
     if reason := finished(config, service):
@@ -43,6 +43,8 @@ def restore(config: TrainConfig, service: Service, path: Path, say: Say) -> None
     _check_refill(config, service, checkpoint.steps)
     checkpoints.set_aside(checkpoint)
     say(f"goes on from {checkpoint.steps:,} steps")
+    if note:
+        say(note)
     before = load_config(path)
     if line := resumed_schedule(
         before.scheduled_optimizer, config.scheduled_optimizer, checkpoint.steps

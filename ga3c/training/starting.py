@@ -1,7 +1,7 @@
 """Starts a run: first all checks that need no tensor framework, then the run itself."""
 
 import threading
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +15,7 @@ from ga3c.command import files, frameworks, streams
 from ga3c.evaluation.protocols import PROTOCOLS, fitting
 from ga3c.runs.checkpoints import BEST
 from ga3c.runs.finding import PRETRAINED, find_run, game_of, is_running, new_run_path
-from ga3c.runs.kept_config import CONFIG, load_config, read_config, to_json
+from ga3c.runs.kept_config import CONFIG, load_config, read_config, replay_settings, to_json
 from ga3c.runs.tracking import check_tracker
 from ga3c.runs.trust import META, check_trust
 from ga3c.settings.checks import WrongInput, without_arguments
@@ -30,13 +30,6 @@ if TYPE_CHECKING:  # it loads the framework
 
 OF_MEANING = ("pixel_scale", "center", "value_scale", "padding")
 """Network settings that change what it computes, but not always the shapes of its weights."""
-LANES = "agents x envs_per_agent"
-OF_REPLAY = (
-    *("pacing", "steps_per_update", "period_steps", "replay_min_steps", "n_step", "discount"),
-    *("replay_steps", "update_size", "slack_steps", "eviction", "replay_draws"),
-    *("first_priority", "priority_exponent", "eviction_exponent", LANES, "pixels"),
-)
-"""Settings that the counts, rows and priorities of a saved replay depend on."""
 SLOW_S = 10.0  # warn if creating an environment and its first step take longer
 
 
@@ -153,13 +146,9 @@ def check_resumed(config: TrainConfig, before: TrainConfig) -> None:
     if config.run.name not in (None, before.run.name):
         raise ValueError(f"name {config.run.name}: a resumed run keeps its name; leave it out")
     if config.replay.save_replay and before.replay.save_replay:
-        new_replay, old_replay = (
-            {**asdict(c.pacing), **asdict(c.replay), **asdict(c.learning)}
-            | {LANES: c.max_lanes, "pixels": c.environment.pixels}
-            for c in (config, before)
-        )
-        for name in OF_REPLAY:
-            value, old_value = new_replay[name], old_replay[name]
+        old_replay = replay_settings(before)
+        for name, value in replay_settings(config).items():
+            old_value = old_replay[name]
             if value != old_value:
                 raise ValueError(
                     f"{name} {value}: the replay was saved with {old_value}, which its content "

@@ -192,6 +192,40 @@ def test_period_does_not_meet_while_a_prediction_is_on_its_way() -> None:
     assert pacing.turn(0.0) is Turn.MEET
 
 
+def test_period_meets_although_the_flush_of_a_full_lane_took_its_last_steps() -> None:
+    pacing = TargetPeriod(8, updates=1, min_steps=4)
+    assert play(pacing, 3)
+    pacing.hurry()
+    assert pacing.turn(0.0) is Turn.FLUSH
+    assert play(pacing, 1)  # before the trainer has read which steps there are
+    pacing.flushed(4)
+    assert not play(pacing, 1)
+    assert pacing.turn(0.0) is Turn.MEET
+
+
+def test_periods_shorter_than_a_prediction_batch_go_on() -> None:
+    pacing = TargetPeriod(16, updates=4, min_steps=100)
+    played = 0
+    for _ in range(100):
+        played += 64 * play(pacing, 64)
+        turns(pacing)
+    assert played == 100 * 64
+    assert pacing.read()["learned"] == 4 * ((played - 100) // 16 + 1)
+
+
+def test_updates_that_do_not_divide_a_period_are_made_over_several_periods() -> None:
+    pacing = TargetPeriod(
+        7, updates=PacingConfig("target-period", 4.0, 1, 7).updates_per_period, min_steps=7
+    )
+    learned = []
+    for _ in range(9):
+        while play(pacing, 1):
+            pass
+        learned.append(turns(pacing).count(Turn.LEARN))
+    assert learned == [1, 2, 2, 2, 1, 2, 2, 2, 1]
+    assert sum(learned[:8]) == 8 * 7 / 4
+
+
 def test_a_lane_without_room_is_flushed_without_a_meeting() -> None:
     pacing = TargetPeriod(100, updates=1, min_steps=10)
     play(pacing, 5)

@@ -1,9 +1,11 @@
 """A replay saved in a checkpoint is a consistent snapshot, whenever it is taken."""
 
+import contextlib
 import json
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from agents.signals import SAME_REQUEST_S
 from ga3c import backend
 from ga3c.runs import checkpoints
 from ga3c.runs.checkpoints import Checkpoint
+from ga3c.service.service import Service
 from ga3c.service.wiring import build_service
 from ga3c.settings.learning import DQNConfig
 from ga3c.settings.replay import PacingConfig, ReplayConfig
@@ -122,6 +125,40 @@ def test_state_read_while_threads_run_is_consistent(draws: str, eviction: str, p
                 last_steps = state["steps"]
                 assert_of_one_moment(Checkpoint(Path(), state, arrays))
                 read += 1
+    finally:
+        assert service.stop(STOP_S) == []
+
+
+def test_a_replay_saved_with_other_settings_is_not_continued() -> None:
+    """A session without --save-replay may have changed them and have died before its checkpoint."""
+    backend.configure(1, 0)
+    config = configured("uniform", "ratio", "fifo")
+    other = replace(config, learning=replace(config.learning, discount=0.5))
+    with _service(config) as first:
+        first.start()
+        wait_for(lambda: first.pacing.steps >= 600, 100.0)
+        found = first.kept.read(READ_S)
+    assert found is not None
+    arrays, state = found
+    saved = Checkpoint(Path(), json.loads(json.dumps(state)), arrays)
+    old = {name: value for name, value in saved.state.items() if name != "replay_settings"}
+    for config_now, state_now, missing, said in (
+        (config, saved.state, 0, ""),
+        (config, old, 0, ""),  # as checkpoints were before 2026-11-28
+        (other, saved.state, 500, "made with discount 0.99, which is now 0.5"),
+    ):
+        with _service(config_now) as now:
+            note = now.kept.restore(saved._replace(state=state_now))
+            assert said in note and bool(said) == bool(note)
+            assert now.pacing.missing_steps == missing
+            assert now.pacing.steps == saved.steps
+
+
+@contextlib.contextmanager
+def _service(config: TrainConfig) -> Iterator[Service]:
+    service = build_service(config, spaces(config.environment))
+    try:
+        yield service
     finally:
         assert service.stop(STOP_S) == []
 
