@@ -1,18 +1,21 @@
 """Where every core-second of a running service goes, read from the kernel (Linux).
 
 CPU time is counted by thread. In an agent, the main thread runs Python, ZeroMQ's threads the wire,
-and all others the emulator. In the service, the frontend's and ZeroMQ's threads run the wire, other
-Python threads run Python (and call the tensor framework: `*_cpu_s` of the metrics), and all others
-the tensor framework.
+and all others the emulator, as do the processes that its environments start. In the service, the
+frontend's and ZeroMQ's threads run the wire, other Python threads run Python (and call the tensor
+framework: `*_cpu_s` of the metrics), and all others the tensor framework.
 """
 
+import itertools
 import os
 import threading
+import time
 from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
-from ga3c.runs.metrics import cores_time
+from ga3c.runs.metrics import cores_time, families
+from ga3c.settings.machine import CORES
 
 ZEROMQ = ("ZMQbg", "Reaper")
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
@@ -24,12 +27,16 @@ class Usage(NamedTuple):
     by_activity: dict[str, float]  # environment, agents_python, wire, tensors, service_python
     busy: float  # of all cores that this process may use; time stolen by the host counts
     idle: float  # of the same cores
+    at_s: float
 
     def since(self, before: "Usage") -> dict[str, float]:
         """CPU seconds since `before`: of each activity, of other processes, and idle."""
         used = {name: s - before.by_activity[name] for name, s in self.by_activity.items()}
-        others = self.busy - before.busy - sum(used.values())
-        return {**used, "other_processes": max(others, 0.0), "idle": self.idle - before.idle}
+        # GA3C_CORES may count fewer cores than these: what is left of those that count.
+        left_s = max(CORES * (self.at_s - before.at_s) - sum(used.values()), 0.0)
+        idle_s = min(max(self.idle - before.idle, 0.0), left_s)
+        others_s = max(self.busy - before.busy - sum(used.values()), 0.0)
+        return {**used, "other_processes": min(others_s, left_s - idle_s), "idle": idle_s}
 
 
 def usage(agents: list[int]) -> Usage:
@@ -42,13 +49,13 @@ def usage(agents: list[int]) -> Usage:
             seconds["wire"] += used
         else:
             seconds["service_python" if thread in python else "tensors"] += used
-    for agent in agents:
-        for thread, name, used in _threads(agent):
+    for agent, pids in families(agents).items():
+        for thread, name, used in itertools.chain(*map(_threads, pids)):
             if name.startswith(ZEROMQ):
                 seconds["wire"] += used
             else:
                 seconds["agents_python" if thread == agent else "environment"] += used
-    return Usage(seconds, *cores_time())
+    return Usage(seconds, *cores_time(), time.monotonic())
 
 
 def _threads(process: int) -> list[tuple[int, str, float]]:

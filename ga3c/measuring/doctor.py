@@ -17,6 +17,7 @@ from ga3c.measuring.reporting import keep
 from ga3c.measuring.round_trips import bandwidth_mb, described
 from ga3c.measuring.serving import figures, measure_parts, measure_service
 from ga3c.reports.console import show
+from ga3c.service.threads import RunFailed
 from ga3c.settings.begin import preset_like
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.machine import CORES
@@ -52,8 +53,7 @@ def run(config: Config) -> None:
     rows = [(CAUSES[n], f"{account[n] / CORES:.0%}", f"{account[n]:.2f}") for n in largest]
     show(f"where the time of {CORES} cores goes", ("to", "share", "cores"), rows)
     print(
-        f"{as_it_is['pps']:,.0f} steps/s, {as_it_is['share_of_limit']:.0%} of the "
-        f"{parts['limit_pps']:,.0f} that the parts alone allow{_lag(config, as_it_is)}\n"
+        f"{as_it_is['pps']:,.0f} steps/s{_of_limit(config, as_it_is)}{_lag(config, as_it_is)}\n"
         f"what limits it: {_diagnosis(config, as_it_is)}"
     )
     for line in described(as_it_is, config.service):
@@ -78,6 +78,14 @@ def _service(config: Config, spaces: Spaces, parts: dict[str, float]) -> dict[st
     seconds = config.run.seconds or DEFAULT_WINDOW_S
     measured = measure_service(config, spaces, WARM_UP_S, config.benchmark.repeats, seconds)
     return figures(measured, parts)
+
+
+def _of_limit(config: Config, figures: dict[str, Any]) -> str:
+    """The share of the parts' limit in words; empty if other machines' cores may play, too."""
+    if config.hosts.others_may_play:
+        return ""
+    share, limit_pps = figures["share_of_limit"], figures["limit_pps"]
+    return f", {share:.0%} of the {limit_pps:,.0f} that the parts alone allow"
 
 
 def _bandwidth(
@@ -147,7 +155,7 @@ def _try(
     }
     try:
         after = _service(_changed(config, remedy), spaces, parts)
-    except WrongInput as error:  # there is not enough memory for it, for example
+    except (WrongInput, RunFailed) as error:  # there is not enough memory for it, for example
         print(f"it cannot be tried here: {error}")
         return {**promised, "refused": str(error)}
     gain = after["pps"] / pps - 1

@@ -9,6 +9,7 @@ from ga3c.settings.machine import CORES
 from ga3c.settings.train import TrainConfig
 
 NOISE = 0.05
+LITTLE_WAITING = 0.2  # of agents' time; if cores idle, their environments then wait for something
 
 
 class Remedy(NamedTuple):
@@ -74,21 +75,20 @@ def _remedies_of_segments(
 ) -> Iterator[Remedy]:
     """Changes that may help where segments are learned from in order."""
     service, account = config.service, figures["core_seconds_per_s"]
-    learning, gain_of_idle = learning_limits(config, figures), _gain(account["idle"])
-    if figures["predictors_blocked_share"] > NOISE:
-        if service.trainers < service.max_trainers:
-            yield Remedy(
-                {"trainers": service.trainers + 1}, gain_of_idle, "predictors wait for trainers"
-            )
-    elif account["idle"] > NOISE * CORES and not learning:
-        if service.agents < min(CORES, service.most.agents):
-            because = "cores idle, and there are fewer agents than cores"
-            yield Remedy({"agents": service.agents + 1}, gain_of_idle, because)
+    learning, idle = learning_limits(config, figures), account["idle"]
+    if idle > NOISE * CORES and not learning:
+        # More trainers would not help: updates are made one at a time.
+        if figures["predictors_blocked_share"] > NOISE:
+            because = "predictors wait for room although trainers wait too: batches come in bursts"
+            yield Remedy({"pending_segments": service.pending_segments + 1}, _gain(idle), because)
+        elif more := _more_agents(config, figures):
+            yield more
         else:
             because = "agents and predictors wait for each other: more lanes hide that"
-            more = {"envs_per_agent": 2 * service.envs_per_agent}
-            yield Remedy(more, gain_of_idle, because)
+            yield Remedy({"envs_per_agent": 2 * service.envs_per_agent}, _gain(idle), because)
     batch, twice = service.update_max, 2 * service.update_max
+    if service.minibatch is not None and twice > service.training_batch_max:
+        return
     larger = {
         "training_batch_max": twice,
         "training_batch_min": twice,
@@ -96,12 +96,36 @@ def _remedies_of_segments(
     }
     faster = sizes.training(twice) / parts["train_only"]
     saved = 1 - 1 / faster
-    most = CORES * parts["environment_only"] / figures["pps"] - 1  # if all cores only played
+    gain = _gain(account["training"] * saved)
+    if learning:
+        # Unless other machines play, too, playing on all cores is the most that is left.
+        most = CORES * parts["environment_only"] / figures["pps"] - 1
+        gain = faster - 1 if config.hosts.others_may_play else min(faster - 1, most)
     yield Remedy(
         larger if service.minibatch is None else {"minibatch": twice},
-        min(faster - 1, most) if learning else _gain(account["training"] * saved),
+        gain,
         f"an update of {twice} trains a sample {saved:.0%} cheaper than one of {batch}",
     )
+
+
+def _more_agents(config: TrainConfig, figures: dict[str, Any]) -> Remedy | None:
+    """As many more agents as there are idle cores; None if that would not help.
+
+    An agent occupies one core, or less if its environments wait for something else.
+    """
+    service, idle = config.service, figures["core_seconds_per_s"]["idle"]
+    if config.hosts.others_may_play:
+        return None  # their machines may have no room for another agent
+    room, because = CORES, "cores idle, and there are fewer agents than cores"
+    if service.agents >= CORES:
+        if figures["agents_waiting_share"] > LITTLE_WAITING:
+            return None
+        room, because = service.most.agents, "cores idle, and agents rarely wait for actions"
+    added = min(max(int(idle), 1), min(room, service.most.agents) - service.agents)
+    if added < 1:
+        return None
+    gain = min(_gain(idle), added / service.agents)
+    return Remedy({"agents": service.agents + added}, gain, because)
 
 
 def _remedies_of_pacing(config: TrainConfig, account: dict[str, float]) -> Iterator[Remedy]:

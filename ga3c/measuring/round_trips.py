@@ -48,8 +48,11 @@ def more_groups(
     longer = math.ceil((needed - 1) / (groups - 1))  # factor on the environments of a group
     envs = groups * longer * service.envs_per_group
     waiting = min(figures["agents_waiting_share"], MOST_WAITING)
+    # What the other groups' steps leave of the round trip, beside the steps of all groups.
+    trip, step = figures["round_trip_ms"], max(figures["group_step_ms"], 1e-9)
+    left = (trip - (service.groups - 1) * step) / (service.groups * step)
     because = f"agents wait {waiting:.0%} of their time; {groups} such groups hide the round trip"
-    yield {"groups": groups, "envs_per_agent": envs}, waiting / (1 - waiting), because
+    yield {"groups": groups, "envs_per_agent": envs}, min(waiting / (1 - waiting), left), because
 
 
 def bandwidth_mb(packed: dict[str, Any], whole: dict[str, Any]) -> float | None:

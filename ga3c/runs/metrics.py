@@ -133,8 +133,9 @@ def cores_time(root: Path = Path("/"), allowed: int = CORES) -> CoresTime:
         allowed: cores that we may use.
     """
     cores = _of_ours(psutil.cpu_times(percpu=True))
-    groups = of_groups(root, _used_v2_s, _used_v1_s) if allowed < len(cores) else iter(())
-    if (used_s := next(groups, None)) is not None:
+    groups = of_groups(root, _used_v2_s, _used_v1_s, controller="cpuacct")
+    used_s = next(groups, None) if allowed < len(cores) else None
+    if used_s is not None:
         return CoresTime(used_s, allowed * time.monotonic() - used_s)
     idle = sum(core.idle + getattr(core, "iowait", 0.0) for core in cores)
     whole = sum(sum(core[:8]) for core in cores)  # user time already includes the guests' time
@@ -162,6 +163,23 @@ def _used_v2_s(group: Path) -> float:
 
 def _used_v1_s(group: Path) -> float:
     return int((group / "cpuacct.usage").read_text()) / 1e9
+
+
+def families(leaders: Iterable[int]) -> dict[int, list[int]]:
+    """The processes in the session of each leader, itself first: it and all that it started."""
+    found = {leader: [leader] for leader in leaders}
+    for pid in psutil.pids():
+        with contextlib.suppress(OSError):  # the process has just ended
+            if pid not in found and (leader := os.getsid(pid)) in found:
+                found[leader].append(pid)
+    return found
+
+
+def resident_mb(pid: int) -> float:
+    """The resident memory of a process in MiB; 0 if it has ended."""
+    with contextlib.suppress(psutil.Error):
+        return float(psutil.Process(pid).memory_info().rss) / 2**20
+    return 0.0
 
 
 def cpu_s_of_others(pids: Iterable[int]) -> float:

@@ -23,6 +23,7 @@ from ga3c.settings.scheduler import Counts, SchedulerConfig
 HOPELESS = 0.15  # a setting that loses this share of the rate is judged before its window ends
 DISTURBED = 0.1  # a window in which others use more than this share of all cores is repeated
 UNPLAYED_S = 180.0  # longer than agents take to create their environments
+STOPPED_S = 3.0  # ticks so far apart mean that this process did nothing, for example after Ctrl-Z
 NOTHING = Figures(0.0, 0.0, 0.0, 0.0, (0.0, 0.0, 0.0))
 AT_MOST = 4  # repeats of a window in a row; the other programs may never end
 
@@ -53,8 +54,9 @@ class Scheduler:
 
     Phases: settle, measure the kept setting, change, settle, measure the tried one, judge. Settling
     and measuring wait until every agent has made its first step. A window in which other programs
-    or an evaluation used the cores is measured again. A setting is undone if some agent has not
-    played after UNPLAYED_S, for example because no machine has room for it.
+    or an evaluation used the cores, or this process was stopped, is measured again. A setting is
+    undone if some agent has not played for UNPLAYED_S, for example because no machine has room for
+    it.
     """
 
     def __init__(
@@ -72,13 +74,14 @@ class Scheduler:
         self._journal = journal
         self._clock = clock
         self._tried: Counts | None = None
-        self._tried_s = 0.0
         self._kept_made: Figures | None = None
         self._window_from_s = clock() + config.settle_s
         self._first: Snapshot | None = None
         self._foreign_cpu_s = 0.0
         self._disturbed = 0  # consecutive disturbed windows
         self._spoiled = False
+        self._last_tick_s = clock()
+        self._unplayed_from_s: float | None = None  # when some agent was first seen not to play
         self._annealer = Annealer(config, start, most, seed)
         beginning = {"config": asdict(config), "start": start, "most": most, "seed": seed}
         try:
@@ -99,12 +102,18 @@ class Scheduler:
     def tick(self) -> Decision | None:
         """Do what is due now. Returns the decision if one was made."""
         now = self._clock()
+        if now > self._last_tick_s + STOPPED_S:
+            self.disturb()
+        self._last_tick_s = now
         if not self._service.plays():
             self._first = None
             self._window_from_s = max(self._window_from_s, now + self._config.settle_s)
-            if self._tried and self._kept_made and now > self._tried_s + UNPLAYED_S:
+            if self._unplayed_from_s is None:
+                self._unplayed_from_s = now
+            if self._tried and self._kept_made and now > self._unplayed_from_s + UNPLAYED_S:
                 return self._judge(self._tried, self._kept_made, NOTHING, now)
             return None
+        self._unplayed_from_s = None
         if now < self._window_from_s:
             return None
         if self._first is None:
@@ -165,7 +174,7 @@ class Scheduler:
 
     def _try_neighbour(self, made: Figures) -> None:
         self._kept_made = made
-        self._tried, self._tried_s = self._annealer.propose(made), self._clock()
+        self._tried = self._annealer.propose(made)
         if self._tried is not None:
             self._service.resize(self._tried)
         self._begin(self._config.settle_s)

@@ -4,17 +4,15 @@ A stop first closes the queues, so that predictors and trainers end; then it end
 then the agents' processes. Every wait has a limit.
 """
 
-import contextlib
+import itertools
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import psutil
-
 from ga3c.experience.book import Segment
 from ga3c.experience.pacing import Pacing
 from ga3c.learning.model import Model
-from ga3c.runs.metrics import Metrics, Snapshot, cpu_s_of_others
+from ga3c.runs.metrics import Metrics, Snapshot, cpu_s_of_others, families, resident_mb
 from ga3c.runs.scratch import ScratchDirectory
 from ga3c.runs.tally import Tally
 from ga3c.service.agents import Agents
@@ -79,19 +77,16 @@ class Service:
         return self.agents.plays()
 
     def memory_mb(self) -> list[float]:
-        """Resident memory of this process and of each agent's, in MiB."""
-        used = []
-        for pid in self._pids():
-            with contextlib.suppress(psutil.Error):  # the process has just ended
-                used.append(psutil.Process(pid).memory_info().rss / 2**20)
-        return used
+        """Resident memory of this process and of each agent with its simulators, in MiB."""
+        return [sum(map(resident_mb, pids)) for pids in self._families()]
 
     def foreign_cpu_s(self) -> float:
         """CPU seconds of other programs divided by the number of cores. Only differences count."""
-        return cpu_s_of_others(self._pids()) / CORES
+        return cpu_s_of_others(itertools.chain(*self._families())) / CORES
 
-    def _pids(self) -> list[int]:
-        return [os.getpid(), *self.agents.pids()]
+    def _families(self) -> list[list[int]]:
+        """The process ids of the service, and of each agent and what its environments started."""
+        return [[os.getpid()], *families(self.agents.pids()).values()]
 
     def start(self, counts: Counts | None = None) -> None:
         """Start with `counts`, or with the configured counts."""

@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -31,16 +32,19 @@ from ga3c.experience.batches import Segments
 from ga3c.learning.model import Model
 from ga3c.learning.ppo import PPO
 from ga3c.measuring import parts
-from ga3c.measuring.accounting import usage
+from ga3c.measuring import remedies as remedies_module
+from ga3c.measuring.accounting import Usage, usage
 from ga3c.measuring.doctor import _changed, _try
 from ga3c.measuring.options import DoctorConfig
 from ga3c.measuring.parts import ModelAlone
 from ga3c.measuring.remedies import Remedy, Sizes, remedies
 from ga3c.measuring.reporting import Spread, plain, spread, with_range
+from ga3c.runs.metrics import families, resident_mb
 from ga3c.settings.machine import CORES
 from ga3c.settings.presets import PRESETS
+from ga3c.settings.service import HostsConfig
 from ga3c.settings.train import TrainConfig
-from tests.commands import PATIENCE, ROOT, Command, ended, refused
+from tests.commands import PATIENCE, ROOT, Command, ended, refused, wait_for
 from tests.measuring.test_round_trips import reserved
 from tests.test_packaging import needs, read_pins
 
@@ -97,6 +101,16 @@ def test_a_remedy_that_does_not_fit_the_machine_is_reported_as_refused(
     assert "it cannot be tried here: " in capsys.readouterr().out
     assert tried["remedy"] == "--envs-per-agent 60000000 --groups 1000"
     assert "60,000,000 environments" in tried["refused"]
+
+
+def test_a_remedy_that_fails_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    """No update is made in time, for example, if no machine has room for another agent."""
+    given = ["--game", "tests.tiny:Fallen-v0", "--envs-per-agent", "2"]
+    config = parse(given, DoctorConfig, "ga3c doctor")
+    failing = Remedy({"agents": 1}, 0.5, "more is more")
+    tried = _try(config, spaces(config.environment), {}, 100.0, failing)
+    assert "it cannot be tried here: " in capsys.readouterr().out
+    assert tried["refused"]
 
 
 @pytest.mark.slow
@@ -210,7 +224,7 @@ found = doctor.remedies
 def promised(*given):
     list(found(*given))  # what they are depends on what else the machine does
     return [
-        Remedy({{"trainers": 2}}, 0.01, "two learn"),
+        Remedy({{"pending_segments": 3}}, 0.01, "there is room"),
         Remedy({{"envs_per_agent": 64}}, {gain}, "more is more"),
         Remedy({{"groups": 3}}, 0.9, "two environments make no three groups, though"),
     ]
@@ -259,7 +273,7 @@ def doctored(config: TrainConfig, **found: float) -> list[dict[str, Any]]:
     """
     account = dict.fromkeys(("environment", "prediction", "training"), CORES / 4)
     figures = {"predictors_blocked_share": 0.0, "prediction_batch": 128.0, "pps": 1000.0, **found}
-    figures.setdefault("trainers_waiting_share", 0.5)
+    figures = {"trainers_waiting_share": 0.5, "agents_waiting_share": 0.5, **figures}
     figures["core_seconds_per_s"] = {**account, "idle": found.get("idle", 0.0)}  # type: ignore[assignment]
     sizes = Sizes(lambda batch: 10.0 * batch, lambda batch: 1000.0 * (1.25 if batch > 80 else 1.0))
     parts = {"train_only": 1000.0, "environment_only": 2000.0 / CORES}
@@ -284,12 +298,17 @@ def test_the_doctor_proposes_what_the_figures_call_for() -> None:
     service = replace(config.service, agents=1, max_agents=2)
     larger = {"training_batch_max": 160, "training_batch_min": 160, "training_queue": 320}
     assert doctored(config) == [larger]
-    assert doctored(config, idle=CORES / 4, predictors_blocked_share=0.3)[0] == {"trainers": 2}
+    room = {"pending_segments": 3}
+    assert doctored(config, idle=CORES / 4, predictors_blocked_share=0.3)[0] == room
+    learns = {"idle": CORES / 4, "trainers_waiting_share": 0.01}
+    assert doctored(config, predictors_blocked_share=0.3, **learns) == [larger]
     if CORES > 1:
         assert doctored(replace(config, service=service), idle=CORES / 4)[0] == {"agents": 2}
     assert doctored(config, idle=CORES / 4)[0] == {"envs_per_agent": 128}
-    assert doctored(config, idle=CORES / 4, trainers_waiting_share=0.01) == [larger]
-    assert doctored(config, idle=CORES / 4, trainers_waiting_share=0.01, pps=2000.0) == []
+    assert doctored(config, **learns) == [larger]
+    assert doctored(config, pps=2000.0, **learns) == [], "the environments allow no more"
+    hosts = HostsConfig(launcher="ray")
+    assert doctored(replace(config, hosts=hosts), pps=2000.0, **learns) == [larger]
     fewer = {"steps_per_update": 8.0}
     assert doctored(PRESETS["dqn-pictures"], predictors_blocked_share=0.3) == [fewer]
     meets_seldom = {"pacing": "target-period", "period_steps": 2000}
@@ -298,6 +317,43 @@ def test_the_doctor_proposes_what_the_figures_call_for() -> None:
     assert {"envs_per_agent": 16, "prediction_batch_min": 8} in doctored(whole, **served)
     pacing = replace(PRESETS["dqn-pictures"].pacing, pacing="target-period")
     assert doctored(replace(PRESETS["dqn-pictures"], pacing=pacing), idle=CORES / 4) == [fewer]
+
+
+def test_the_doctor_proposes_an_agent_for_each_idle_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remedies_module, "CORES", 64)
+    config = TrainConfig(service=replace(TrainConfig().service, agents=32, max_agents=128))
+    hosts = HostsConfig(launcher="ray")
+
+    def best(config: TrainConfig, **found: float) -> tuple[dict[str, Any], float]:
+        account = dict.fromkeys(("prediction", "training"), 1.0) | {"idle": found.pop("idle")}
+        figures = {"predictors_blocked_share": 0.0, "prediction_batch": 128.0, "pps": 1000.0}
+        figures |= {"trainers_waiting_share": 0.5, "core_seconds_per_s": account, **found}  # type: ignore[dict-item]
+        parts = {"train_only": 1000.0, "environment_only": 2000.0}
+        found_remedies = remedies(config, figures, parts, Sizes(float, lambda _: 1000.0))
+        remedy = max(found_remedies, key=lambda each: each.gain)
+        return remedy.options, remedy.gain
+
+    assert best(config, idle=30.0, agents_waiting_share=0.02) == ({"agents": 62}, 30 / 34)
+    assert best(config, idle=8.0, agents_waiting_share=0.5) == ({"agents": 40}, 8 / 56)
+    for agents, waiting, options in (
+        (60, 0.02, {"agents": 64}),  # one for each core first
+        (64, 0.02, {"agents": 94}),  # their environments wait for something else than a core
+        (64, 0.50, {"envs_per_agent": 2 * config.service.envs_per_agent}),
+        (128, 0.02, {"envs_per_agent": 2 * config.service.envs_per_agent}),
+    ):
+        service = replace(config.service, agents=agents)
+        found = best(replace(config, service=service), idle=30.0, agents_waiting_share=waiting)
+        assert found[0] == options
+    elsewhere = best(replace(config, hosts=hosts), idle=30.0, agents_waiting_share=0.02)
+    assert "agents" not in elsewhere[0], "another machine may have no room for it"
+
+
+def test_the_doctor_proposes_no_minibatch_larger_than_the_batch() -> None:
+    config = PRESETS["ppo-pictures"]
+    for minibatch, expected in ((1024, [{"minibatch": 2048}]), (2048, [])):
+        changed = replace(config, service=replace(config.service, minibatch=minibatch))
+        found = doctored(changed, idle=CORES / 4, trainers_waiting_share=0.01)
+        assert found == expected
 
 
 @pytest.mark.slow
@@ -608,6 +664,42 @@ def test_usage_tells_this_process_from_others() -> None:
     used = usage([]).since(before)
     assert 0 < used["service_python"] <= 0.6
     assert used["other_processes"] > 0.2
+
+
+def test_what_an_environment_starts_counts_as_the_environment() -> None:
+    program = "import subprocess, sys, time; {}time.sleep(60)"
+    simulator = "while True: pass"
+    begin = f"subprocess.Popen([sys.executable, '-c', '{simulator}']); "
+    agent = subprocess.Popen([sys.executable, "-c", program.format(begin)], start_new_session=True)
+    try:
+        wait_for(lambda: len(families([agent.pid])[agent.pid]) == 2, 60.0)
+        before, alone = usage([agent.pid]), usage([])
+        time.sleep(1.0)
+        used, unknown = usage([agent.pid]).since(before), usage([]).since(alone)
+        assert used["environment"] > 0.1
+        assert used["other_processes"] < unknown["other_processes"]
+        _, simulator_pid = families([agent.pid])[agent.pid]
+        assert resident_mb(simulator_pid) > 1.0
+    finally:
+        os.killpg(agent.pid, signal.SIGKILL)
+        agent.wait()
+    assert resident_mb(agent.pid) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("busy", "idle", "others", "left"),
+    [(6.0, 4.0, 2.0, 4.0), (16.0, 4.0, 2.0, 4.0), (11.0, -1.0, 6.0, 0.0), (14.0, 6.0, 0.0, 6.0)],
+)
+def test_the_account_covers_the_cores_that_count(
+    busy: float, idle: float, others: float, left: float
+) -> None:
+    """The kernel's times may be of more cores (GA3C_CORES), or of fractions of one (containers)."""
+    ours = 10.0 * CORES - 6.0
+    before = Usage({"environment": 0.0}, 0.0, 0.0, 0.0)
+    after = Usage({"environment": ours}, busy - 4.0 + ours, idle, 10.0)
+    used = after.since(before)
+    assert used["idle"] == left
+    assert used["other_processes"] == pytest.approx(others)
 
 
 def test_a_spread_is_the_median_and_the_range() -> None:

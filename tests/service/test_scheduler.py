@@ -13,7 +13,7 @@ import pytest
 
 from ga3c.runs.metrics import Snapshot
 from ga3c.service.annealer import Annealer, Decision, Figures
-from ga3c.service.scheduler import Scheduler, replay
+from ga3c.service.scheduler import UNPLAYED_S, Scheduler, replay
 from ga3c.settings.scheduler import Counts, SchedulerConfig
 
 MOST = Counts(16, 6, 6)
@@ -633,6 +633,32 @@ def test_a_window_starts_over_if_an_agent_had_to_be_replaced(tmp_path: Path) -> 
     assert began_s < world.waits_until_s
     assert again_s == pytest.approx(world.waits_until_s + CONFIG.settle_s, abs=1.0)
     assert end_s == again_s + CONFIG.window_s
+
+
+@pytest.mark.parametrize("name", ["anneal", "random"])
+def test_a_window_in_which_the_process_was_stopped_is_measured_again(
+    name: Any, tmp_path: Path
+) -> None:
+    """As by Ctrl-Z. Otherwise its rate would be far too low, and the wrong setting would win."""
+    config = dataclasses.replace(CONFIG, scheduler=name, max_policy_lag=1e9)
+    world = World(tmp_path / "journal", config, lambda c, _: smooth(c))
+    for _ in range(40):
+        world.run(PERIOD_S * 1.3)
+        world.now_s += 600.0
+    assert len(world.decisions) > 20
+    for each in world.decisions:
+        for counts, made in ((each.kept, each.figures_kept), (each.tried, each.figures_tried)):
+            assert made.rate == pytest.approx(smooth(counts))
+
+
+def test_an_agent_replaced_late_in_a_long_window_does_not_undo_the_setting(tmp_path: Path) -> None:
+    config = dataclasses.replace(CONFIG, window_s=2 * UNPLAYED_S)
+    world = World(tmp_path / "journal", config, lambda c, _: smooth(c))
+    world.run(2 * CONFIG.settle_s + config.window_s + 1.5 * UNPLAYED_S)
+    assert len(world.applied) == 1, "a setting is being measured"
+    world.waits_until_s = world.now_s + 3.0
+    world.run(4 * UNPLAYED_S)
+    assert world.decisions[0].figures_tried.rate == pytest.approx(smooth(world.applied[0][1]))
 
 
 def test_a_setting_whose_agents_never_all_play_is_undone(tmp_path: Path) -> None:

@@ -100,9 +100,12 @@ def test_under_a_quota_the_busy_time_is_that_of_the_control_group(
 
 
 @pytest.mark.skipif(OURS < 2, reason="one core cannot be limited to fewer")
-def test_under_a_quota_the_busy_time_is_read_from_cgroup_v1_too(tmp_path: Path) -> None:
-    file = "sys/fs/cgroup/cpu/box/cpuacct.usage"
-    root = root_with(tmp_path, "5:cpu,cpuacct:/box\n0::/", {file: "5000000000\n"})
+@pytest.mark.parametrize("groups", ["5:cpu,cpuacct:/box\n0::/", "5:cpu:/\n6:cpuacct:/box\n0::/"])
+def test_under_a_quota_the_busy_time_is_read_from_cgroup_v1_too(
+    groups: str, tmp_path: Path
+) -> None:
+    file = "sys/fs/cgroup/cpuacct/box/cpuacct.usage"
+    root = root_with(tmp_path, groups, {file: "5000000000\n"})
     assert cores_time(root, allowed=1).busy == 5.0
 
 
