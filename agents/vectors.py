@@ -1,5 +1,6 @@
 """The two back ends that step n environments together: ALE's own C++ vector, and Gymnasium's."""
 
+import contextlib
 from collections.abc import Sequence
 from functools import partial
 from numbers import Real
@@ -93,13 +94,14 @@ def flat(environment: Any) -> Any:
     space = environment.observation_space
     if isinstance(space, Box):
         return environment
-    try:
-        return FlattenObservation(environment)
-    except NotImplementedError as error:
-        raise ValueError(
-            f"observations {space} have a part that cannot be turned into numbers: drop it with "
-            "a wrapper, such as gymnasium.wrappers.FilterObservation"
-        ) from error
+    with contextlib.suppress(NotImplementedError):  # a space that Gymnasium does not know
+        wrapped = FlattenObservation(environment)
+        if isinstance(wrapped.observation_space, Box):  # not with a Sequence or a Graph in it
+            return wrapped
+    raise ValueError(
+        f"observations {space} have a part that cannot be turned into numbers: drop it with a "
+        "wrapper, such as gymnasium.wrappers.FilterObservation"
+    )
 
 
 class OnlyNumbers(gymnasium.Wrapper):

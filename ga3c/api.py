@@ -14,7 +14,7 @@ import numpy as np
 from agents import registrations
 from ga3c.command import frameworks, streams
 from ga3c.command.effects import without_effect
-from ga3c.command.names import changed, checked, values_of
+from ga3c.command.names import changed, checked, typed, values_of
 from ga3c.settings.begin import begun_with
 from ga3c.settings.checks import no_effect
 from ga3c.settings.presets import DEFAULT
@@ -190,7 +190,7 @@ def evaluate(
     if protocol not in (None, *PROTOCOLS):
         raise ValueError(f"protocol {protocol!r}: must be one of {', '.join(PROTOCOLS)}")
     given = _meant(run, checkpoint, trust, pretrained, runs_dir)
-    given |= {"episodes": episodes, "at_once": at_once, "seed": seed}
+    given |= typed(EvaluateConfig, {"episodes": episodes, "at_once": at_once, "seed": seed})
     given |= checked({"env_args": env_args or {}, "info_keys": info_keys})
     defaults = EvaluateConfig.defaults(["--protocol", protocol] if protocol else [])
     with _random_state_kept(), streams.tolerant():
@@ -204,14 +204,13 @@ def _meant(
     pretrained: str | None,
     runs_dir: str | Path,
 ) -> dict[str, Any]:
-    """The fields of `LearnedConfig` that select a run's weights."""
-    return {
-        "run": _named(run),
-        "pretrained": pretrained,
-        "checkpoint": str(checkpoint),
-        "trust": trust or isinstance(run, Run),
-        "runs_dir": Path(runs_dir),
-    }
+    """The fields of `LearnedConfig`, which select a run's weights."""
+    from ga3c.evaluation.options import LearnedConfig
+
+    values: dict[str, Any] = {"run": _named(run), "pretrained": pretrained}
+    values |= {"checkpoint": str(checkpoint), "runs_dir": runs_dir}
+    values["trust"] = trust or isinstance(run, Run)
+    return typed(LearnedConfig, values)
 
 
 def _named(run: str | int | Path | Run | None) -> Path | None:

@@ -151,6 +151,17 @@ def checked(values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def typed(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of the dataclass `kind`, each converted to its type. Raises ValueError."""
+    hints, found = get_type_hints(kind), {}
+    for name, value in values.items():
+        try:
+            found[name] = Setting("", name, hints[name]).converted(value)
+        except ValueError as error:
+            raise ValueError(f"{name} {error}") from error
+    return found
+
+
 def values_of(config: TrainConfig) -> dict[str, Any]:
     """All settings of a configuration by name. Raises ValueError if a section is something else."""
     values = {}

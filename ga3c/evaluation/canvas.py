@@ -11,6 +11,8 @@ import matplotlib
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from ga3c.evaluation.games import short_score
+
 HEIGHT, PANEL, MARGIN = 480, 340, 20  # pixels
 SCALE, NUMBERS = 48, 160  # width of the curve's scale, right edge of the actions' numbers
 INK, GREY, FAINT = (35, 38, 43), (107, 112, 118), (170, 175, 180)
@@ -85,7 +87,7 @@ class Canvas:
     def _panel(self, draw: ImageDraw.ImageDraw, left: int, moment: Moment) -> None:
         right = left + PANEL - 2 * MARGIN
         self._text(draw, (left, 14), self._title, self._title_size)
-        self._text(draw, (left, 38), f"{moment.score:,.0f}", 34)
+        self._text(draw, (left, 38), short_score(moment.score), 34)
         self._text(draw, (right, 58), f"step {moment.length:,}", 13, GREY, "ra")
         shown = f"last {SHOWN_VALUES} steps"
         self._text(draw, (left, 96), f"value of the state, {shown}", 13)

@@ -18,7 +18,7 @@ from typing import Any
 from agents.signals import handled, is_same_request, restore
 from ga3c import backend
 from ga3c.evaluation.chosen import load, policy_of, title
-from ga3c.evaluation.games import Game, evaluate, record
+from ga3c.evaluation.games import Game, evaluate, record, short_score
 from ga3c.evaluation.options import EvaluateConfig as Config
 from ga3c.runs import records
 from ga3c.runs.checkpoints import BEST
@@ -27,11 +27,6 @@ from ga3c.runs.tally import short
 from ga3c.settings.machine import CORES, machine
 
 PROGRESS_S = 5.0
-
-
-def _short(score: float) -> str:
-    """A score without meaningless digits: 12,345, 0.97."""
-    return f"{round(score, 2):,.10g}"
 
 
 @contextlib.contextmanager
@@ -92,7 +87,7 @@ def _in_words(entry: Mapping[str, Any]) -> str:
     scores, rate, cut = entry["scores"], entry["success_rate"], entry["games_cut"]
     return (
         f"score {entry['mean']:,.2f} (median {entry['median']:,.2f}, "
-        f"{_short(min(scores))} to {_short(max(scores))}) over "
+        f"{short_score(min(scores))} to {short_score(max(scores))}) over "
         + ("1 game" if len(scores) == 1 else f"{len(scores)} games")
         + ("" if rate is None else f", success rate {rate:.1%}")
         + "".join(f", {key} {short(mean)}" for key, mean in entry["infos"].items())

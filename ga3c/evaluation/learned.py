@@ -75,7 +75,10 @@ class StackedEnvironments:
                 f"{'floats' if continuous else 'whole numbers'} of shape {shape}, one action for "
                 f"each of {self.num_envs} environments"
             )
-        step = self._environments.step(taken.astype(self.actions.dtype))
+        given = taken.astype(self.actions.dtype)
+        if not continuous and (given != taken).any():
+            raise ValueError(f"actions {taken.tolist()} outside 0..{self.num_actions - 1}")
+        step = self._environments.step(given)
         outcomes = step.outcomes
         return Transition(
             self._seen(step),
@@ -161,9 +164,11 @@ class LearnedPolicy:
             )
         if not np.can_cast(found.dtype, dtype, "same_kind"):
             raise ValueError(f"observations of type {found.dtype}: must be {dtype}, as in training")
-        if dtype == "float32" and not np.isfinite(found).all():
+        with np.errstate(over="ignore"):  # a number beyond float32 becomes infinite
+            taken = found.astype(dtype, copy=False)
+        if dtype == "float32" and not np.isfinite(taken).all():
             raise ValueError("observations that are not finite: no action would mean anything")
-        return found.astype(dtype, copy=False)
+        return taken
 
 
 class Player:
@@ -192,8 +197,7 @@ class Player:
 
         Raises ValueError if the observation is of another kind than in training.
         """
-        flat = isinstance(self._seen, Box)
-        found = np.asarray(observation if flat else flatten(self._seen, observation))
+        found = self._flat(observation)
         shape, dtype = self._spaces.shape, self._spaces.dtype
         is_table = len(shape) == 1 and found.size == shape[0]  # flattened to a vector
         fits = np.can_cast(found.dtype, dtype, "same_kind") and (is_table or found.shape == shape)
@@ -207,6 +211,18 @@ class Player:
         observations = self._stacks.push(found.reshape(1, *shape), np.array([self._is_first]))
         self._is_first = False
         return own_actions(self._taken, self._policy.act(observations, greedy))[0]
+
+    def _flat(self, observation: Any) -> np.ndarray:
+        """The observation as one array. Raises ValueError if it is not of the observation space."""
+        if isinstance(self._seen, Box):
+            return np.asarray(observation)
+        try:
+            return np.asarray(flatten(self._seen, observation))
+        except (KeyError, IndexError, TypeError, AttributeError) as error:
+            raise ValueError(
+                f"observation {observation!r:.80}: must be of {self._seen}, the environment's "
+                "observation space"
+            ) from error
 
 
 def load_policy(wanted: LearnedConfig) -> LearnedPolicy:

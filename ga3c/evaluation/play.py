@@ -11,7 +11,7 @@ from agents.pictures import NoPictures, Pictures
 from ga3c import backend
 from ga3c.evaluation.canvas import Canvas, Moment, video
 from ga3c.evaluation.chosen import load, policy_of, title
-from ga3c.evaluation.games import ActionDraws, chosen_actions
+from ga3c.evaluation.games import ActionDraws, chosen_actions, short_score
 from ga3c.evaluation.options import PlayConfig as Config
 from ga3c.evaluation.policy import Policy, Stacks
 from ga3c.evaluation.protocols import Protocol
@@ -99,10 +99,10 @@ def _show(config: Config) -> None:
                 writer.append_data(frame)
                 if time.monotonic() - said_s > PROGRESS_S:
                     said_s = time.monotonic()
-                    print(f"step {last.length:,}: score {last.score:,.0f}", flush=True)
+                    print(f"step {last.length:,}: score {short_score(last.score)}", flush=True)
             for _ in range(int(END_S * rate)):
                 writer.append_data(frame)
     cap = "--step-cap" if last.length == protocol.step_cap else "--max-seconds"
     cut = "" if last.finished else f", cut there by {cap}"
     file = "" if config.window else f"; video in {out}"
-    print(f"score {last.score:,.0f} after {last.length:,} steps{cut}{file}")
+    print(f"score {short_score(last.score)} after {last.length:,} steps{cut}{file}")

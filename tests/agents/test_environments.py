@@ -552,16 +552,19 @@ class Mission(gymnasium.Space):
     """A space of text, as in MiniGrid, which Gymnasium cannot turn into numbers."""
 
 
-def test_observations_that_cannot_be_numbers_are_refused_with_a_remedy():
+@pytest.mark.parametrize(
+    "mission", [Mission(), gymnasium.spaces.Sequence(gymnasium.spaces.Discrete(3))]
+)
+def test_observations_that_cannot_be_numbers_are_refused_with_a_remedy(mission):
     class Wordy(gymnasium.Env):
         observation_space = gymnasium.spaces.Dict(
-            seen=gymnasium.spaces.Box(0, 1, (3,)), mission=Mission()
+            seen=gymnasium.spaces.Box(0, 1, (3,)), mission=mission
         )
         action_space = gymnasium.spaces.Discrete(2)
 
-    gymnasium.register("TestWordy-v0", Wordy)
+    gymnasium.register(f"Test{type(mission).__name__}-v0", Wordy)
     with pytest.raises(UnfitSpaces, match=r"mission.*cannot be turned into num.*FilterObservation"):
-        spaces(EnvironmentConfig("TestWordy-v0"))
+        spaces(EnvironmentConfig(f"Test{type(mission).__name__}-v0"))
 
 
 def test_empty_observations_are_refused():

@@ -1,6 +1,11 @@
 """The environments that a learned policy makes for use from Python."""
 
+from typing import Any
+
+import gymnasium
 import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete
 
 import ga3c
 from agents.environments import Environments
@@ -22,3 +27,30 @@ def test_a_lost_life_does_not_end_a_game_though_it_did_in_training() -> None:
                 break
     training.close()
     assert lost.any(), "a life"
+
+
+@pytest.mark.parametrize("action", [4, -1, 2**32, -(2**32), 2**64 - 2**32])
+def test_actions_that_do_not_exist_are_refused(action: int) -> None:
+    """Also those that would be valid if only their lowest 32 bits counted."""
+    policy = ga3c.load(pretrained="Breakout")
+    with policy.make_environments(1) as environments:
+        environments.reset()
+        environments.step([environments.num_actions - 1])
+        with pytest.raises(ValueError, match=r"outside 0\.\.3"):
+            environments.step([action])
+
+
+class Parts(gymnasium.Env[Any, Any]):
+    observation_space = Dict(a=Box(-1, 1, (2,)), b=Discrete(4, start=2))
+    action_space = Discrete(6)
+
+
+@pytest.mark.parametrize(
+    "observation", [{"a": np.zeros(2)}, np.zeros(9), {"a": np.zeros(2), "b": 99}, None]
+)
+def test_a_player_refuses_observations_that_are_not_of_its_environments_space(
+    observation: Any,
+) -> None:
+    player = ga3c.load(pretrained="Pong").player(Parts())
+    with pytest.raises(ValueError, match=r"must be of Dict\('a': Box.*observation space"):
+        player.act(observation)

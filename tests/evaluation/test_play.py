@@ -24,6 +24,7 @@ from ga3c.evaluation.canvas import (
     Canvas,
     Moment,
 )
+from ga3c.evaluation.games import short_score
 from ga3c.runs.finding import newest_run
 from tests.commands import (
     BEGIN_S,
@@ -87,6 +88,20 @@ def test_a_game_of_vectors_can_be_watched_without_a_screen(
     np.testing.assert_array_equal(*last)
     assert game == "FrozenLake-v1" or (first[0] != last[0]).any()
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("score", "shown"), [(0.4, "0.4"), (0.97, "0.97"), (12345.0, "12,345")])
+def test_scores_keep_the_digits_that_count(score: float, shown: str) -> None:
+    """Many games pay less than one point."""
+    assert short_score(score) == shown
+    canvas, texts, picture = (
+        Canvas("mine", ["noop"]),
+        list[str](),
+        np.zeros((210, 160, 3), np.uint8),
+    )
+    canvas._text = lambda draw, at, text, *rest: texts.append(text)  # type: ignore[method-assign]
+    canvas.draw(Moment(picture, score, 7, 0.5, np.ones(1), 0, False))
+    assert shown in texts
 
 
 def test_a_game_that_cannot_be_rendered_is_refused() -> None:

@@ -466,11 +466,16 @@ def test_a_run_is_evaluated_by_a_named_protocol(
     lines = (trained.path / "evaluations.jsonl").read_text().splitlines()
     assert json.loads(lines[-1])["scores"] == scores["scores"], "it is kept"
     assert "over 3 games" in capsys.readouterr().out
-    assert ga3c.evaluate(trained.path, episodes=1)["protocol"]["name"] == "trained"
+    assert ga3c.evaluate(trained.path, episodes=1.0)["protocol"]["name"] == "trained"
     for options, words in (
         ({"protocol": "papers"}, "protocol 'papers': must be one of trained, paper"),
         ({"episodes": 0}, "episodes 0"),
         ({"checkpoint": 7}, "checkpoint 7: the run has newest"),
+        ({"episodes": "3"}, "episodes '3': must be a whole number"),
+        ({"at_once": 2.5}, "at_once 2.5: must be a whole number"),
+        ({"seed": None}, "seed None: must be a whole number"),
+        ({"runs_dir": None}, "runs_dir None: must be a path"),
+        ({"pretrained": 3}, "pretrained 3: must be"),
     ):
         with pytest.raises(ValueError, match=words):
             trained.evaluate(**options)
