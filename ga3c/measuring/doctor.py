@@ -6,6 +6,8 @@ on one part goes to the others, and idle time could be divided as the busy time 
 other machines (--listen), it also measures how far away they are.
 """
 
+import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +29,7 @@ from ga3c.settings.train import TrainConfig
 WARM_UP_S = 3.0
 DEFAULT_WINDOW_S = 6.0
 WORTH_TRYING = 0.02
+FEW_BATCHES = 3.0
 CAUSES = {
     "environment": "the emulator",
     "prediction": "predictions",
@@ -56,7 +59,7 @@ def run(config: Config) -> None:
         f"{as_it_is['pps']:,.0f} steps/s{_of_limit(config, as_it_is)}{_lag(config, as_it_is)}\n"
         f"what limits it: {_diagnosis(config, as_it_is)}"
     )
-    for line in described(as_it_is, config.service):
+    for line in [*_few_batches(config, as_it_is), *described(as_it_is, config.service)]:
         print(line, flush=True)
     sizes = Sizes(
         lambda batch: model.predict_only(batch, seconds),
@@ -86,6 +89,18 @@ def _of_limit(config: Config, figures: dict[str, Any]) -> str:
         return ""
     share, limit_pps = figures["share_of_limit"], figures["limit_pps"]
     return f", {share:.0%} of the {limit_pps:,.0f} that the parts alone allow"
+
+
+def _few_batches(config: Config, figures: dict[str, Any]) -> Iterator[str]:
+    """A warning if the measured time held so few batches that its figures of training are rough."""
+    seconds = config.benchmark.repeats * (config.run.seconds or DEFAULT_WINDOW_S)
+    batches = figures["updates_per_s"] * seconds / config.service.updates_per_batch
+    if not config.learns_from_replay and batches < FEW_BATCHES:
+        enough = math.ceil(FEW_BATCHES * config.service.training_batch_max / figures["pps"])
+        yield (
+            f"only {batches:.1f} batches were learned from in {seconds:g} s, so the figures of "
+            f"training are rough: give --seconds {enough}"
+        )
 
 
 def _bandwidth(

@@ -172,7 +172,7 @@ class NetworkConfig:
     follow_rewards: bool = False
     """Multiply the value head's output by the root mean square of all rewards so far, on top of
     value_scale, and measure losses in this unit (a3c, ppo, dpg). Learning then does not depend on
-    the scale of unclipped rewards."""
+    the scale of unclipped rewards. Where returns are many times a reward, raise value_scale."""
     value_scale: float = 1.0
     """Multiply the value head's output by this factor (not for dqn). Values in the tens or
     hundreds, as with unclipped rewards, are then learned in fewer updates."""

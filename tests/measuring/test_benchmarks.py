@@ -34,7 +34,7 @@ from ga3c.learning.ppo import PPO
 from ga3c.measuring import parts
 from ga3c.measuring import remedies as remedies_module
 from ga3c.measuring.accounting import Usage, usage
-from ga3c.measuring.doctor import _changed, _try
+from ga3c.measuring.doctor import _changed, _few_batches, _try
 from ga3c.measuring.options import DoctorConfig
 from ga3c.measuring.parts import ModelAlone
 from ga3c.measuring.remedies import Remedy, Sizes, remedies
@@ -346,6 +346,17 @@ def test_the_doctor_proposes_an_agent_for_each_idle_core(monkeypatch: pytest.Mon
         assert found[0] == options
     elsewhere = best(replace(config, hosts=hosts), idle=30.0, agents_waiting_share=0.02)
     assert "agents" not in elsewhere[0], "another machine may have no room for it"
+
+
+def test_the_doctor_says_if_it_saw_too_few_batches() -> None:
+    """A batch of 2,048 steps takes twelve seconds at 166 steps/s."""
+    given = ["--game", "Pong", "--repeats", "1"]
+    config = parse(given, DoctorConfig, "ga3c doctor")
+    per_batch = config.service.updates_per_batch
+    (said,) = _few_batches(config, {"pps": 166.0, "updates_per_s": per_batch / 6.0})
+    assert said.startswith("only 1.0 batches were learned from in 6 s, so")
+    assert said.endswith("give --seconds 38")
+    assert not [*_few_batches(config, {"pps": 1000.0, "updates_per_s": per_batch / 2.0})]
 
 
 def test_the_doctor_proposes_no_minibatch_larger_than_the_batch() -> None:
