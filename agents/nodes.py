@@ -27,7 +27,7 @@ POLL_S = 0.5
 RETRY_S = 5.0  # before a node whose host has ended gets another
 PATIENCE_S = 20.0  # a host not placed by then is waiting for cores
 MAX_NODE_NAME = 200
-EVERYWHERE = "tcp://0.0.0.0:"
+EVERYWHERE = ("tcp://0.0.0.0:", "tcp://[::]:")
 
 
 class Orders(NamedTuple):
@@ -99,7 +99,11 @@ class NodeHosts:
         """Args: ray: the module, connected to the cluster."""
         self._ray, self._say, self._clock = ray, say, clock
         here = ray.util.get_node_ip_address()
-        self._orders = orders._replace(connect=orders.connect.replace(EVERYWHERE, f"tcp://{here}:"))
+        here = f"[{here}]" if ":" in here else here
+        for everywhere in EVERYWHERE:
+            connect = orders.connect.replace(everywhere, f"tcp://{here}:")
+            orders = orders._replace(connect=connect)
+        self._orders = orders
         self._own = ray.get_runtime_context().get_node_id()
         self._placed: dict[str, _Placed] = {}
         self._due_s: dict[str, float] = {}  # when a node whose host has ended gets another

@@ -116,7 +116,7 @@ def _sizes(space: MultiDiscrete | MultiBinary) -> list[int]:
 def own_actions(space: Space, actions: np.ndarray) -> np.ndarray:
     """The actions [n, *shape] of `Actions`, in the form that an environment of this space takes."""
     if isinstance(space, Discrete):
-        return actions + int(space.start) if space.start else actions
+        return (actions.astype(np.int64) + int(space.start)).astype(space.dtype)
     if isinstance(space, MultiDiscrete | MultiBinary):  # a number encodes a choice for each part
         parts = np.stack(np.unravel_index(actions, _sizes(space)), axis=-1)
         parts = parts.reshape(-1, *space.shape).astype(space.dtype)

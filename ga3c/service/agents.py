@@ -16,7 +16,6 @@ from ga3c.service.threads import RunFailed
 from ga3c.settings.service import ServiceConfig
 from ga3c.wire.deaths import Death, Deaths
 from ga3c.wire.frontend import Frontend
-from ga3c.wire.peers import Stops
 
 SLOWEST_STEPS_PER_S = 100.0  # slowest rate assumed of an agent that replays recorded actions
 SLOWEST_MAKE_S = 0.5  # to create an environment; an Atari game takes 0.05 s on an idle core
@@ -52,7 +51,7 @@ class Agents:
         self.started = 0
         """Number of agents started so far. Each agent's seeds depend on it, so they differ."""
         self._played: tuple[Path | None, int] = (None, 0)
-        self._stops = Stops()
+        self._stops_s = 0.0  # of all stops that agents have been excused for
         self._service = service
         self._environment = environment
         self._seed = seed
@@ -108,14 +107,16 @@ class Agents:
         RunFailed if agents die repeatedly.
         """
         timeout_s = self._service.agent_timeout_s
-        if stopped_s := self._stops.last_s():
-            self._frontend.peers.excuse(stopped_s)
+        peers = self._frontend.peers
+        if (stops_s := peers.stops.total_s()) > self._stops_s:
+            peers.excuse(stops_s - self._stops_s)
+            self._stops_s = stops_s
         for identity in self._frontend.silent(timeout_s):
             why = f"it owed a step for {timeout_s:g} s (agent_timeout_s)"
-            if not self._frontend.peers.has_played(identity):
+            if not peers.has_played(identity):
                 why += ", while still creating its environments or in their first step"
             self._kill(identity, why, timeout_s)
-        for identity, fault in self._frontend.peers.faults().items():
+        for identity, fault in peers.faults().items():
             self._kill(identity, f"its message was refused: {fault}", 0.0)
         events = [self._bury(ended) for ended in self._launcher.reap()]
         for index in [i for i, due_s in self._due_s.items() if due_s <= time.monotonic()]:

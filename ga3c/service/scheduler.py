@@ -23,7 +23,6 @@ from ga3c.settings.scheduler import Counts, SchedulerConfig
 HOPELESS = 0.15  # a setting that loses this share of the rate is judged before its window ends
 DISTURBED = 0.1  # a window in which others use more than this share of all cores is repeated
 UNPLAYED_S = 180.0  # longer than agents take to create their environments
-STOPPED_S = 3.0  # ticks so far apart mean that this process did nothing, for example after Ctrl-Z
 NOTHING = Figures(0.0, 0.0, 0.0, 0.0, (0.0, 0.0, 0.0))
 AT_MOST = 4  # repeats of a window in a row; the other programs may never end
 
@@ -42,6 +41,9 @@ class Tuned(Protocol):
 
     def foreign_cpu_s(self) -> float:
         """CPU seconds of other programs divided by the number of cores. Only differences count."""
+
+    def stopped_s(self) -> float:
+        """Seconds for which the service was stopped, as by Ctrl-Z. Only differences count."""
 
     def resize(self, counts: Counts) -> None:
         """Change the counts."""
@@ -80,7 +82,7 @@ class Scheduler:
         self._foreign_cpu_s = 0.0
         self._disturbed = 0  # consecutive disturbed windows
         self._spoiled = False
-        self._last_tick_s = clock()
+        self._stopped_s = 0.0
         self._unplayed_from_s: float | None = None  # when some agent was first seen not to play
         self._annealer = Annealer(config, start, most, seed)
         beginning = {"config": asdict(config), "start": start, "most": most, "seed": seed}
@@ -102,9 +104,6 @@ class Scheduler:
     def tick(self) -> Decision | None:
         """Do what is due now. Returns the decision if one was made."""
         now = self._clock()
-        if now > self._last_tick_s + STOPPED_S:
-            self.disturb()
-        self._last_tick_s = now
         if not self._service.plays():
             self._first = None
             self._window_from_s = max(self._window_from_s, now + self._config.settle_s)
@@ -120,6 +119,7 @@ class Scheduler:
             self._window_from_s = now
             self._first = self._service.snapshot()
             self._foreign_cpu_s = self._service.foreign_cpu_s()
+            self._stopped_s = self._service.stopped_s()
             self._spoiled = False
             return None
         if now < self._window_from_s + self._config.window_s and not self._is_hopeless(now):
@@ -140,7 +140,8 @@ class Scheduler:
     def _is_disturbed(self, now: float) -> bool:
         """Whether the window is spoiled, for example by other programs, and must be repeated."""
         share = (self._service.foreign_cpu_s() - self._foreign_cpu_s) / (now - self._window_from_s)
-        self._disturbed = self._disturbed + 1 if self._spoiled or share > DISTURBED else 0
+        spoiled = self._spoiled or self._service.stopped_s() > self._stopped_s
+        self._disturbed = self._disturbed + 1 if spoiled or share > DISTURBED else 0
         return 0 < self._disturbed <= AT_MOST
 
     def _is_hopeless(self, now: float) -> bool:

@@ -84,6 +84,10 @@ class Service:
         """CPU seconds of other programs divided by the number of cores. Only differences count."""
         return cpu_s_of_others(itertools.chain(*self._families())) / CORES
 
+    def stopped_s(self) -> float:
+        """Seconds for which this process was stopped, as by Ctrl-Z. Only differences count."""
+        return self.frontend.peers.stops.total_s()
+
     def _families(self) -> list[list[int]]:
         """The process ids of the service, and of each agent and what its environments started."""
         return [[os.getpid()], *families(self.agents.pids()).values()]

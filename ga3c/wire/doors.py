@@ -16,7 +16,7 @@ from ga3c.settings.service import HostsConfig
 from ga3c.wire.authenticator import Authenticator
 from ga3c.wire.sockets import Waker, address_of, bound_router
 
-MOST_PARTS = 4  # of a valid message: the sender's identity, header, outcomes, frames
+MOST_PARTS = 5  # of a valid message: the sender's identity, header, outcomes, frames, infos
 Parts = list[bytes]
 
 

@@ -121,7 +121,7 @@ class Frontend:
     def _serve(self) -> None:
         try:
             while not self._stop.is_set():
-                began_s = time.monotonic()
+                began_s = self.peers.stops.listening()
                 ready = self._doors.wait(POLL_MS)
                 self._metrics.add(frontend_waiting_s=time.monotonic() - began_s)
                 self._send_all()

@@ -12,7 +12,7 @@ from agents.messages import MessageError
 from agents.tails import shown
 from agents.versions import versions
 from agents.worker import Task
-from ga3c.wire.peers import Peers, Stops
+from ga3c.wire.peers import Peers
 from ga3c.wire.reports import decode_report
 from ga3c.wire.settled import Settled
 
@@ -79,7 +79,7 @@ class Hosts:
         self._exits: list[Exit] = []
         self._news: list[str] = []
         self._told_of: set[str] = set()  # refused addresses
-        self._where, self._stops = Settled(clock), Stops(clock)
+        self._where, self._stops_s = Settled(clock), peers.stops.total_s()
 
     def report(self, identity: str, user: str, parts: list[bytes]) -> None:
         """Record a host's report, and send it its orders. Called by the frontend's thread.
@@ -132,12 +132,11 @@ class Hosts:
             self._place()
 
     def _place(self) -> None:
-        """Start waiting agents while there is room."""
+        """End waiting agents that have been retired, and start others while there is room."""
+        for identity in filter(self._peers.is_retired, list(self._waiting)):
+            del self._waiting[identity]
+            self._exits.append(Exit(identity, LOST, "it waited until it was retired"))
         for identity in list(self._waiting):
-            if self._peers.is_retired(identity):
-                del self._waiting[identity]
-                self._exits.append(Exit(identity, LOST, "it waited until it was retired"))
-                continue
             free = {
                 name: 1 - len(host.tasks) / host.room
                 for name, host in self._hosts.items()
@@ -198,7 +197,8 @@ class Hosts:
         """The agents that have ended since the last call."""
         with self._lock:
             now_s = self._clock()
-            stopped_s = self._stops.last_s()  # while this process could hear nobody
+            before_s, self._stops_s = self._stops_s, self._peers.stops.total_s()
+            stopped_s = self._stops_s - before_s  # while this process could hear nobody
             for identity, host in list(self._hosts.items()):
                 host.heard_s = min(host.heard_s + stopped_s, now_s)  # it may have been heard since
                 if now_s - host.heard_s > LOST_S:

@@ -10,21 +10,38 @@ import numpy as np
 from agents.link import name_of
 from agents.messages import Header, Hello, MessageError
 
-STOPPED_S = 3.0  # a longer gap between checks for silent agents (several a second) is a stop
+STOPPED_S = 3.0  # messages are received several times a second: a longer pause is a stop
 NO_HELLO = "no hello"  # why a message of an agent that has not said hello is refused
 WAITED_S = 0.0005  # an agent that waited longer for an answer took it as soon as it came
 
 
 class Stops:
-    """How long this process was stopped, as by Ctrl-Z. Owned by the calling thread."""
+    """How long this process could hear nobody, because it was stopped (Ctrl-Z). Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock, self._asked_s = clock, clock()
+        self._clock = clock
+        self._lock = threading.Lock()  # guards both
+        self._listened_s: float | None = None
+        self._total_s = 0.0
 
-    def last_s(self) -> float:
-        """Seconds since the last call, if that is long enough to be a stop; otherwise 0."""
-        before_s, self._asked_s = self._asked_s, self._clock()
-        passed_s = self._asked_s - before_s
+    def listening(self) -> float:
+        """Record that messages are received. Called several times a second, by one thread.
+
+        Returns the clock's time.
+        """
+        with self._lock:
+            self._total_s += self._silence_s()
+            self._listened_s = self._clock()
+            return self._listened_s
+
+    def total_s(self) -> float:
+        """Seconds of all stops so far, including one that is just over. It never decreases."""
+        with self._lock:
+            return self._total_s + self._silence_s()
+
+    def _silence_s(self) -> float:
+        """The time since messages were last received, if that is long enough to be a stop."""
+        passed_s = 0.0 if self._listened_s is None else self._clock() - self._listened_s
         return passed_s if passed_s > STOPPED_S else 0.0
 
 
@@ -80,9 +97,11 @@ class Peers:
     sequences, answers and answer times.
     """
 
-    def __init__(self, hello: Hello) -> None:
+    def __init__(self, hello: Hello, clock: Callable[[], float] = time.monotonic) -> None:
         """`hello`: what every agent of this run must send first."""
         self._hello = hello
+        self.stops = Stops(clock)
+        """For how long nobody could be heard."""
         self._lock = threading.Lock()
         """Guards all attributes below."""
         self._expected: dict[str, Peer] = {}
@@ -177,8 +196,9 @@ class Peers:
 
     def excuse(self, seconds: float) -> None:
         """Count no agent as silent for the `seconds` that this process was stopped."""
+        now_s = time.monotonic()  # an agent may have been heard since
         with self._lock:
-            self._heard_s = {name: at_s + seconds for name, at_s in self._heard_s.items()}
+            self._heard_s = {n: min(at_s + seconds, now_s) for n, at_s in self._heard_s.items()}
 
     def silent(self, longer_than_s: float, waiting: set[str]) -> list[str]:
         """Agents whose hello, step or confirmation of rest has been due for `longer_than_s`.

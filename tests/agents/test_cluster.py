@@ -105,6 +105,30 @@ def test_a_node_whose_cores_are_taken_is_reported_once() -> None:
     assert len(words) == 2, "it plays, which takes as long as the run"
 
 
+@pytest.mark.parametrize(
+    ("listen", "node", "connect"),
+    [
+        ("tcp://[::]:5", "10.0.0.1", "tcp://10.0.0.1:5"),
+        ("tcp://[::]:5", "fd00::1", "tcp://[fd00::1]:5"),
+        ("tcp://0.0.0.0:5", "fd00::1", "tcp://[fd00::1]:5"),
+        ("tcp://192.168.0.7:5", "10.0.0.1", "tcp://192.168.0.7:5"),
+    ],
+)
+def test_nodes_are_told_an_address_that_they_can_reach(
+    listen: str, node: str, connect: str
+) -> None:
+    ray = ray_of_one_node()
+    ray.util.get_node_ip_address.return_value = node
+    ray.wait.return_value = (["asked"], [])
+    ray.get.return_value = "its key"
+    hosts = NodeHosts(ray, ORDERS._replace(connect=listen), lambda word: None)
+    hosts.tend()
+    hosts.allowed("its key")
+    actor = ray.remote.return_value.options.return_value.remote.return_value
+    orders = ORDERS._replace(connect=connect)
+    actor.play.remote.assert_called_once_with(orders, "atlas", 4)
+
+
 def test_the_node_of_the_service_itself_gets_no_host() -> None:
     """On its own machine, the service itself starts the agents, as many as --agents-here says."""
     ray = ray_of_one_node()

@@ -879,6 +879,10 @@ def test_actions_that_start_elsewhere_are_shifted():
         (gymnasium.spaces.MultiDiscrete([[2, 3], [2, 2]]), 24),
         (gymnasium.spaces.MultiBinary(3), 8),
         (gymnasium.spaces.MultiBinary([2, 2]), 16),
+        (gymnasium.spaces.Discrete(3), 3),
+        (gymnasium.spaces.Discrete(3, start=-1), 3),
+        (gymnasium.spaces.Discrete(3, start=2**40), 3),
+        (gymnasium.spaces.Discrete(3, dtype=np.int8), 3),
     ],
 )
 def test_several_discrete_choices_become_one_choice_among_all_combinations(space, count):
@@ -890,6 +894,7 @@ def test_several_discrete_choices_become_one_choice_among_all_combinations(space
         def step(self, action):
             taken.append(np.array(action))
             assert action in space
+            assert action.dtype == space.dtype, "or a product of it could overflow"
             return super().step(1)
 
     gymnasium.register("TestChoices-v0", Choices)

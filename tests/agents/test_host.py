@@ -237,7 +237,7 @@ class Rig:
         self.now_s = 0.0
         self.orders: list[Ordered] = []
         self.refused: dict[str, int] = {}
-        self.peers = Peers(HELLO)
+        self.peers = Peers(HELLO, clock=lambda: self.now_s)
 
         def order(host: str, values: dict[str, object]) -> None:
             tasks = values["tasks"]
@@ -294,12 +294,16 @@ def test_agents_of_a_lost_host_are_reported_as_ended() -> None:
     assert rig.ordered("atlas") == [], "it is to end those that it still has"
 
 
-def test_no_host_is_lost_while_the_service_itself_was_stopped() -> None:
+@pytest.mark.parametrize("hears_first", [False, True])
+def test_no_host_is_lost_while_the_service_itself_was_stopped(hears_first: bool) -> None:
     rig = Rig()
     rig.report("atlas", agents=2)
     rig.start("a")
     for _ in range(3):
+        rig.peers.stops.listening()
         rig.now_s += 10 * LOST_S  # as if suspended by Ctrl-Z
+        if hears_first:  # the frontend's thread before the main thread
+            rig.peers.stops.listening()
         assert rig.hosts.reap() == []
     rig.now_s += 1.0
     rig.report("atlas", agents=2)
@@ -314,11 +318,27 @@ def test_a_host_that_was_heard_during_a_pause_is_heard_after_it() -> None:
     rig.hosts.reap()
     for _ in range(20):
         rig.now_s += 2.0
+        rig.peers.stops.listening()
         rig.report("atlas", agents=2)
     assert rig.hosts.reap() == []
     answered = len(rig.orders)
     rig.report("atlas", agents=2)
     assert len(rig.orders) == answered + 1
+
+
+def test_a_silent_host_is_lost_though_the_main_thread_is_rarely_there() -> None:
+    """It calls `on_figures`, for example, while the frontend's thread hears the other hosts."""
+    rig = Rig()
+    rig.report("atlas", agents=2)
+    rig.start("a")
+    ended, began_s = rig.hosts.reap(), rig.now_s
+    while rig.now_s < began_s + LOST_S:
+        assert ended == []
+        for _ in range(10):
+            rig.now_s += 1.0
+            rig.peers.stops.listening()
+        ended = rig.hosts.reap()
+    assert [each.identity for each in ended] == ["a"]
 
 
 def test_an_agent_that_is_retired_as_it_waits_takes_no_place() -> None:
@@ -329,6 +349,17 @@ def test_an_agent_that_is_retired_as_it_waits_takes_no_place() -> None:
     assert rig.hosts.reap() == []
     assert rig.ordered("atlas") == ["b"]
     assert [(each.identity, each.code) for each in rig.hosts.reap()] == [("a", LOST)]
+
+
+def test_agents_that_are_retired_as_they_wait_behind_others_are_ended() -> None:
+    rig = Rig()
+    rig.report("atlas", agents=1)
+    rig.start(*"abcd")
+    for identity in "cd":
+        rig.peers.retire(identity)
+    ended = [*rig.hosts.reap(), *rig.hosts.reap()]
+    assert [each.identity for each in ended] == ["c", "d"]
+    assert rig.ordered("atlas") == ["a"]
 
 
 def test_an_agents_end_is_counted_once_and_only_if_it_was_ordered() -> None:

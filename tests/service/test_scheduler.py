@@ -412,7 +412,7 @@ class World:
         self.counts = start
         self.waits_until_s = -math.inf  # until then, some agent has made no step
         self.others: Callable[[float], float] = lambda now_s: 0.0  # the share of cores they use
-        self._foreign_cpu_s = 0.0
+        self._foreign_cpu_s = self.stops_s = 0.0
         self._rate = rate
         self._transient_s = transient_s
         self._journal = journal
@@ -447,6 +447,9 @@ class World:
 
     def foreign_cpu_s(self) -> float:
         return self._foreign_cpu_s
+
+    def stopped_s(self) -> float:
+        return self.stops_s
 
     def resize(self, counts: Counts) -> None:
         self.counts = counts
@@ -645,6 +648,7 @@ def test_a_window_in_which_the_process_was_stopped_is_measured_again(
     for _ in range(40):
         world.run(PERIOD_S * 1.3)
         world.now_s += 600.0
+        world.stops_s += 600.0
     assert len(world.decisions) > 20
     for each in world.decisions:
         for counts, made in ((each.kept, each.figures_kept), (each.tried, each.figures_tried)):

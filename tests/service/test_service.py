@@ -45,9 +45,10 @@ from ga3c.settings.scheduler import Counts, SchedulerConfig
 from ga3c.settings.service import HostsConfig, ServiceConfig
 from ga3c.settings.train import TrainConfig
 from ga3c.wire import deaths
+from ga3c.wire.peers import STOPPED_S
 from ga3c.wire.requests import Request
 from tests import leaks
-from tests.commands import ROOT, children
+from tests.commands import LIGHT, ROOT, Command, children
 from tests.tiny import ledger_end, ledger_reward
 
 CORRIDOR = "tests.tiny:Corridor-v0"
@@ -592,22 +593,38 @@ def test_a_frozen_agent_is_replaced(when: str, monkeypatch: pytest.MonkeyPatch) 
         tend_until(service, all_play(service))
 
 
-def test_no_agent_is_killed_for_its_silence_while_the_service_itself_stood_still(
+def test_a_frozen_agent_is_replaced_though_the_main_thread_is_rarely_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Ctrl-Z and `fg`, for example, stop and continue both the service and its agents."""
+    """It calls `on_figures`, for example, or writes a large checkpoint."""
     monkeypatch.setattr(SLOWEST_MAKE_S, 10.0)
     with running(made(configured(agent_timeout_s=3.0))) as service:
         tend_until(service, all_play(service))
-        deaths = service.metrics.snapshot()["agent_deaths"]  # may be above 0 on a busy machine
         pid = service.agents.pids()[0]
         os.kill(pid, signal.SIGSTOP)
-        time.sleep(4.0)
-        os.kill(pid, signal.SIGCONT)
-        for _ in range(10):
+        for _ in range(2):
+            time.sleep(STOPPED_S + 1.0)
             service.tend()
-            time.sleep(0.05)
-        assert service.metrics.snapshot()["agent_deaths"] == deaths
+        assert tend_until(service, lambda: pid not in service.agents.pids(), wait_s=2.0)
+
+
+def test_no_agent_is_killed_for_its_silence_while_the_service_itself_was_stopped(
+    command: Callable[..., Command],
+) -> None:
+    """Ctrl-Z and `fg`, for example, stop and continue both the service and its agents."""
+    given = ["--game", CORRIDOR, "--algorithm", "a3c", "--scheduler", "off", *LIGHT]
+    run = command("train", *given, "--agent-timeout-s", "3")
+    run.until_steps_are_made()
+    deaths = run.out.count("killed by signal")  # may be above 0 on a busy machine
+    stopped = run.survivors()
+    for process in stopped:
+        process.suspend()
+    time.sleep(5.0)
+    steps = run.steps()
+    for process in stopped:
+        process.resume()
+    run.until(lambda: run.steps() > steps)
+    assert run.out.count("killed by signal") == deaths
 
 
 def test_agents_that_fail_at_once_fail_the_run_with_their_traceback() -> None:

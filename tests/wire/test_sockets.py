@@ -9,13 +9,15 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import zmq
 
 from agents import keys
 from agents.actions import Actions
+from agents.headers import Header, Kind
 from agents.link import Curve, connect
-from agents.messages import Hello
+from agents.messages import OUTCOME, Hello, Step, encode_step
 from ga3c.wire.doors import MOST_PARTS, Doors, Listening
 from ga3c.wire.sockets import endpoint_in
 from tests import leaks
@@ -104,10 +106,16 @@ def came(doors: Doors, peer: zmq.Socket, sent: list[list[bytes]]) -> list[tuple[
 def test_a_message_of_too_many_parts_is_cut_and_the_next_one_is_complete(
     tmp_path: Path,
 ) -> None:
-    sent = [[b"%d" % part for part in range(most)] for most in (3, 10_000, 1)]
+    sent = [[b"%d" % part for part in range(most)] for most in (3, 6, 10_000, 1)]
     kept = [[b"peer", *parts][: MOST_PARTS + 1] for parts in sent]
     with doors_and_peer(tmp_path) as (doors, peer):
         assert came(doors, peer, sent) == [("atlas", parts) for parts in kept]
+
+
+def test_a_step_with_infos_has_the_most_parts_of_all() -> None:
+    step = Step(np.zeros((1, 4)), np.zeros(1, OUTCOME), infos=np.zeros((1, 1), np.float32))
+    parts = encode_step(Header(Kind.STEP, 0, 1, 0), step)
+    assert len([b"identity", *parts]) == MOST_PARTS
 
 
 def test_the_largest_part_of_a_step_comes_in_encrypted(tmp_path: Path) -> None:
