@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from agents import keys
@@ -616,12 +617,16 @@ def test_no_agent_is_killed_for_its_silence_while_the_service_itself_was_stopped
     run = command("train", *given, "--agent-timeout-s", "3")
     run.until_steps_are_made()
     deaths = run.out.count("killed by signal")  # may be above 0 on a busy machine
-    stopped = run.survivors()
-    for process in stopped:
+    service, agents = psutil.Process(run.process.pid), run.agents()
+    for process in agents:
         process.suspend()
-    time.sleep(5.0)
+    time.sleep(0.5)  # all that they have sent is received, so each owes a step
+    service.suspend()
+    time.sleep(4.0)
+    service.resume()
+    time.sleep(1.0)
     steps = run.steps()
-    for process in stopped:
+    for process in agents:
         process.resume()
     run.until(lambda: run.steps() > steps)
     assert run.out.count("killed by signal") == deaths
