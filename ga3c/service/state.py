@@ -94,9 +94,9 @@ class Kept:
             return ""
         saved = state.get("replay_settings", {})  # checkpoints from before 2026-11-28 lack them
         for name, value in saved.items():
-            if value != self.replay_settings[name]:
+            if (now := self.replay_settings.get(name, value)) != value:
                 # A session without --save-replay changed it, and wrote no checkpoint of its own.
-                made = f"made with {name} {value}, which is now {self.replay_settings[name]}"
+                made = f"made with {name} {value}, which is now {now}"
                 return f"fills a new replay, because the saved one was {made}"
         self._restore_replay(checkpoint)
         return ""
