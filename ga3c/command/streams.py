@@ -1,39 +1,75 @@
 """Keeps a command running if its standard output or standard error cannot be written.
 
 A closed pipe, a full disk, a closed terminal or a character that the terminal cannot show does not
-end a run, because its results are in files.
+end a run, because its results are in files. Nor does a reader that stops reading hold it up.
 """
 
 import contextlib
 import io
 import os
+import select
 import sys
 from collections.abc import Iterator
 from typing import IO, Any, cast
+
+UNWRITTEN = (OSError, ValueError)  # ValueError: the stream is closed
+READER_S = 1.0  # how long a run waits for a reader that has stopped
+MOST_CHARACTERS = 1024  # of one write: a pipe that is ready takes 4,096 bytes
 
 
 class Tolerant:
     """A text stream that drops text that cannot be written."""
 
-    def __init__(self, stream: IO[str], ignored: tuple[type[Exception], ...], reports_error: bool):
-        """Args: reports_error: whether the first error is reported on standard error."""
+    def __init__(
+        self,
+        stream: IO[str],
+        ignored: tuple[type[Exception], ...],
+        reports_error: bool,
+        patience_s: float | None = None,
+    ) -> None:
+        """Args:
+        reports_error: whether the first error is reported on standard error.
+        patience_s: how long to wait for a reader that has stopped; None: until it goes on.
+        """
         self._stream, self._ignored = stream, ignored
         self._reports_error = reports_error
+        self._patience_s, self._is_unread = patience_s, False
 
     def write(self, text: str) -> int:
         """Write if possible."""
         try:
-            return self._stream.write(text)
+            if self._patience_s is None:
+                return self._stream.write(text)
+            for start in range(0, len(text), MOST_CHARACTERS):
+                self._await_reader(self._patience_s)
+                self._stream.write(text[start : start + MOST_CHARACTERS])
+                self._stream.flush()  # nothing may be left, or the next write would be longer
         except self._ignored as error:
             self._report(error)
-            return len(text)
+        return len(text)
 
     def flush(self) -> None:
         """Flush if possible."""
         try:
+            if self._patience_s is not None:
+                self._await_reader(self._patience_s)
             self._stream.flush()
         except self._ignored as error:
             self._report(error)
+
+    def _await_reader(self, patience_s: float) -> None:
+        """Wait until the stream takes MOST_CHARACTERS without a pause. Raises TimeoutError.
+
+        Once a reader has stopped, nobody waits for it any more.
+        """
+        try:
+            ready = select.poll()
+            ready.register(self._stream.fileno(), select.POLLOUT)
+        except (OSError, ValueError, AttributeError):  # it is not a file
+            return
+        self._is_unread = not ready.poll(0 if self._is_unread else 1e3 * patience_s)
+        if self._is_unread:
+            raise TimeoutError("its reader has stopped")
 
     def _report(self, error: Exception) -> None:
         if self._reports_error:
@@ -42,9 +78,6 @@ class Tolerant:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
-
-
-UNWRITTEN = (OSError, ValueError)  # ValueError: the stream is closed
 
 
 def prepare() -> None:
@@ -66,9 +99,9 @@ def prepare() -> None:
 
 
 def go_on_without() -> None:
-    """From here on, ignore errors when printing; report the first one."""
-    sys.stdout = cast(Any, Tolerant(sys.stdout, UNWRITTEN, reports_error=True))
-    sys.stderr = cast(Any, Tolerant(sys.stderr, UNWRITTEN, reports_error=False))
+    """From here on, ignore errors when printing, and readers that stop; report the first one."""
+    sys.stdout = cast(Any, Tolerant(sys.stdout, UNWRITTEN, True, READER_S))
+    sys.stderr = cast(Any, Tolerant(sys.stderr, UNWRITTEN, False, READER_S))
 
 
 @contextlib.contextmanager

@@ -82,9 +82,11 @@ class Job(NamedTuple):
     def note(self, **arguments: str) -> None:
         """Record the extra arguments of its training (train) or its evaluation (evaluate).
 
-        When it is resumed, also the requested `steps`, and `until` when it then runs.
+        When it is resumed, also the requested `steps`, and `until` when it then runs. Those of a
+        training that begins replace all of an earlier one.
         """
-        rewrite_whole(self.asked, json.dumps({**_known(self.asked), **arguments}))
+        known = {} if "train" in arguments else _known(self.asked)
+        rewrite_whole(self.asked, json.dumps({**known, **arguments}))
 
     @property
     def next_command(self) -> list[str]:

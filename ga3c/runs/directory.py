@@ -29,6 +29,7 @@ component of a continuous action), which a resumed run needs in full.
 import contextlib
 import csv
 import json
+import os
 import shutil
 import sys
 import time
@@ -104,6 +105,19 @@ class RunDirectory:
         self._open = [self._events, self._episodes, self._metrics, *self._open]
         return tracking.place if tracking else None
 
+    def check(self) -> None:
+        """Raises OSError if the directory has been moved or removed since it was opened.
+
+        Whatever is written would lie where no run is, or in another run of the same name.
+        """
+        held = os.fstat(self._lock.fileno())
+        try:
+            is_here = os.path.samestat(held, os.stat(self.path / LOCK))
+        except FileNotFoundError:
+            is_here = False
+        if not is_here:
+            raise OSError(f"{self.path} has been moved or removed")
+
     def log(self, line: str) -> None:
         """Write a line to the log."""
         with self._errors_reported():
@@ -128,6 +142,7 @@ class RunDirectory:
     def evaluation(self, entry: Mapping[str, Any]) -> None:
         """Append an evaluation."""
         with self._errors_reported():
+            self.check()
             records.append(self.path / EVALUATIONS, entry)
         with self._errors_reported():
             self._events.evaluation(entry)
@@ -135,6 +150,7 @@ class RunDirectory:
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write the run's figures, and close all files."""
         with self._errors_reported():
+            self.check()
             self._write(RESULT, result)
         with self._errors_reported():
             self._events.result(result)
@@ -206,7 +222,7 @@ class RunDirectory:
         if latest.is_symlink() or latest.is_file() or not latest.exists():
             new = self.path.parent / f".{LATEST}-{self.path.name}"
             new.unlink(missing_ok=True)  # left by a run that was killed right here
-            new.write_text(self.path.name + "\n")
+            new.write_bytes(os.fsencode(self.path.name) + b"\n")
             new.replace(latest)
 
 

@@ -102,7 +102,7 @@ def _from_here(path: Path) -> Path:
 def _followed(path: Path) -> Path:
     """The run that the file `latest` names, or `path` itself."""
     if path.name == LATEST and path.is_file():
-        return path.parent / path.read_text().strip()
+        return path.parent / os.fsdecode(path.read_bytes()).strip()
     return path
 
 

@@ -68,7 +68,7 @@ class _Appended:
         if self._file.closed:
             self._open()
         self._file.write(line)
-        self._left_bytes -= len(line)
+        self._left_bytes -= len(line.encode(errors="backslashreplace"))
         if self._left_bytes <= 0:
             self._left_bytes = self._most_bytes // 2  # until the next attempt, if this one fails
             self._file.close()
@@ -86,7 +86,9 @@ class _Appended:
 
     def _open(self) -> int:
         """Open the file. Returns its size."""
-        self._file = open(self._path, "a", newline="", buffering=1)  # noqa: SIM115
+        self._file = open(  # noqa: SIM115
+            self._path, "a", 1, encoding="utf-8", errors="backslashreplace", newline=""
+        )
         return self._file.tell()
 
     def _make_room(self) -> None:

@@ -1,6 +1,9 @@
 """Evaluations during a run: started when due, recorded when finished."""
 
 import sys
+import time
+from collections.abc import Mapping
+from typing import Any
 
 from agents.environments import Spaces
 from ga3c.evaluation.evaluator import Evaluator
@@ -14,6 +17,7 @@ from ga3c.training.interrupts import Interrupts
 from ga3c.training.keeping import READ_TIMEOUT_S, Keeper, Say
 
 TICK_S = 0.2
+RETRY_S = 5.0  # between two attempts to write the best weights
 
 
 class Evaluations:
@@ -39,6 +43,8 @@ class Evaluations:
         self._keeper = keeper
         self._say = say
         self._told = False  # whether a stuck evaluation has been reported
+        self._best: tuple[Any, dict[str, Any]] | None = None  # the best weights, until written
+        self._retry_s = 0.0  # when to try to write them again
         if kept := checkpoints.newest(directory.path / BEST)[0]:  # of a resumed run
             service.metrics.set(best_evaluation=kept.state["evaluation"]["mean"])
 
@@ -76,6 +82,7 @@ class Evaluations:
             while self._goes_on and not interrupts.first.wait(TICK_S):
                 pass
         ended = self._evaluator.stop(timeout_s)
+        self._retry_s = 0.0
         self._note()
         return ended
 
@@ -86,17 +93,24 @@ class Evaluations:
             self._directory.log(failure)
             reason = failure.splitlines()[-1]
             self._say(f"an evaluation failed; log.txt has the traceback: {reason}", sys.stderr)
-        best = self._directory.path / BEST
         for entry, arrays, state in self._evaluator.take():
-            kept, _ = checkpoints.newest(best)
-            before = kept.state["evaluation"] if kept else None
-            if (
-                before is None
-                or whole_protocol(before["protocol"]) != entry["protocol"]
-                or entry["mean"] > before["mean"]
-            ):
-                before = entry
-                self._keeper.keep_best(arrays, {**state, "evaluation": entry})
-            self._service.metrics.set(best_evaluation=before["mean"])
+            if self._is_best(entry):
+                self._best = arrays, {**state, "evaluation": entry}
+                self._retry_s = 0.0
             self._directory.evaluation(entry)
             self._say(f"evaluated: {entry['mean']:.2f} after {entry['steps']:,} steps")
+        if self._best and time.monotonic() >= self._retry_s:
+            if self._keeper.keep_best(*self._best):
+                self._service.metrics.set(best_evaluation=self._best[1]["evaluation"]["mean"])
+                self._best = None
+            self._retry_s = time.monotonic() + RETRY_S
+
+    def _is_best(self, entry: Mapping[str, Any]) -> bool:
+        if self._best:
+            before = self._best[1]["evaluation"]
+        elif kept := checkpoints.newest(self._directory.path / BEST)[0]:
+            before = kept.state["evaluation"]
+        else:
+            return True
+        is_other = whole_protocol(before["protocol"]) != entry["protocol"]
+        return is_other or entry["mean"] > before["mean"]

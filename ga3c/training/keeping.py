@@ -80,14 +80,17 @@ class Keeper:
         self._checkpoints.postpone(seconds)
         return False
 
-    def keep_best(self, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
-        """Write the weights with the best evaluation so far into the folder for them."""
+    def keep_best(self, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> bool:
+        """Write the weights with the best evaluation so far into the folder for them.
+
+        Returns False, and reports why, if they cannot be written.
+        """
 
         def write() -> None:
             checkpoints.write_best(self._directory.path / checkpoints.BEST, arrays, state)
             self._prune_best()
 
-        self._write(write)
+        return self._write(write)
 
     def _prune_best(self) -> None:
         path = self._directory.path
@@ -113,6 +116,7 @@ class Keeper:
 
     def _write(self, write: Callable[[], object]) -> bool:
         try:
+            self._directory.check()
             write()
         except (OSError, checkpoints.NotWritten) as error:
             if str(error) != self._failure:  # retried every few seconds, so say it once

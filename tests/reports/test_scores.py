@@ -128,6 +128,15 @@ def test_a_job_is_done_only_by_an_evaluation_with_its_protocol_and_weights(
             assert (job.next_command == []) == done, (protocol, weights, arguments)
 
 
+def test_a_run_that_is_begun_anew_forgets_how_its_predecessor_was_resumed(tmp_path: Path) -> None:
+    job = Job(tmp_path / "run", "Pong", 0, steps=5000, seconds=None, arguments="--algorithm dqn")
+    job.note(train=job.arguments)
+    job.note(steps="5000", until="7000")
+    assert json.loads(job.asked.read_text())["until"] == "7000"
+    job.note(train=job.arguments)
+    assert json.loads(job.asked.read_text()) == {"train": "--algorithm dqn"}
+
+
 def test_a_game_that_two_lists_play_in_two_ways_is_refused(tmp_path: Path) -> None:
     def jobs(*games: str, **given: Any) -> int:
         return len(_jobs(Config(tmp_path, seeds=1, games=games, **given)))

@@ -4,7 +4,10 @@ The runs here have a hundredth of the lines, and the bounds are a hundredth of t
 """
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +24,7 @@ from ga3c.runs.finding import EPISODES, LOG, METRICS
 from ga3c.runs.tally import Episode
 from ga3c.settings.run import RunConfig
 from ga3c.settings.train import TrainConfig
+from tests.commands import ROOT
 
 SCALE = 100
 EPISODES_MADE = 50_000_000 // SCALE  # a billion steps of CartPole, at 20 per episode
@@ -216,3 +220,24 @@ def test_a_file_that_could_not_be_thinned_is_thinned_once_it_can_be(
         file.write(line)
     file.close()
     assert (tmp_path / "file").stat().st_size < 1000
+
+
+def test_a_log_takes_any_text_in_any_locale(tmp_path: Path) -> None:
+    """What an environment prints, or a folder's name, may have any character."""
+    program = r"""if True:
+        import sys
+        from pathlib import Path
+        from ga3c.runs.records import Rotated
+        log = Rotated(Path(sys.argv[1]), 45)
+        for _ in range(3):
+            log.write("loss \u2192 \udce4\n")
+    """
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "log.txt")],
+        cwd=ROOT,
+        env=environment,
+        check=True,
+    )
+    line = "loss \u2192 \\udce4\n"
+    assert (tmp_path / "log.txt.1").read_text() == 3 * line, "rotated by bytes, not by characters"

@@ -1,5 +1,6 @@
 """The command as its users meet it: help, wrong input, limits, signals, and what is left behind."""
 
+import fcntl
 import json
 import os
 import random
@@ -8,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 
 from agents.signals import SAME_REQUEST_S
 from ga3c.command.parse import parse
+from ga3c.command.streams import UNWRITTEN, Tolerant
 from ga3c.runs import checkpoints
 from ga3c.settings.presets import PRESETS
 from ga3c.settings.train import TrainConfig
@@ -72,6 +75,52 @@ def test_a_run_that_cannot_print_ends_as_any_other(tmp_path: Path, fault: str) -
     result = json.loads((tmp_path / "mine" / "result.json").read_text())
     assert result["steps"] >= 3000
     assert "3000 steps done" in (tmp_path / "mine" / "log.txt").read_text()
+
+
+def test_a_run_whose_reader_has_stopped_goes_on_and_ends(tmp_path: Path) -> None:
+    """As in `ga3c train | less`, or after Ctrl-S in a terminal."""
+    given = [*CORRIDOR, "--steps", "4000", "--runs-dir", str(tmp_path), "--name", "mine"]
+    unread, out = os.pipe()
+    fcntl.fcntl(out, fcntl.F_SETPIPE_SZ, 8192)
+    os.write(out, bytes(4096))
+    run = subprocess.Popen(
+        [sys.executable, "-m", "ga3c", *given, "--progress-every-s", "0.5"],
+        cwd=ROOT,
+        stdout=out,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        _, said = run.communicate(timeout=BEGIN_S)
+        read = os.read(unread, 8192)
+    finally:
+        run.kill()
+        os.close(out)
+        os.close(unread)
+    assert run.returncode == 0, said
+    assert said.count("standard output cannot be written: its reader has stopped") == 1
+    assert read[4096:].startswith(b"ga3c:")
+    assert b"4000 steps done" not in read
+    assert "4000 steps done" in (tmp_path / "mine" / "log.txt").read_text()
+
+
+def test_what_a_slow_reader_takes_is_complete() -> None:
+    unread, out = os.pipe()
+    text = "".join(f"{number}\n" for number in range(100_000))
+    got: list[str] = []
+
+    def read() -> None:
+        with open(unread) as file:
+            while part := file.read(4096):
+                time.sleep(0.001)
+                got.append(part)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    with open(out, "w") as file:
+        Tolerant(file, UNWRITTEN, True, patience_s=BEGIN_S).write(text)
+    reader.join()
+    assert "".join(got) == text
 
 
 def test_four_frames_of_an_atari_game_are_a_step(pong_run: Path) -> None:

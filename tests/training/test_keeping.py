@@ -6,11 +6,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from ga3c.command.parse import parse
 from ga3c.runs import checkpoints
+from ga3c.runs.directory import RunDirectory
+from ga3c.runs.finding import whole_protocol
 from ga3c.runs.tally import Episode, Tally
 from ga3c.settings.train import TrainConfig
+from ga3c.training.evaluating import Evaluations
 from ga3c.training.interrupts import Interrupts
 from ga3c.training.keeping import Keeper
 
@@ -28,7 +32,9 @@ class Run:
         pacing = SimpleNamespace(steps=0)
         kept = SimpleNamespace(read=self._read)
         service: Any = SimpleNamespace(tally=self.tally, pacing=pacing, kept=kept)
-        directory: Any = SimpleNamespace(path=path, episodes=self.episodes.extend)
+        directory: Any = SimpleNamespace(
+            path=path, episodes=self.episodes.extend, check=lambda: None
+        )
         self._keeper = Keeper(
             parse(list(given), TrainConfig, "test").checkpoints,
             service,
@@ -96,3 +102,74 @@ def test_the_newest_checkpoints_and_the_milestones_are_kept(tmp_path: Path) -> N
         run.at(0.0, steps)
     assert run.kept == [110, 205, 265, 295]
     assert run.said == []
+
+
+@pytest.mark.parametrize("gone", ["moved", "removed", "replaced"])
+def test_nothing_is_written_in_place_of_a_directory_that_has_gone(
+    tmp_path: Path, gone: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Otherwise a run would end well in a folder without settings, or write into another run."""
+    path = tmp_path / "mine"
+    directory = RunDirectory(TrainConfig(), path)
+    directory.begin(0)
+    run = Run(path)
+    run._keeper._directory = directory
+    run.at(400.0, 100)
+    assert run.kept == [100]
+    path.rename(tmp_path / "elsewhere")
+    if gone == "removed":
+        shutil.rmtree(tmp_path / "elsewhere")
+    successor = RunDirectory(TrainConfig(), path) if gone == "replaced" else None
+    if successor:
+        successor.begin(0)
+    run.at(800.0, 200)
+    directory.evaluation({"steps": 1, "mean": 1.0, "protocol": {"name": "trained"}})
+    directory.finish({"steps": 200})
+    assert run.said == [f"no checkpoint: {path} has been moved or removed"]
+    assert "has been moved or removed" in capsys.readouterr().err
+    assert run.kept == [] and not (path / "result.json").exists()
+    assert not (path / "evaluations.jsonl").exists()
+    if successor:
+        successor.finish({"steps": 0})
+        assert (path / "result.json").exists()
+
+
+def test_the_best_weights_are_kept_once_the_disk_has_room(tmp_path: Path) -> None:
+    run, finished = Run(tmp_path), list[Any]()
+    figures: dict[str, float] = {}
+    evaluations = Evaluations.__new__(Evaluations)
+    evaluations._evaluator = SimpleNamespace(
+        take=lambda: [finished.pop() for _ in list(finished)], take_failures=list
+    )  # type: ignore[assignment]
+    metrics = SimpleNamespace(set=figures.update)
+    evaluations._service = SimpleNamespace(metrics=metrics)  # type: ignore[assignment]
+    directory = SimpleNamespace(path=tmp_path, evaluation=lambda entry: None)
+    evaluations._directory = directory  # type: ignore[assignment]
+    evaluations._keeper, evaluations._say = run._keeper, lambda text, to=None: None
+    evaluations._best, evaluations._retry_s = None, 0.0
+
+    def evaluated(mean: float, steps: int) -> None:
+        protocol = whole_protocol({"name": "trained"})
+        entry = {"mean": mean, "steps": steps, "protocol": protocol}
+        finished.append((entry, {"weights/x": np.full(3, mean)}, {"steps": steps}))
+        evaluations._note()
+
+    def best() -> float:
+        return float(checkpoints.newest(tmp_path / "best")[0].arrays["weights/x"][0])  # type: ignore[union-attr]
+
+    evaluated(5.0, 100)
+    assert figures == {"best_evaluation": 5.0}
+    (tmp_path / "best").rename(tmp_path / "away")
+    (tmp_path / "best").write_text("")  # nothing can be written there
+    evaluated(20.0, 200)
+    evaluated(6.0, 300)
+    assert figures == {"best_evaluation": 5.0}, "what is on the disk"
+    (tmp_path / "best").unlink()
+    (tmp_path / "away").rename(tmp_path / "best")
+    evaluations._note()
+    assert best() == 5.0, "it is tried again only after a while"
+    evaluations._retry_s = 0.0
+    evaluations._note()
+    assert best() == figures["best_evaluation"] == 20.0
+    evaluated(10.0, 400)
+    assert best() == figures["best_evaluation"] == 20.0
