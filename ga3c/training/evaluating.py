@@ -12,6 +12,7 @@ from ga3c.runs.checkpoints import BEST
 from ga3c.runs.directory import RunDirectory
 from ga3c.runs.finding import evaluations, whole_protocol
 from ga3c.service.service import Service
+from ga3c.service.threads import Deadline
 from ga3c.settings.train import TrainConfig
 from ga3c.training.interrupts import Interrupts
 from ga3c.training.keeping import READ_TIMEOUT_S, Keeper, Say
@@ -37,7 +38,7 @@ class Evaluations:
         say: Say,
     ) -> None:
         last = max((entry["steps"] for entry in evaluations(directory.path)), default=0)
-        self._evaluator = Evaluator(config, spaces, last)
+        self._evaluator = Evaluator(config, spaces, last, service.stopped_s)
         self._service = service
         self._directory = directory
         self._keeper = keeper
@@ -72,7 +73,8 @@ class Evaluations:
     def end(self, interrupts: Interrupts, failed: bool, timeout_s: float) -> bool:
         """Finish evaluations that are in progress or due, unless the run failed or is interrupted.
 
-        Then stop the evaluator. Returns False if it does not stop within `timeout_s`.
+        Then stop the evaluator. Returns False if it does not stop within `timeout_s`, or soon after
+        a second signal.
         """
         while not interrupts.first.is_set() and not failed:
             self.tend(self._service.pacing.steps)
@@ -81,7 +83,10 @@ class Evaluations:
             self._say("an evaluation is still running; Ctrl-C skips it")
             while self._goes_on and not interrupts.first.wait(TICK_S):
                 pass
-        ended = self._evaluator.stop(timeout_s)
+        deadline = Deadline(timeout_s, interrupts.second.is_set)
+        while not (ended := self._evaluator.stop(min(TICK_S, deadline.left_s()))):
+            if not deadline.left_s():
+                break
         self._retry_s = 0.0
         self._note()
         return ended

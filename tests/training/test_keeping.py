@@ -1,6 +1,8 @@
 """When checkpoints are written: tests set the clock and the steps, and make the disk fail."""
 
 import shutil
+import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,12 +11,14 @@ import numpy as np
 import pytest
 
 from ga3c.command.parse import parse
+from ga3c.evaluation.evaluator import Evaluator
 from ga3c.runs import checkpoints
 from ga3c.runs.directory import RunDirectory
 from ga3c.runs.finding import whole_protocol
 from ga3c.runs.tally import Episode, Tally
+from ga3c.service.threads import HURRIED_S
 from ga3c.settings.train import TrainConfig
-from ga3c.training.evaluating import Evaluations
+from ga3c.training.evaluating import TICK_S, Evaluations
 from ga3c.training.interrupts import Interrupts
 from ga3c.training.keeping import Keeper
 
@@ -173,3 +177,33 @@ def test_the_best_weights_are_kept_once_the_disk_has_room(tmp_path: Path) -> Non
     assert best() == figures["best_evaluation"] == 20.0
     evaluated(10.0, 400)
     assert best() == figures["best_evaluation"] == 20.0
+
+
+def test_a_second_signal_shortens_the_wait_for_an_evaluation() -> None:
+    waited: list[float] = []
+    evaluations = Evaluations.__new__(Evaluations)
+    evaluations._evaluator = SimpleNamespace(  # type: ignore[assignment]
+        stop=lambda timeout_s: time.sleep(timeout_s) or waited.append(timeout_s),  # type: ignore[func-returns-value]
+        take=list,
+        take_failures=list,
+    )
+    evaluations._best = None
+    interrupts = Interrupts()
+    interrupts.first.set()
+    interrupts.second.set()
+    assert not evaluations.end(interrupts, failed=False, timeout_s=600.0)
+    assert 0 < sum(waited) <= HURRIED_S + TICK_S
+
+
+def test_an_evaluation_is_not_stuck_because_the_process_was_stopped() -> None:
+    stopped_s = 0.0
+    evaluator = Evaluator.__new__(Evaluator)
+    evaluator._stopped_s, evaluator.patience_s = lambda: stopped_s, 60.0
+    evaluator._stop = threading.Event()
+    evaluator._thread = threading.current_thread()
+    evaluator._goes_on(1, [])
+    assert not evaluator.is_stuck
+    evaluator._stepped_s -= 100.0  # the clock has gone on by that much
+    assert evaluator.is_stuck
+    stopped_s = 100.0
+    assert not evaluator.is_stuck
