@@ -3,7 +3,7 @@
 import threading
 import time
 import traceback
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -30,14 +30,10 @@ class Evaluated(NamedTuple):
 class Evaluator:
     """Runs one evaluation at a time, of the weights when it begins. Owned by the main thread."""
 
-    def __init__(
-        self, config: TrainConfig, spaces: Spaces, steps: float, stopped_s: Callable[[], float]
-    ) -> None:
+    def __init__(self, config: TrainConfig, spaces: Spaces, steps: float) -> None:
         """Build it on the main thread, because it builds a network.
 
-        Args:
-            steps: the run's steps at its last evaluation.
-            stopped_s: seconds for which this process was stopped, as by Ctrl-Z.
+        Args: steps: the run's steps at its last evaluation.
         """
         self._environment = config.environment
         self._config = config.evaluation
@@ -47,8 +43,7 @@ class Evaluator:
         self._policy = Policy(config, spaces)
         self._next_steps = self._after(steps)
         self._stop = threading.Event()
-        self._stopped_s = stopped_s
-        self._stepped_s = 0.0  # of `_clock`
+        self._stepped_s = 0.0
         make_s = SLOWEST_MAKE_S * self._config.evaluate_episodes
         self.patience_s = config.service.agent_timeout_s + make_s
         """An evaluation that makes no step for this long is stuck."""
@@ -64,11 +59,7 @@ class Evaluator:
     @property
     def is_stuck(self) -> bool:
         """Whether an evaluation is running and has made no step for `patience_s`."""
-        return self.is_busy and self._clock() - self._stepped_s > self.patience_s
-
-    def _clock(self) -> float:
-        """Seconds on a clock that stands still while this process is stopped."""
-        return time.monotonic() - self._stopped_s()
+        return self.is_busy and time.monotonic() - self._stepped_s > self.patience_s
 
     def due(self, steps: float) -> bool:
         """Whether an evaluation is due and none is running."""
@@ -78,7 +69,7 @@ class Evaluator:
         """Start evaluating a state that `Kept.read` returned."""
         self._next_steps = self._after(state["steps"])
         self._policy.load(arrays)
-        self._stepped_s = self._clock()
+        self._stepped_s = time.monotonic()
         self._thread = threading.Thread(
             target=self._evaluate, args=(arrays, state), name="evaluator", daemon=True
         )
@@ -101,7 +92,7 @@ class Evaluator:
 
     def _goes_on(self, steps: int, ended: Collection[Game]) -> bool:
         """Whether to go on; called before each step."""
-        self._stepped_s = self._clock()
+        self._stepped_s = time.monotonic()
         return not self._stop.is_set()
 
     def _after(self, steps: float) -> float:

@@ -38,7 +38,7 @@ class Evaluations:
         say: Say,
     ) -> None:
         last = max((entry["steps"] for entry in evaluations(directory.path)), default=0)
-        self._evaluator = Evaluator(config, spaces, last, service.stopped_s)
+        self._evaluator = Evaluator(config, spaces, last)
         self._service = service
         self._directory = directory
         self._keeper = keeper

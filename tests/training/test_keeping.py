@@ -1,7 +1,6 @@
 """When checkpoints are written: tests set the clock and the steps, and make the disk fail."""
 
 import shutil
-import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 
 from ga3c.command.parse import parse
-from ga3c.evaluation.evaluator import Evaluator
 from ga3c.runs import checkpoints
 from ga3c.runs.directory import RunDirectory
 from ga3c.runs.finding import whole_protocol
@@ -193,17 +191,3 @@ def test_a_second_signal_shortens_the_wait_for_an_evaluation() -> None:
     interrupts.second.set()
     assert not evaluations.end(interrupts, failed=False, timeout_s=600.0)
     assert 0 < sum(waited) <= HURRIED_S + TICK_S
-
-
-def test_an_evaluation_is_not_stuck_because_the_process_was_stopped() -> None:
-    stopped_s = 0.0
-    evaluator = Evaluator.__new__(Evaluator)
-    evaluator._stopped_s, evaluator.patience_s = lambda: stopped_s, 60.0
-    evaluator._stop = threading.Event()
-    evaluator._thread = threading.current_thread()
-    evaluator._goes_on(1, [])
-    assert not evaluator.is_stuck
-    evaluator._stepped_s -= 100.0  # the clock has gone on by that much
-    assert evaluator.is_stuck
-    stopped_s = 100.0
-    assert not evaluator.is_stuck
