@@ -41,7 +41,7 @@ class Tolerant:
             if self._patience_s is None:
                 return self._stream.write(text)
             for start in range(0, len(text), MOST_CHARACTERS):
-                self._await_reader(self._patience_s)
+                self._await_reader()
                 self._stream.write(text[start : start + MOST_CHARACTERS])
                 self._stream.flush()  # nothing may be left, or the next write would be longer
         except self._ignored as error:
@@ -51,23 +51,24 @@ class Tolerant:
     def flush(self) -> None:
         """Flush if possible."""
         try:
-            if self._patience_s is not None:
-                self._await_reader(self._patience_s)
+            self._await_reader()
             self._stream.flush()
         except self._ignored as error:
             self._report(error)
 
-    def _await_reader(self, patience_s: float) -> None:
+    def _await_reader(self) -> None:
         """Wait until the stream takes MOST_CHARACTERS without a pause. Raises TimeoutError.
 
-        Once a reader has stopped, nobody waits for it any more.
+        Once a reader has stopped, nobody waits for it any more. Without a limit, writing waits.
         """
+        if self._patience_s is None:
+            return
         try:
             ready = select.poll()
             ready.register(self._stream.fileno(), select.POLLOUT)
         except (OSError, ValueError, AttributeError):  # it is not a file
             return
-        self._is_unread = not ready.poll(0 if self._is_unread else 1e3 * patience_s)
+        self._is_unread = not ready.poll(0 if self._is_unread else 1e3 * self._patience_s)
         if self._is_unread:
             raise TimeoutError("its reader has stopped")
 

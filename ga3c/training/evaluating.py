@@ -84,9 +84,9 @@ class Evaluations:
             while self._goes_on and not interrupts.first.wait(TICK_S):
                 pass
         deadline = Deadline(timeout_s, interrupts.second.is_set)
-        while not (ended := self._evaluator.stop(min(TICK_S, deadline.left_s()))):
-            if not deadline.left_s():
-                break
+        ended = self._evaluator.stop(0.0)
+        while not ended and (left_s := deadline.left_s()):
+            ended = self._evaluator.stop(min(TICK_S, left_s))
         self._retry_s = 0.0
         self._note()
         return ended
