@@ -47,6 +47,8 @@ def cases() -> dict[str, tuple[TrainConfig, Spaces]]:
     found["a3c mlp"] = a3c, VECTORS
     control = PRESETS["a3c-control"]
     found["a3c control"] = replace(control, service=replace(control.service, t_max=T_MAX)), CONTROL
+    for name, spaces in (("ppo-pictures", PICTURES), ("ppo-control", CONTROL)):
+        found[name] = PRESETS[name], spaces
     for name in ("dpg-control", "apex-dpg"):
         kept = replace(
             PRESETS[name].replay,

@@ -116,8 +116,10 @@ class Model:
         self, observations: np.ndarray, exploration: np.ndarray, seed: np.ndarray
     ) -> dict[str, np.ndarray]:
         """The algorithm's columns for observations [n, ...] in RAM; `seed` is int32 [2]."""
-        decision = self._act(observations, exploration, seed)
-        return {name: np.asarray(value) for name, value in decision.items()}
+        count, size = len(observations), backend.filled(len(observations))
+        filled = (filled_rows(rows, size) for rows in (observations, exploration))
+        decision = self._act(*filled, seed)
+        return {name: np.asarray(value)[:count] for name, value in decision.items()}
 
     def learn(self, *inputs: np.ndarray, progress: float) -> Learned:
         """Make one update from the batch that the source draws for `inputs`.
@@ -237,7 +239,7 @@ class Model:
         gradients = optimizers.clipped(gradients, norm, self._optimizer_config.clip_norm)
         self._optimizer.learning_rate.assign(named[optimizers.STEP_SIZE])
         is_finite = keras.ops.isfinite(loss) & keras.ops.isfinite(norm)
-        backend.when(is_finite, lambda: self._optimizer.apply(gradients, variables))
+        backend.when(is_finite, lambda: optimizers.apply(self._optimizer, gradients, variables))
         figures = {**figures, "loss": loss, "gradient_norm": norm, FINITE: is_finite}
         self._figures = list(figures)  # set by tracing, before any update
         return keras.ops.stack([keras.ops.cast(f, "float32") for f in figures.values()]), errors

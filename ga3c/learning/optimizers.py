@@ -13,6 +13,8 @@ from ga3c.learning.algorithm import Algorithm
 from ga3c.settings.learning import OptimizerConfig
 
 STEP_SIZE = "learning_rate"
+ROUNDED = 2.0**-19  # more than an update rounds a mean square by, as a share of it
+ENOUGH_EPSILON = 0.01  # outweighs the rounding of mean squares up to 40 squared
 
 
 def build_optimizer(config: OptimizerConfig) -> keras.optimizers.Optimizer:
@@ -35,9 +37,25 @@ def build_optimizer(config: OptimizerConfig) -> keras.optimizers.Optimizer:
 def prepare(optimizer: keras.optimizers.Optimizer, variables: list, mean_square: float) -> None:
     """Build the state for `variables`, with RMSProp's mean squares starting at `mean_square`."""
     optimizer.build(variables)
-    for state in optimizer.variables:
-        if "velocity" in state.path and isinstance(optimizer, keras.optimizers.RMSprop):
+    if isinstance(optimizer, keras.optimizers.RMSprop):
+        for state in optimizer._velocities:
             state.assign(keras.ops.full(state.shape, mean_square))
+
+
+def apply(optimizer: keras.optimizers.Optimizer, gradients: list[Tensor], variables: list) -> None:
+    """Update the variables and the optimizer's state.
+
+    Centred RMSprop divides by the root of a variance: the mean square minus the squared mean. Where
+    a gradient hardly varies, rounding could make it negative, and the weight NaN. So the mean
+    square is kept above the squared mean. It takes 7% of an update of DQN, whose large epsilon
+    makes it unnecessary.
+    """
+    optimizer.apply(gradients, variables)
+    is_rmsprop = isinstance(optimizer, keras.optimizers.RMSprop)
+    if is_rmsprop and optimizer.centered and optimizer.epsilon < ENOUGH_EPSILON:
+        for square, mean in zip(optimizer._velocities, optimizer._average_gradients, strict=True):
+            least = (1.0 + ROUNDED) * keras.ops.square(mean)
+            square.assign(keras.ops.maximum(square, least))
 
 
 def global_norm(gradients: Sequence[Tensor]) -> Tensor:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from ga3c.settings.checks import check_count, check_share, is_own, not_negative
+from ga3c.settings.checks import above_zero, check_count, check_share, is_own, not_negative
 from ga3c.settings.choices import NETWORK_LINES
 
 SCHEDULE_STEPS = 10_000_000  # length of the schedules of a run without --steps
@@ -220,15 +220,15 @@ class OptimizerConfig:
     rms_start: float = 0.0
     """RMSProp's initial mean square; 1 in TensorFlow 1, which GA3C used."""
     optimizer_epsilon: float = 1e-5
-    """Added to the mean square (rmsprop) or to its square root (adam)."""
+    """Added to the mean square (rmsprop) or to its square root (adam); without it, a weight that
+    never had a gradient would become NaN."""
     clip_norm: float = 40.0
     """Maximum norm of an update's gradient (a3c: of summed losses; ppo: of their mean); 0: off."""
 
     def __post_init__(self) -> None:
-        if self.learning_rate <= 0:
-            raise ValueError(f"learning_rate {self.learning_rate}: must be above 0 to learn")
+        above_zero(self, "learning_rate", "optimizer_epsilon")
         ends = () if self.learning_rate_end == "constant" else ("learning_rate_end",)
-        not_negative(self, "rms_start", "optimizer_epsilon", "clip_norm", *ends)
+        not_negative(self, "rms_start", "clip_norm", *ends)
         for name in ("rms_decay", "momentum"):
             if not 0 <= (value := getattr(self, name)) < 1:
                 raise ValueError(f"{name} {value}: must be in [0, 1), or it would never adapt")

@@ -26,7 +26,7 @@ from tests.commands import ROOT
 FRAMEWORKS = ("tensorflow", "jax")
 OTHER = {"tensorflow": "jax", "jax": "tensorflow"}
 CASES = ["a3c small", "a3c mlp", "a3c paper", "dqn dueling", "dqn parr", "dqn adam"]
-CASES += ["a3c control", "dpg-control", "apex-dpg"]
+CASES += ["a3c control", "ppo-control", "dpg-control", "apex-dpg"]
 CORRIDOR = ["--game", "tests.tiny:Corridor-v0", "--algorithm", "a3c"]
 CORRIDOR += ["--agents", "2", "--envs-per-agent", "8"]
 

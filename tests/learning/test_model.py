@@ -22,6 +22,7 @@ from ga3c.experience.in_order import InOrder
 from ga3c.experience.memory import DEVICE, HOST
 from ga3c.experience.ring import Arrivals, Experience, RingShape
 from ga3c.experience.segments import SegmentBook
+from ga3c.learning import optimizers
 from ga3c.learning.a3c import A3C
 from ga3c.learning.algorithm import Algorithm
 from ga3c.learning.dqn import DQN
@@ -276,9 +277,26 @@ def test_centred_rmsprop_subtracts_the_squared_mean_gradient(start: float, cente
     optimizer = build_optimizer(replace(config, learning_rate=0.1, rms_centered=centered))
     weight = keras.Variable(np.zeros(1, np.float32))
     prepare(optimizer, [weight], start)
-    optimizer.apply([ops.ones(1)], [weight])
+    optimizers.apply(optimizer, [ops.ones(1)], [weight])
     variance = 0.9 * start + 0.1 - (0.01 if centered else 0.0)
     assert float(weight[0]) == pytest.approx(-0.1 / (variance + 0.01) ** 0.5, rel=1e-4)
+
+
+@pytest.mark.parametrize(("epsilon", "decay"), [(1.5e-7, 0.95), (1e-5, 0.99), (1e-8, 0.5)])
+def test_centred_rmsprop_survives_gradients_that_hardly_vary(epsilon: float, decay: float) -> None:
+    """Their variance is 0. With rounding, it would be below 0 in most of these weights."""
+    config = OptimizerConfig("rmsprop", rms_decay=decay, optimizer_epsilon=epsilon)
+    optimizer = build_optimizer(replace(config, learning_rate=1e-4, rms_centered=True))
+    gradients = np.geomspace(0.1, 300.0, 64, dtype=np.float32)
+    weights = keras.Variable(np.zeros(64, np.float32))
+    prepare(optimizer, [weights], 0.0)
+    step = backend.compiled(
+        lambda gradient: optimizers.apply(optimizer, [gradient], [weights]), [((64,), "float32")]
+    )
+    for update in range(1500):
+        step(gradients if update < 500 else gradients / 2)
+    (found,) = values_of([weights])
+    assert np.isfinite(found).all() and (found < 0).all()
 
 
 def test_adams_first_step_has_epsilon_outside_the_root() -> None:
@@ -465,6 +483,24 @@ def test_acting_writes_the_rows_of_its_lanes_and_no_others(on_device: bool) -> N
         np.testing.assert_array_equal(column[others], before[name][others], err_msg=name)
     assert (after["frame"][rows] == 7).all()
     np.testing.assert_array_equal(after["action"][rows], actions)
+
+
+@pytest.mark.skipif(backend.FRAMEWORK != "jax", reason="TensorFlow traces one size for all")
+@pytest.mark.parametrize("on_device", [True, False], ids=["device", "host"])
+def test_jax_compiles_acting_for_few_sizes(
+    on_device: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    act, traced = A3C.act, []
+
+    def recorded(self: A3C, network: keras.Model, observations: Any, *given: Any) -> Any:
+        traced.append(len(observations))
+        return act(self, network, observations, *given)
+
+    monkeypatch.setattr(A3C, "act", recorded)
+    model = make_model(lanes=8, on_device=on_device)
+    for lanes in range(1, 9):
+        assert model.act(arrivals_of(np.zeros((lanes, 3), np.float32))).shape == (lanes,)
+    assert set(traced) == {1, 2, 4, 8}
 
 
 def test_equal_seeds_draw_equal_actions_and_others_do_not() -> None:
