@@ -138,7 +138,7 @@ for cores in (1, 96, 1024):
         os.sched_getaffinity = lambda process: set(range(cores))
         from benchmarks.parity import cases
         from ga3c.settings.machine import CORES
-        os._exit((CORES, len(cases())) != (cores, 16))
+        os._exit((CORES, len(cases())) != (cores, 18))
     assert os.wait()[1] == 0, cores
 """
 
