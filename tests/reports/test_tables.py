@@ -200,8 +200,16 @@ def test_groups_are_told_apart_by_the_fewest_settings_in_words() -> None:
 def test_lines_that_were_cut_short_hide_no_other(runs: list[Path]) -> None:
     with open(runs[1] / "evaluations.jsonl", "ab") as file:
         file.write(b'{"steps": 17, \xff')
-    records.append(runs[1] / "evaluations.jsonl", {"steps": 99})
+    records.append(runs[1] / "evaluations.jsonl", {"steps": 99, "protocol": {"name": "paper"}})
     assert [entry["steps"] for entry in history.read(runs[1]).evaluations] == [1000, 99]
+
+
+def test_an_evaluation_without_a_protocol_is_left_out(runs: list[Path]) -> None:
+    for broken in ({}, {"protocol": None}, {"protocol": {"policy": "sample"}}):
+        entry = {"steps": 99, "episodes": 1, "mean": 9.0, **broken}
+        records.append(runs[1] / "evaluations.jsonl", entry)
+    (table,) = comparison.tables([history.read(runs[1])])
+    assert table.rows[0].scores.tolist() == [14.0]
 
 
 def test_scores_are_normalised_by_the_papers_own_random_and_human(runs: list[Path]) -> None:
