@@ -11,7 +11,7 @@ import matplotlib
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from ga3c.evaluation.games import short_score
+from ga3c.runs.tally import short_score
 
 HEIGHT, PANEL, MARGIN = 480, 340, 20  # pixels
 SCALE, NUMBERS = 48, 160  # width of the curve's scale, right edge of the actions' numbers

@@ -18,12 +18,12 @@ from typing import Any
 from agents.signals import handled, is_same_request, restore
 from ga3c import backend
 from ga3c.evaluation.chosen import load, policy_of, title
-from ga3c.evaluation.games import Game, evaluate, record, short_score
+from ga3c.evaluation.games import Game, evaluate, record
 from ga3c.evaluation.options import EvaluateConfig as Config
 from ga3c.runs import records
 from ga3c.runs.checkpoints import BEST
 from ga3c.runs.finding import EVALUATIONS
-from ga3c.runs.tally import short
+from ga3c.runs.tally import short, short_score
 from ga3c.settings.machine import CORES, machine
 
 PROGRESS_S = 5.0

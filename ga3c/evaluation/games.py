@@ -28,11 +28,6 @@ Watch = Callable[[int, Collection[Game]], bool]
 games that have ended. Returns whether to go on."""
 
 
-def short_score(score: float) -> str:
-    """A score without meaningless digits: 12,345, 0.97."""
-    return f"{round(score, 2):,.10g}"
-
-
 def evaluate(
     policy: Policy,
     environment: EnvironmentConfig,

@@ -11,12 +11,13 @@ from agents.pictures import NoPictures, Pictures
 from ga3c import backend
 from ga3c.evaluation.canvas import Canvas, Moment, video
 from ga3c.evaluation.chosen import load, policy_of, title
-from ga3c.evaluation.games import ActionDraws, chosen_actions, short_score
+from ga3c.evaluation.games import ActionDraws, chosen_actions
 from ga3c.evaluation.options import PlayConfig as Config
 from ga3c.evaluation.policy import Policy, Stacks
 from ga3c.evaluation.protocols import Protocol
 from ga3c.evaluation.window import Window
 from ga3c.runs.finding import VIDEOS
+from ga3c.runs.tally import short_score
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.machine import CORES
 

@@ -5,13 +5,13 @@ Also aggregates of scores over games, with stratified bootstrap intervals, as in
 """
 
 import json
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ga3c.reports import history
-from ga3c.reports.history import History
+from ga3c.reports.history import Group, History
 from ga3c.reports.published_figures import CONTROL, published_scores
 
 RESAMPLES = 10_000
@@ -28,6 +28,7 @@ class Source(NamedTuple):
     column: str
 
 
+ATARI57 = "atari57_random_human.csv"  # the 57-game table
 TEN_MILLION = "ten_million_steps.csv"
 PPO_STICKY = Source("PPO, 10M steps (sticky)", TEN_MILLION, "ppo_sticky")
 A2C = Source("A2C with GAE, 10M steps (not sticky)", TEN_MILLION, "a2c_gae")
@@ -43,7 +44,7 @@ REFERENCES = {  # the file with random and human scores, and the published score
         ],
     ),
     "trained": (
-        "atari57_random_human.csv",
+        ATARI57,
         [
             Source("PPO, 10M steps (not sticky)", TEN_MILLION, "ppo"),
             PPO_STICKY,
@@ -51,14 +52,14 @@ REFERENCES = {  # the file with random and human scores, and the published score
         ],
     ),
     "nature": (
-        "atari57_random_human.csv",
+        "fast_dqn_scores.csv",
         [
             Source("DQN, 200M frames", "fast_dqn_scores.csv", "dqn_mean"),
             Source("fast-dqn, 200M frames (best)", "fast_dqn_scores.csv", "fast_dqn_mean"),
             APEX,
         ],
     ),
-    "apex": ("atari57_random_human.csv", [APEX]),
+    "apex": (ATARI57, [APEX]),
     "control": (
         CONTROL,
         [
@@ -68,7 +69,7 @@ REFERENCES = {  # the file with random and human scores, and the published score
         ],
     ),
 }
-OTHER: tuple[str, list[Source]] = ("atari57_random_human.csv", [])  # for all other protocols
+OTHER: tuple[str, list[Source]] = (ATARI57, [])  # for all other protocols
 
 
 class Row(NamedTuple):
@@ -77,6 +78,7 @@ class Row(NamedTuple):
     name: str  # the game, with the settings that differ if it has other runs
     game: str
     scores: np.ndarray  # [seeds] mean score of each run's evaluation
+    seeds: tuple[int, ...]  # of the same runs
     games: int  # the smallest number of games that a run was evaluated over
     steps: tuple[int, int]  # the fewest and the most that a run was trained for
     random: float | None
@@ -98,11 +100,13 @@ class Row(NamedTuple):
         return (score - self.random) / (self.human - self.random)
 
 
-class EvaluatedGroup(NamedTuple):
-    """Evaluations of one group of runs by one protocol."""
+class Evaluation(NamedTuple):
+    """One run's evaluation by one protocol."""
 
-    game: str
-    entries: list[dict]  # of evaluations.jsonl, one for each seed
+    seed: int  # of the run
+    mean: float
+    games: int
+    steps: int
 
 
 class ScoreTable(NamedTuple):
@@ -112,65 +116,97 @@ class ScoreTable(NamedTuple):
     settings: str
     sources: list[Source]
     rows: list[Row]
+    by_atari57: list[str]  # games that the protocol's own table lacks: normalised by ATARI57
 
 
 def tables(runs: Sequence[History]) -> list[ScoreTable]:
-    """A table for each protocol, from the newest evaluation of each run by that protocol."""
-    by_protocol: dict[str, dict[str, EvaluatedGroup]] = {}
+    """A table for each protocol, from one evaluation of each run by that protocol."""
+    by_protocol: dict[str, list[tuple[Group, list[Evaluation]]]] = {}
     for group in history.groups(runs):
+        evaluated: dict[str, list[Evaluation]] = {}
         for run in group.runs:
-            newest = {json.dumps(entry["protocol"]): entry for entry in run.evaluations}
-            for protocol, entry in newest.items():
-                rows = by_protocol.setdefault(protocol, {})
-                rows.setdefault(group.name, EvaluatedGroup(group.game, [])).entries.append(entry)
-    return [_table(json.loads(protocol), rows) for protocol, rows in by_protocol.items()]
+            for protocol, evaluation in _counted(run).items():
+                evaluated.setdefault(protocol, []).append(evaluation)
+        for protocol, evaluations in evaluated.items():
+            by_protocol.setdefault(protocol, []).append((group, evaluations))
+    return [_table(json.loads(protocol), groups) for protocol, groups in by_protocol.items()]
 
 
-def _table(protocol: dict, groups: dict[str, EvaluatedGroup]) -> ScoreTable:
+def _counted(run: History) -> dict[str, Evaluation]:
+    """For each protocol, the evaluation that counts: the one after the most steps.
+
+    Of several after the same steps, it is the newest of those over the most games.
+    """
+    ordered = sorted(run.evaluations, key=lambda entry: (entry["steps"], entry["episodes"]))
+    seed = run.config.run.seed
+    return {
+        json.dumps(entry["protocol"]): Evaluation(
+            seed, entry["mean"], entry["episodes"], entry["steps"]
+        )
+        for entry in ordered
+    }
+
+
+def _table(
+    protocol: dict[str, Any], groups: Sequence[tuple[Group, list[Evaluation]]]
+) -> ScoreTable:
     name = protocol.pop("name")
     settings = ", ".join(f"{setting} {value}" for setting, value in protocol.items())
-    references, sources = REFERENCES.get(name, OTHER)
-    reference = {**published_scores(OTHER[0]), **published_scores(references)}
-    published = [(source, published_scores(source.file)) for source in sources]
-    rows = []
-    parts = (
-        (f"{group}{words}", game, entries)
-        for group, (game, together) in sorted(groups.items())
-        for words, entries in _by_steps(together)
+    unchanged = name.removesuffix(", changed")
+    file, known_sources = REFERENCES.get(unchanged, OTHER)
+    sources = known_sources if name == unchanged else []
+    own, others = published_scores(file), published_scores(ATARI57)
+    published = [(source.column, published_scores(source.file)) for source in sources]
+    rows, by_atari57 = [], set()
+    for group, evaluations in sorted(groups, key=lambda pair: pair[0].name):
+        # A user's own game may have the id of a published one.
+        game = "" if ":" in group.runs[0].config.environment.game else group.game
+        if game in others and game not in own:
+            by_atari57.add(game)
+        bounds = own.get(game) or others.get(game, {})
+        scores = tuple(by_game.get(game, {}).get(column) for column, by_game in published)
+        rows += [
+            _row(f"{group.name}{words}", group.game, part, bounds, scores)
+            for words, part in _by_steps(evaluations)
+        ]
+    return ScoreTable(name, settings, sources, rows, sorted(by_atari57))
+
+
+def _row(
+    name: str,
+    game: str,
+    evaluations: Sequence[Evaluation],
+    bounds: Mapping[str, float],
+    published: tuple[float | None, ...],
+) -> Row:
+    steps = [each.steps for each in evaluations]
+    return Row(
+        name=name,
+        game=game,
+        scores=np.array([each.mean for each in evaluations]),
+        seeds=tuple(each.seed for each in evaluations),
+        games=min(each.games for each in evaluations),
+        steps=(min(steps), max(steps)),
+        random=bounds.get("random"),
+        human=bounds.get("human"),
+        published=published,
     )
-    for group, game, entries in parts:
-        bounds = reference.get(game, {})
-        rows.append(
-            Row(
-                name=group,
-                game=game,
-                scores=np.array([entry["mean"] for entry in entries]),
-                games=min(entry["episodes"] for entry in entries),
-                steps=(min(steps := [entry["steps"] for entry in entries]), max(steps)),
-                random=bounds.get("random"),
-                human=bounds.get("human"),
-                published=tuple(
-                    scores.get(game, {}).get(source.column) for source, scores in published
-                ),
-            )
-        )
-    return ScoreTable(name, settings, list(sources), rows)
 
 
-def _by_steps(entries: Sequence[dict]) -> list[tuple[str, list[dict]]]:
+def _by_steps(evaluations: Sequence[Evaluation]) -> list[tuple[str, list[Evaluation]]]:
     """Evaluations after similar numbers of steps, with words that tell several of them apart.
 
     A run that was interrupted early, or evaluated at an early checkpoint, is no further seed.
     """
-    parts: list[list[dict]] = []
-    for entry in sorted(entries, key=lambda each: each["steps"], reverse=True):
-        if parts and entry["steps"] >= SIMILAR_STEPS * parts[-1][0]["steps"]:
-            parts[-1].append(entry)
+    parts: list[list[Evaluation]] = []
+    for evaluation in sorted(evaluations, key=lambda each: each.steps, reverse=True):
+        if parts and evaluation.steps >= SIMILAR_STEPS * parts[-1][0].steps:
+            parts[-1].append(evaluation)
         else:
-            parts.append([entry])
+            parts.append([evaluation])
     if len(parts) == 1:
-        return [("", list(entries))]
-    return [(f", after {part[0]['steps']:,} steps", part) for part in parts]
+        return [("", list(evaluations))]
+    return [(f", after {part[0].steps:,} steps", part) for part in parts]
 
 
 def median(scores: Scores) -> float:

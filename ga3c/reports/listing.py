@@ -13,6 +13,7 @@ from ga3c.reports.console import show
 from ga3c.runs import checkpoints
 from ga3c.runs.finding import LOG, is_running, newest_figures, runs_in
 from ga3c.runs.kept_config import load_config
+from ga3c.runs.tally import short_score
 from ga3c.settings.checks import WrongInput
 
 RUNNING = "running"
@@ -94,7 +95,7 @@ def _print(lines: list[dict[str, Any]]) -> None:
             line["algorithm"],
             str(line["seed"]),
             f"{line['steps']:,}",
-            "-" if line["score"] is None else f"{line['score']:,.1f}",
+            "-" if line["score"] is None else short_score(line["score"]),
             f"{line['minutes']:,.1f}",
             ": ".join(filter(None, (line["state"], line["places"]))),
         )
@@ -116,7 +117,7 @@ def show_states(states: Mapping[Path, str]) -> None:
                 path.name,
                 f"{newest.get('steps', 0):,}" if newest else "",
                 f"{newest.get('seconds', 0.0) / 60:,.1f}" if newest else "",
-                "" if score is None else f"{score:,.1f}",
+                "" if score is None else short_score(score),
                 state,
             )
         )

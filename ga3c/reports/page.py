@@ -15,6 +15,7 @@ from PIL import Image
 from ga3c.reports import comparison, history, plots, tables
 from ga3c.reports.history import History
 from ga3c.runs.finding import VIDEOS, GivenRuns, newest_figures
+from ga3c.runs.tally import short_score
 from ga3c.settings.checks import check_file
 from ga3c.settings.machine import machine
 
@@ -100,7 +101,7 @@ def _overview(runs: Sequence[History]) -> Iterator[str]:
                 str(run.config.run.seed),
                 f"{reached.get('steps', 0):,}",
                 f"{(seconds or 0.0) / 60:,.1f}",
-                "" if score is None else f"{score:,.1f}",
+                "" if score is None else short_score(score),
                 "" if rate is None else f"{rate:,.0f}",
             ]
         )

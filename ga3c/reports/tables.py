@@ -17,6 +17,7 @@ from ga3c.reports.comparison import AGGREGATES, ScoreTable, interval, tables
 from ga3c.reports.history import load
 from ga3c.reports.plots import legend_below
 from ga3c.runs.finding import GivenRuns
+from ga3c.runs.tally import short_score
 from ga3c.settings.checks import WrongInput, check_file
 
 FEWEST_SEEDS = 3  # of a game, for an interval: in a simulation of 9 games, 3 covered 86%, 2 80%
@@ -57,16 +58,16 @@ def cells(table: ScoreTable) -> tuple[list[str], list[list[str]]]:
     headings += ["ours", "ours, human-normalised"]
     rows = []
     for row in table.rows:
-        spread = f" ± {row.scores.std(ddof=1):,.1f}" if len(row.scores) > 1 else ""
+        spread = f" ± {short_score(row.scores.std(ddof=1))}" if len(row.scores) > 1 else ""
         normalized = "" if row.normalized is None else f"{row.normalized.mean():.0%}"
         rows.append(
             [
                 row.name,
                 str(len(row.scores)),
                 str(row.games),
-                " to ".join(dict.fromkeys(f"{steps / 1e6:.2f}M" for steps in row.steps)),
+                " to ".join(dict.fromkeys(map(_steps, row.steps))),
                 *(_number(value) for value in (row.random, row.human, *row.published)),
-                f"{row.scores.mean():,.1f}{spread}",
+                f"{short_score(row.scores.mean())}{spread}",
                 normalized,
             ]
         )
@@ -85,7 +86,8 @@ def numbers(table: ScoreTable) -> Iterator[dict[str, str | int | float | None]]:
             "game": row.name,
             "seeds": len(row.scores),
             "games": row.games,
-            "steps": row.steps[0],
+            "steps_min": row.steps[0],
+            "steps_max": row.steps[1],
             "score_mean": round(float(row.scores.mean()), 3),
             "score_sd": round(float(row.scores.std(ddof=1)), 3) if len(row.scores) > 1 else None,
             "human_normalised": None if normalized is None else round(float(normalized.mean()), 5),
@@ -115,28 +117,39 @@ def summary(table: ScoreTable) -> str:
     few = f"; no interval, as a game has only {seeds}, and fewer than {FEWEST_SEEDS} say too little"
     note = few if fewest < FEWEST_SEEDS else ""
     over = f"over {len(scores)} of {len(games)} games"
-    return f"Human-normalised, {over}: {'; '.join(aggregates)}{note}."
+    uneven = len(set(map(len, scores))) > 1
+    weighs = " In the interquartile mean, a game with more seeds weighs more." if uneven else ""
+    return f"Human-normalised, {over}: {'; '.join(aggregates)}{note}.{weighs}"
 
 
 def notes(table: ScoreTable) -> list[str]:
     """Sentences below the table."""
     several = any(len(row.scores) > 1 for row in table.rows)
     spread = "± is the standard deviation over seeds of each seed's mean score." if several else ""
-    return [text for text in (spread, summary(table)) if text]
+    repeated = [
+        f"{row.name}: several runs have seed {seed}, and each of them counts as a seed."
+        for row in table.rows
+        for seed in dict.fromkeys(row.seeds)
+        if row.seeds.count(seed) > 1
+    ]
+    lacking = ", ".join(table.by_atari57)
+    other = "Normalised by the 57-game table, as the protocol's own published table lacks them:"
+    basis = f"{other} {lacking}." if lacking else ""
+    return [text for text in (spread, *repeated, basis, summary(table)) if text]
 
 
 def markdown(table: ScoreTable) -> str:
     """The table in Markdown."""
     headings, rows = cells(table)
     lines = [
-        f"Protocol {table.protocol}: {table.settings}.",
+        f"Protocol {table.protocol}: {_escaped(table.settings)}.",
         "",
         f"| {' | '.join(headings)} |",
         f"| --- |{' ---: |' * (len(headings) - 1)}",
-        *(f"| {' | '.join(row)} |" for row in rows),
+        *(f"| {' | '.join(map(_escaped, row))} |" for row in rows),
         "",
     ]
-    lines += [text for text in notes(table) for text in (text, "")]
+    lines += [text for note in notes(table) for text in (_escaped(note), "")]
     return "\n".join(lines)
 
 
@@ -180,7 +193,16 @@ def _bars(table: ScoreTable, axes: Axes) -> None:
 
 
 def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:,.1f}".removesuffix(".0")
+    return "" if value is None else short_score(value)
+
+
+def _steps(steps: int) -> str:
+    return f"{steps:,}" if steps < 100_000 else f"{steps / 1e6:.2f}M"
+
+
+def _escaped(text: str) -> str:
+    """Text for Markdown that is neither markup nor the end of a cell."""
+    return text.replace("|", r"\|").replace("<", "&lt;")
 
 
 def write(score_tables: Sequence[ScoreTable], out: Path) -> None:

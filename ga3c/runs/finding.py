@@ -166,10 +166,14 @@ def newest_figures(path: Path) -> dict[str, Any]:
 
 
 def evaluations(path: Path) -> list[dict[str, Any]]:
-    """The evaluations of the run in `path`, oldest first, each with its complete protocol."""
+    """The evaluations of the run in `path`, oldest first, each with its complete protocol.
+
+    Without a protocol a score means nothing: such entries are left out.
+    """
     return [
-        {**entry, "protocol": whole_protocol(entry.get("protocol", {}))}
+        {**entry, "protocol": whole_protocol(protocol)}
         for entry in records.read(path / EVALUATIONS)
+        if isinstance(protocol := entry.get("protocol"), dict) and "name" in protocol
     ]
 
 

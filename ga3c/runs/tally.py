@@ -18,6 +18,11 @@ def short(mean: float | None) -> str:
     return "-" if mean is None else f"{float(f'{mean:.4g}'):,.10g}"
 
 
+def short_score(score: float) -> str:
+    """A score without meaningless digits: 12,345, 0.97."""
+    return f"{round(score, 2):,.10g}"
+
+
 class Episode(NamedTuple):
     """A finished episode of a lane."""
 

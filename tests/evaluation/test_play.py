@@ -24,8 +24,8 @@ from ga3c.evaluation.canvas import (
     Canvas,
     Moment,
 )
-from ga3c.evaluation.games import short_score
 from ga3c.runs.finding import newest_run
+from ga3c.runs.tally import short_score
 from tests.commands import (
     BEGIN_S,
     STOP_S,

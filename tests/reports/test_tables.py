@@ -23,6 +23,7 @@ from agents.environments import EnvironmentConfig
 from ga3c.reports import comparison, history, listing, plots, tables
 from ga3c.reports.history import Curve, History
 from ga3c.reports.page import page
+from ga3c.reports.published_figures import published_scores
 from ga3c.runs import records
 from ga3c.runs.finding import find_run, newest_figures, runs_in
 from ga3c.runs.kept_config import to_json
@@ -43,6 +44,21 @@ def evaluated(run: Path, *entries: tuple[str, float]) -> Path:
     text = "".join(json.dumps({**line, "scores": [line["mean"]] * 30}) + "\n" for line in lines)
     (run / "evaluations.jsonl").write_text(text)
     return run
+
+
+def played(game: str, *scores: tuple[str, float], seed: int = 0, discount: float = 0.99) -> History:
+    """A run of a game with a score by each of some protocols, over 30 games after 4,000 steps."""
+    base = TrainConfig(environment=EnvironmentConfig(game=game))
+    config = replace(
+        base,
+        run=replace(base.run, seed=seed),
+        learning=replace(base.learning, discount=discount),
+    )
+    entries = [
+        {"steps": 4_000, "episodes": 30, "mean": mean, "protocol": {"name": protocol}}
+        for protocol, mean in scores
+    ]
+    return History(Path(f"{game}-{seed}"), config, Curve(*np.zeros((3, 0))), [], entries)
 
 
 @pytest.fixture
@@ -200,8 +216,16 @@ def test_groups_are_told_apart_by_the_fewest_settings_in_words() -> None:
 def test_lines_that_were_cut_short_hide_no_other(runs: list[Path]) -> None:
     with open(runs[1] / "evaluations.jsonl", "ab") as file:
         file.write(b'{"steps": 17, \xff')
-    records.append(runs[1] / "evaluations.jsonl", {"steps": 99})
+    records.append(runs[1] / "evaluations.jsonl", {"steps": 99, "protocol": {"name": "paper"}})
     assert [entry["steps"] for entry in history.read(runs[1]).evaluations] == [1000, 99]
+
+
+def test_an_evaluation_without_a_protocol_is_left_out(runs: list[Path]) -> None:
+    for broken in ({}, {"protocol": None}, {"protocol": {"policy": "sample"}}):
+        entry = {"steps": 99, "episodes": 1, "mean": 9.0, **broken}
+        records.append(runs[1] / "evaluations.jsonl", entry)
+    (table,) = comparison.tables([history.read(runs[1])])
+    assert table.rows[0].scores.tolist() == [14.0]
 
 
 def test_scores_are_normalised_by_the_papers_own_random_and_human(runs: list[Path]) -> None:
@@ -211,7 +235,98 @@ def test_scores_are_normalised_by_the_papers_own_random_and_human(runs: list[Pat
     assert row.normalized is not None
     np.testing.assert_allclose(row.normalized, [1.0, 32 / 34])
     assert row.published == (18.0, 6.0, 16.91, 19.31)
-    assert (nature.rows[0].random, nature.rows[0].human) == (-20.7, 14.6)
+    assert (nature.rows[0].random, nature.rows[0].human) == (-20.7, 9.3)
+
+
+def test_fast_dqns_medians_over_its_49_games_are_those_that_it_publishes() -> None:
+    published = published_scores("fast_dqn_scores.csv")
+    runs = [played(game, ("nature", each["dqn_mean"])) for game, each in published.items()]
+    (table,) = comparison.tables(runs)
+    normalized = [row.normalized for row in table.rows if row.normalized is not None]
+    assert len(normalized) == 49 and table.by_atari57 == []
+    assert comparison.median(normalized) == pytest.approx(0.935, abs=5e-4)
+    fast = [row.published_normalized(1) for row in table.rows]
+    assert np.median(fast) == pytest.approx(0.997, abs=5e-4)
+
+
+def test_games_that_the_protocols_own_table_lacks_are_named() -> None:
+    runs = [played("Pong", ("paper", 16.0)), played("Breakout", ("paper", 30.5))]
+    (table,) = comparison.tables(runs)
+    assert [row.human for row in table.rows] == [30.5, 16.0]
+    note = "Normalised by the 57-game table, as the protocol's own published table lacks them: "
+    assert f"{note}breakout." in tables.notes(table)
+    assert note not in tables.markdown(comparison.tables(runs[:1])[0])
+
+
+def test_a_changed_protocol_is_normalised_as_the_unchanged_one() -> None:
+    (table,) = comparison.tables([played("Pong", ("paper, changed", 16.0))])
+    assert (table.rows[0].random, table.rows[0].human) == (-18.0, 16.0)
+    assert table.sources == [], "its scores are of the unchanged one"
+
+
+def test_a_users_own_game_has_no_published_scores() -> None:
+    (table,) = comparison.tables([played("mygames:pong", ("paper", 16.0))])
+    (row,) = table.rows
+    assert row.game == "pong"
+    assert row.normalized is None and not any(row.published) and not table.by_atari57
+
+
+def test_settings_whose_names_print_alike_are_not_seeds_of_one_row() -> None:
+    runs = [
+        played("Pong", ("paper", score), discount=discount)
+        for score, discount in ((16.0, 0.9999999), (14.0, 0.99999999))
+    ]
+    (table,) = comparison.tables(runs)
+    assert [row.scores.tolist() for row in table.rows] == [[16.0], [14.0]]
+
+
+def test_a_seed_that_appears_twice_is_said() -> None:
+    runs = [played("Acrobot-v1", ("trained", -80.0), seed=seed) for seed in (0, 0, 1)]
+    note = "Acrobot-v1: several runs have seed 0, and each of them counts as a seed."
+    assert note in tables.notes(comparison.tables(runs)[0])
+    assert note not in tables.notes(comparison.tables(runs[1:])[0])
+
+
+@pytest.mark.parametrize(
+    ("evaluations", "counted"),
+    [
+        ([(1000, 100, 16.0), (1000, 1, 3.0)], 16.0),
+        ([(1000, 10, 3.0), (1000, 30, 16.0), (1000, 10, 4.0)], 16.0),
+        ([(1000, 30, 3.0), (1000, 30, 16.0)], 16.0),
+        ([(2000, 10, 16.0), (1000, 30, 3.0)], 16.0),
+    ],
+)
+def test_the_evaluation_after_the_most_steps_and_over_the_most_games_counts(
+    evaluations: list[tuple[int, int, float]], counted: float
+) -> None:
+    entries = [
+        {"steps": steps, "episodes": games, "mean": mean, "protocol": {"name": "paper"}}
+        for steps, games, mean in evaluations
+    ]
+    (table,) = comparison.tables([played("Pong")._replace(evaluations=entries)])
+    assert table.rows[0].scores.tolist() == [counted]
+
+
+def test_small_scores_and_short_runs_are_not_rounded_away() -> None:
+    scores = (0.949, 0.951, 0.96)
+    runs = [played("FrozenLake-v1", ("trained", each), seed=n) for n, each in enumerate(scores)]
+    text = tables.markdown(comparison.tables(runs)[0])
+    assert "| FrozenLake-v1 | 3 | 30 | 4,000 | 0.95 ± 0.01 |" in text
+    runs[0].evaluations[0]["steps"] = 610_000
+    assert "| 0.61M |" in tables.markdown(comparison.tables(runs[:1])[0])
+
+
+def test_names_are_text_in_markdown() -> None:
+    (table,) = comparison.tables([played("mine:A|<b>-v0", ("paper", 1.0))])
+    assert r"| A\|&lt;b>-v0 | 1 |" in tables.markdown(table)
+
+
+def test_unequal_numbers_of_seeds_are_said_to_weigh_in_the_interquartile_mean() -> None:
+    runs = [played("Pong", ("paper", 1.0), seed=seed) for seed in (0, 1)]
+    runs += [played("Qbert", ("paper", 900.0), seed=seed) for seed in (0, 1)]
+    note = "In the interquartile mean, a game with more seeds weighs more."
+    assert note in tables.summary(comparison.tables(runs[:3])[0])
+    assert note not in tables.summary(comparison.tables(runs)[0])
 
 
 def test_the_table_command_writes_markdown_csv_and_a_picture(
@@ -225,7 +340,8 @@ def test_the_table_command_writes_markdown_csv_and_a_picture(
     assert text.strip() in done.stdout
     lines = [line for line in text.splitlines() if line.startswith("|")]
     assert len({line.count("|") for line in lines[:3]}) == 1
-    assert "| pong | 2 | 30 | 0.00M | -18 | 16 | 18 | 6 | 16.9 | 19.3 | 15.0 ± 1.4 | 97% |" in lines
+    row = "pong | 2 | 30 | 1,000 to 1,001 | -18 | 16 | 18 | 6 | 16.91 | 19.31 | 15 ± 1.41 | 97%"
+    assert f"| {row} |" in lines
     assert "Human-normalised, over 1 of 1 games: median 97%" in text
     assert "no interval, as a game has only 1 seed" in text, "of nature"
     paper, nature = text.split("Protocol nature")
@@ -234,7 +350,8 @@ def test_the_table_command_writes_markdown_csv_and_a_picture(
     with open(tmp_path / "table.csv") as file:
         paper, nature = csv.DictReader(file)
     assert (paper["protocol"], paper["game"], paper["seeds"]) == ("paper", "pong", "2")
-    assert (paper["steps"], paper["score_mean"], paper["score_sd"]) == ("1000", "15.0", "1.414")
+    assert (paper["steps_min"], paper["steps_max"]) == ("1000", "1001")
+    assert (paper["score_mean"], paper["score_sd"]) == ("15.0", "1.414")
     assert (paper["human_normalised"], paper["published_ga3c_gpu_1_day"]) == ("0.97059", "18.0")
     assert (nature["score_mean"], nature["score_sd"], nature["random"]) == ("20.0", "", "-20.7")
     assert "sticky_actions 0.25" in paper["settings"]
@@ -387,14 +504,17 @@ def test_the_report_is_one_page_that_needs_nothing_else(runs: list[Path], tmp_pa
 
 
 def test_scores_are_those_of_the_result_and_not_of_the_last_progress_line(
-    runs: list[Path],
+    runs: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     result = json.loads((runs[0] / "result.json").read_text())
-    changed = {**result, "score_mean_100": -12.5, "steps": 7_654_321, "seconds": 1e4}
+    changed = {**result, "score_mean_100": 0.949, "steps": 7_654_321, "seconds": 1e4}
     (runs[0] / "result.json").write_text(json.dumps(changed))
     text = page("one", [history.read(runs[0])])
-    for cell in (">7,654,321</td>", ">-12.5</td>", ">765</td>"):
+    for cell in (">7,654,321</td>", ">0.95</td>", ">765</td>"):
         assert cell in text
+    listing.run(listing.Config(runs[0].parent))
+    listing.show_states({runs[0]: "done"})
+    assert [" 0.95 " in line for line in capsys.readouterr().out.splitlines()].count(True) == 2
     (runs[0] / "result.json").unlink()
     last = records.read(runs[0] / "metrics.jsonl")[-1]
     assert newest_figures(runs[0]) == last, "of a run that has not ended"
