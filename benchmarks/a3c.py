@@ -1,8 +1,9 @@
 """`ga3c benchmark a3c`: GA3C's Table 2 on this machine, the service compared with A3C on the CPU.
 
 In A3C each agent process has its own replica, predicts one observation at a time, and updates the
-parameters that all agents share every t_max steps (benchmarks/replica.py). For each network, A3C
-is measured first and then the service.
+parameters that all agents share every --a3c-t-max steps by RMSProp (benchmarks/replica.py). The
+service has a3c's own --t-max and optimizer. For each network, A3C is measured first and then the
+service.
 """
 
 import contextlib
@@ -42,7 +43,7 @@ class Config(MeasuringConfig):
     a3c_agents: int = CORES
     """A3C agent processes; the published A3C had one per core."""
     a3c_t_max: int = 5
-    """Steps that an A3C agent plays between its updates."""
+    """Steps that an A3C agent plays between its updates; --t-max is that of the service."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

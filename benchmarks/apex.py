@@ -16,7 +16,7 @@ from agents.games import check
 from benchmarks import fresh
 from benchmarks.apex_studies import STUDIES, Study, StudyName, Variant
 from benchmarks.kept import keep_all
-from benchmarks.learning import mean_and_range
+from benchmarks.learning import mean_and_range, say_revisions
 from ga3c.reports import history
 from ga3c.reports.console import show
 from ga3c.reports.history import Curve
@@ -111,6 +111,7 @@ def _study(config: Config, name: str, study: Study) -> list[dict[str, Any]]:
     seeds, updates = config.size
     made = {variant: _jobs(config, name, variant) for variant in study.variants}
     complete([job for jobs in made.values() for job in jobs])
+    say_revisions([job.path for jobs in made.values() for job in jobs])
     learned = [
         Learned(variant, [history.read(job.path).curve for job in jobs])
         for variant, jobs in made.items()
@@ -135,7 +136,7 @@ def _jobs(config: Config, name: str, variant: Variant) -> list[Job]:
     words = variant.name.replace(" ", "-").replace(",", "")
     return [
         Job(
-            config.out_dir / "runs" / f"{name}-{words}-{seed}",
+            config.out_dir / "runs" / f"{name}-{words}-{variant.steps(updates)}-{seed}",
             config.game,
             seed,
             variant.steps(updates),

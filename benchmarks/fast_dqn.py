@@ -15,6 +15,7 @@ from benchmarks.points import Figures, Point, PointsConfig, conclude, measure
 from ga3c.reports.console import show
 from ga3c.reports.plots import legend_below
 from ga3c.reports.published_figures import published_rows
+from ga3c.settings.checks import check_count, check_threads
 from ga3c.settings.machine import CORES
 
 VARIANTS = ("standard", "concurrent", "synchronized", "both")
@@ -40,6 +41,8 @@ class Config(PointsConfig):
                 f"samplers {self.samplers}: must be at least 1 and include 1: all times are "
                 "percentages of standard's with one sampler"
             )
+        check_count(self, "period_steps")
+        check_threads(self.intra_op_threads)
 
 
 def run(config: Config) -> None:

@@ -1,5 +1,6 @@
 """Saves what a study measures: each result as soon as it is made, and all of them at the end."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -7,27 +8,47 @@ from typing import Any
 from ga3c.measuring.options import BenchmarkConfig
 from ga3c.measuring.reporting import keep
 from ga3c.runs import records
-from ga3c.settings.machine import machine
+from ga3c.settings.machine import machine, sees_gpu
 
-ORIGIN = ("processor", "cores", "gpu", "backend", "git")
-"""Two measurements are comparable only if these agree: machine, framework, revision."""
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = ("agents", "benchmarks", "ga3c")
+VERSIONS = ("python", "tensorflow", "jax", "ale-py", "gymnasium", "keras", "numpy", "pyzmq")
+ORIGIN = ("processor", "cores", "gpu", "backend", *VERSIONS, "git")
+"""Two measurements are comparable only if these agree: machine, versions, revision."""
+
+
+def revision() -> str:
+    """The git revision; with changes that are not committed, or without git, also their digest.
+
+    The digest is of all source files, so the same edit has the same one, and another edit another.
+    """
+    known = machine()["git"]
+    if known and not known.endswith("-dirty"):
+        return str(known)
+    code = hashlib.sha256()
+    for file in sorted(file for place in SOURCES for file in (ROOT / place).rglob("*.py")):
+        code.update(f"{file.relative_to(ROOT)}\n".encode() + file.read_bytes())
+    return f"{known or 'not-a-checkout'}-{code.hexdigest()[:8]}"
 
 
 def origin() -> list[Any]:
-    """The values of `ORIGIN` for this process."""
-    known = machine()
-    return [known[name] for name in ORIGIN]
+    """The values of `ORIGIN` for this process, and whether it sees a GPU."""
+    known = {**machine(), "git": revision()}
+    return [*(known[name] for name in ORIGIN), sees_gpu()]
 
 
 class Memo(dict[str, Any]):
     """Results by key, each a line of a file.
 
-    Results of another revision, framework or machine may be there too, under other keys.
+    Results of another revision, version, device or machine may be there too, under other keys.
     """
 
     def __init__(self, file: Path, name: str) -> None:
-        """Args: name: the result's name in a line."""
-        super().__init__({line["key"]: line[name] for line in records.read(file)})
+        """Damaged lines are skipped. Args: name: the result's name in a line."""
+        super().__init__()
+        for line in records.read(file):
+            if isinstance(line.get("key"), str) and isinstance(line.get(name), dict):
+                self[line["key"]] = line[name]
         self._file, self._name, self._origin = file, name, origin()
 
     def key(self, *of: Any) -> str:

@@ -1,9 +1,11 @@
 """`ga3c benchmark learning`: recipes side by side, by steps and by minutes.
 
 Each recipe is a set of arguments for `ga3c train`. Every recipe learns every game with every seed,
-one run after another. If interrupted, the same command continues.
+one run after another. If interrupted, the same command continues. The name of a run's directory has
+its steps, because schedules end with the run: a longer run is another experiment.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +25,10 @@ from ga3c.reports.job import Job
 from ga3c.reports.jobs import complete
 from ga3c.reports.processes import check_arguments
 from ga3c.reports.published_figures import published_rows
-from ga3c.runs.finding import newest_figures
+from ga3c.runs.finding import newest_figures, resumes
+from ga3c.runs.trust import META
 from ga3c.settings.checks import above_zero
+from ga3c.settings.machine import machine
 
 PUBLISHED = "ten_million_steps.csv"
 PUBLISHED_NAMES = {"ppo_sticky": "PPO, sticky actions", "ppo": "PPO", "a2c_nstep": "A2C, n-step"}
@@ -98,7 +102,9 @@ def run(config: Config) -> None:
     made = {
         (game, recipe): [
             Job(
-                config.out_dir / "runs" / f"{game}-{recipe}-{seed}".replace("/", "-"),
+                config.out_dir
+                / "runs"
+                / f"{game}-{recipe}-{config.steps}-{seed}".replace("/", "-"),
                 game,
                 seed,
                 config.steps,
@@ -111,6 +117,7 @@ def run(config: Config) -> None:
         for recipe, given in config.arguments.items()
     }
     complete([job for jobs in made.values() for job in jobs])
+    say_revisions([job.path for jobs in made.values() for job in jobs])
     results = [_result(*which, jobs, config.steps) for which, jobs in made.items()]
     _print(results, config)
     _draw(results, config.out_dir / "learning.png")
@@ -119,6 +126,28 @@ def run(config: Config) -> None:
         for each in results
     ]
     keep_all("learning", {"results": figures}, config, config.json)
+
+
+def say_revisions(runs: Sequence[Path]) -> None:
+    """Say in one line which runs another revision has made, if any."""
+    here = machine()["git"]
+    made = {path.name: _revisions(path) - {here} for path in runs}
+    if names := [name for name, others in made.items() if others]:
+        others = ", ".join(sorted(map(str, set().union(*made.values()))))
+        print(
+            f"made by revision {others}, while this is {here}: {', '.join(names)}; another "
+            "--out-dir makes all anew",
+            flush=True,
+        )
+
+
+def _revisions(run: Path) -> set[str | None]:
+    """The git revisions that began and resumed a run."""
+    try:
+        began = dict(json.loads((run / META).read_text()))
+    except (OSError, ValueError, TypeError):  # missing or damaged
+        return set()
+    return {each.get("git") for each in (began, *resumes(run))}
 
 
 def _result(game: str, recipe: str, jobs: Sequence[Job], steps: int) -> Result:

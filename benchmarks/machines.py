@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 from agents import keys
@@ -21,11 +22,14 @@ from benchmarks.delays import Delay
 from benchmarks.points import Figures, Point, PointsConfig, conclude, measure
 from ga3c.reports.console import show
 from ga3c.reports.processes import end
+from ga3c.settings.checks import check_count
 from ga3c.settings.machine import CORES
 
+LAST_PORT = 65_535
 LOCAL: dict[str, dict[str, str]] = {"ipc": {}, "tcp": {"transport": "tcp"}}
 FAR: dict[str, dict[str, str]] = {"tcp, CURVE": {"no-compress": ""}, "tcp, CURVE, compressed": {}}
 MS = " ms there and back"
+ROUND_TRIPS_MS, GROUPS = (1.0, 5.0, 20.0), (2, 4, 8, 16)
 QUICK_ROUND_TRIPS_MS, QUICK_GROUPS = (5.0,), (2, 8)
 
 
@@ -37,20 +41,36 @@ class Config(PointsConfig):
     """Agent processes."""
     envs: int = 64
     """Environments per agent process."""
-    round_trips_ms: tuple[float, ...] = (1.0, 5.0, 20.0)
-    """Round-trip times between agents and service, in milliseconds."""
-    groups: tuple[int, ...] = (2, 4, 8, 16)
-    """Numbers of groups that an agent's environments are divided into."""
+    round_trips_ms: tuple[float, ...] = ROUND_TRIPS_MS
+    """Round-trip times between agents and service, in milliseconds; if left out, --quick measures
+    one of them."""
+    groups: tuple[int, ...] = GROUPS
+    """Numbers of groups that an agent's environments are divided into; if left out, --quick
+    measures two of them."""
     port: int = 5599
     """A free TCP port on this machine."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_count(self, "agents", "envs")
+        if not 1 <= self.port <= LAST_PORT:
+            raise ValueError(f"port {self.port}: must be in [1, {LAST_PORT}], as TCP has no other")
+        if not self.groups:
+            raise ValueError("groups: must name at least one number, or nothing is measured")
         for groups in self.groups:
             if groups < 1 or self.envs % groups:
                 raise ValueError(f"groups {groups}: must divide envs {self.envs}")
         if not self.round_trips_ms or min(self.round_trips_ms) < 0:
             raise ValueError(f"round_trips_ms {self.round_trips_ms}: must not be negative")
+
+    @property
+    def far(self) -> list[tuple[float, int]]:
+        """The round-trip times and the numbers of groups to measure."""
+        trips, groups = self.round_trips_ms, self.groups
+        if self.quick:
+            trips = QUICK_ROUND_TRIPS_MS if trips == ROUND_TRIPS_MS else trips
+            groups = QUICK_GROUPS if groups == GROUPS else groups
+        return list(product(trips, groups))
 
 
 def run(config: Config) -> None:
@@ -83,10 +103,9 @@ def points(config: Config) -> Iterator[Point]:
         yield Point(name, {**agents, **options})
     for name, options in FAR.items():
         yield Point(name, {**agents, **options, **listening})
-    for trip_ms in QUICK_ROUND_TRIPS_MS if config.quick else config.round_trips_ms:
-        for groups in QUICK_GROUPS if config.quick else config.groups:
-            options = {"groups": str(groups)}
-            yield Point(f"{trip_ms:g}{MS}", {**agents, **options, **listening})
+    for trip_ms, groups in config.far:
+        options = {"groups": str(groups)}
+        yield Point(f"{trip_ms:g}{MS}", {**agents, **options, **listening})
 
 
 @contextlib.contextmanager

@@ -20,7 +20,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from agents.games import check
-from benchmarks.kept import Memo, keep_all
+from benchmarks.kept import Memo, keep_all, revision
+from benchmarks.points import json_of
 from ga3c.reports import history
 from ga3c.reports.console import show
 from ga3c.reports.job import Job
@@ -31,7 +32,6 @@ from ga3c.runs.finding import newest_figures
 from ga3c.runs.scratch import ScratchDirectory
 from ga3c.runs.tally import ROLLING_EPISODES
 from ga3c.settings.checks import WrongInput
-from ga3c.settings.machine import machine
 
 SCRIPTS = Path(__file__).parent / "peer_scripts"
 START_TIMEOUT_S = 120.0
@@ -39,6 +39,13 @@ POLL_S = 0.2
 JOIN_S = 5.0
 PROGRESS_EVERY_S = 1.0
 LINE = re.compile(r"^global_step=(\d+)(?:, episodic_return=\[?([-+.\de]+)\]?)?$")
+VERSIONS = """
+import json, platform
+from importlib import metadata
+names = ("torch", "stable-baselines3", "cleanrl", "gymnasium", "ale-py", "numpy")
+installed = {each.name.lower(): each.version for each in metadata.distributions() if each.name}
+print(json.dumps({"python": platform.python_version(), **{n: installed.get(n) for n in names}}))
+"""
 PEERS = {
     "Stable-Baselines3 A2C": ("stable_baselines.py", "a2c"),
     "Stable-Baselines3 PPO": ("stable_baselines.py", "ppo"),
@@ -86,6 +93,7 @@ class Learned(NamedTuple):
     steps: int
     steps_per_s: float
     curve: list[list[float]]  # [seconds, steps, mean score of the last 100 games]
+    versions: dict[str, str | None]  # of a peer's interpreter; none for ga3c, which has this one
 
 
 def run(config: Config) -> None:
@@ -107,29 +115,29 @@ def _ours(config: Config, game: str, given: str) -> Learned:
     """What ga3c learns with the arguments `given`; a finished run of this revision is reused."""
     name = "ga3c" + "".join(f" {word}" for word in given.split())
     run = f"{game} {name} {config.seed} {config.minutes:g}min"
-    revision = machine()["git"] or "not a checkout"
-    path = config.out_dir / "runs" / f"{run} {revision}".replace(" ", "-")
+    path = config.out_dir / "runs" / f"{run} {revision()}".replace(" ", "-")
     arguments = f"--progress-every-s {PROGRESS_EVERY_S:g} {given}"
     complete([Job(path, game, config.seed, None, config.minutes * 60, arguments)])
     figures = newest_figures(path)
     curve = np.stack(history.read(path).curve, axis=1)
     steps = figures["steps"]
-    return Learned(name, game, steps, steps / figures["seconds"], curve.tolist())
+    return Learned(name, game, steps, steps / figures["seconds"], curve.tolist(), {})
 
 
 def _kept(config: Config, game: str, peer: str) -> Learned:
     """What a peer learns, measured only if `out_dir` does not have it yet."""
     kept = Memo(config.out_dir / "peers.jsonl", "learned")
-    key = kept.key(peer, game, config.minutes, config.seed)
+    versions = json_of([str(config.python), "-c", VERSIONS], START_TIMEOUT_S)
+    key = kept.key(peer, game, config.minutes, config.seed, versions)
     if key in kept:
         return Learned(**kept[key])
     print(f"{game}: {peer} for {config.minutes:g} minutes", flush=True)
-    learned = _measure(config, game, peer)
+    learned = _measure(config, game, peer, versions)
     kept.keep(key, learned._asdict())
     return learned
 
 
-def _measure(config: Config, game: str, peer: str) -> Learned:
+def _measure(config: Config, game: str, peer: str, versions: dict[str, str | None]) -> Learned:
     """Run a peer for the given minutes. Raises RuntimeError with its last lines if it fails."""
     script, *words = PEERS[peer]
     rom = "".join(word.capitalize() for word in check(game).name.split("_"))
@@ -155,7 +163,7 @@ def _measure(config: Config, game: str, peer: str) -> Learned:
             output.join()
     if failed:
         raise RuntimeError(f"{peer}: {''.join(output.last_lines)}")
-    return Learned(peer, game, output.steps, output.steps_per_s, output.curve)
+    return Learned(peer, game, output.steps, output.steps_per_s, output.curve, versions)
 
 
 class Output:

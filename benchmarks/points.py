@@ -83,7 +83,8 @@ def measure(
 ) -> list[tuple[Point, Figures]]:
     """The figures of all points; points that `directory` keeps are not measured again.
 
-    Points of another revision, framework or machine may be kept there too; they are not reused.
+    Points of another revision, version, device or machine may be kept there too, but are not
+    reused.
 
     Args: around: gives the context in which a point is measured.
 
@@ -140,8 +141,11 @@ def json_of(command: list[str], timeout_s: float) -> Figures:
 
 
 def conclude(name: str, measured: list[tuple[Point, Figures]], config: PointsConfig) -> None:
-    """Write NAME.json, with machine and settings, to `config.out_dir`; print it with --json."""
+    """Write NAME.json, with machines and settings, to `config.out_dir`; print it with --json."""
     points = [{**point._asdict(), "figures": figures} for point, figures in measured]
+    dates = sorted({figures["machine"]["date"] for _, figures in measured})
+    if len(dates) > 1:
+        print(f"the points were measured on several days: {', '.join(dates)}")
     keep_all(name, {"points": points}, config, config.json)
 
 
@@ -151,4 +155,4 @@ def _measure(point: Point, game: str, seconds: float) -> Figures:
     part_s = min(0.5, seconds / 10)
     command += [*limits, "--part-seconds", str(part_s), "--json", *point.arguments]
     figures = json_of(command, POINT_TIMEOUT_S + 2 * seconds)
-    return {name: value for name, value in figures.items() if name not in ("machine", "settings")}
+    return {name: value for name, value in figures.items() if name != "settings"}

@@ -7,13 +7,9 @@ Also the cost of adding, drawing and setting priorities, by the size of the repl
 both places are the same memory, and the result says so.
 """
 
-import multiprocessing
-import signal
 import statistics
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,7 +20,8 @@ import psutil
 
 from agents.actions import Actions
 from agents.environments import Spaces
-from benchmarks.replay_alone import LANES, Alone
+from benchmarks.own_process import in_own_process
+from benchmarks.replay_alone import LANES, Alone, with_sum
 from benchmarks.replay_shown import DRAWN, PLACES, TREE_ROWS, picture, tables
 from ga3c import backend
 from ga3c.backend import Column
@@ -34,12 +31,13 @@ from ga3c.experience.priorities import Priorities
 from ga3c.experience.ring import RingShape
 from ga3c.measuring.options import BenchmarkConfig
 from ga3c.measuring.reporting import keep, spread
-from ga3c.settings.checks import WrongInput, check_threads
+from ga3c.settings.checks import WrongInput, check_file, check_threads
 
 FLOATS = Spaces((27,), "float32", Actions(9), 1)
 PICTURES = Spaces((84, 84), "uint8", Actions(6), 4)
 SMALL = Spaces((4,), "float32", Actions(2), 1)
 SMALLEST = 1000  # fewest steps of a replay, so that each lane has some to draw
+PICTURE_FORMATS = (".png", ".svg", ".pdf")
 WARM_UP = 5  # calls before the measured ones
 COLUMNS: dict[str, Column] = {"action": ((), "int32"), "priority": ((), "float32")}
 
@@ -77,6 +75,9 @@ class Config:
             if not values or min(values) < 1 + (name == "fanouts"):
                 raise ValueError(f"{name} {values}: must be numbers of at least 1")
         check_threads(self.intra_op_threads)
+        check_file("picture", self.picture)
+        if self.picture is not None and self.picture.suffix not in PICTURE_FORMATS:
+            raise ValueError(f"picture {self.picture}: must end in {', '.join(PICTURE_FORMATS)}")
 
 
 def run(config: Config) -> None:
@@ -93,9 +94,9 @@ def run(config: Config) -> None:
         "trees": _alone(_trees, config),
     }
     tables(result, config.vector_steps, config.picture_steps)
+    keep(result, config, config.benchmark, config.json)
     if config.picture:
         picture(result, config.picture)
-    keep(result, config, config.benchmark, config.json)
 
 
 def _place(config: Config) -> tuple[bool, str]:
@@ -142,22 +143,7 @@ def _train_step(config: Config, spaces: Spaces, steps: int, batch: int) -> dict[
 
 
 def _alone(work: Callable[..., Any], config: Config, *given: Any) -> Any:
-    """The result of `work` in a process of its own, which frees all its memory when it ends.
-
-    Raises RuntimeError if the process ends without a result.
-    """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])  # the framework is imported once
-    with ProcessPoolExecutor(1, context, initializer=_begin, initargs=(config,)) as pool:
-        try:
-            return pool.submit(work, config, *given).result()
-        except BrokenProcessPool as error:
-            raise RuntimeError(f"{work.__name__.strip('_')} {given}: its process died") from error
-
-
-def _begin(config: Config) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the parent handles Ctrl-C
-    backend.configure(config.intra_op_threads, 0)
+    return in_own_process(config.intra_op_threads, work, config, *given)
 
 
 def _adding(config: Config) -> list[dict[str, Any]]:
@@ -200,7 +186,7 @@ def _part(config: Config, size: int, place: str) -> dict[str, Any]:
     update: Any = learned
     if place == "device":
         draw = backend.compiled(draw_of, [((), "float32")])
-        update = backend.compiled(learned, [((None,), "int32"), ((None,), "float32")])
+        update = backend.compiled(with_sum(learned), [((None,), "int32"), ((None,), "float32")])
     rows = np.asarray(draw(np.float32(0.4)).rows)
     errors = np.random.default_rng(0).random(len(rows)).astype(np.float32)
     alone.block(1000)
@@ -211,8 +197,8 @@ def _part(config: Config, size: int, place: str) -> dict[str, Any]:
         "stated_mb": alone.model.experience.ring.bytes(COLUMNS) / 1e6,
         "grown_mb": grown / 1e6,
         "add_us": 1e6 * _seconds(lambda: alone.add(1000), each) / 1000,
-        "draw_us": 1e6 * _seconds(lambda: draw(np.float32(0.4)), each),
-        "update_us": 1e6 * _seconds(lambda: update(rows, errors), each),
+        "draw_us": 1e6 * _seconds(lambda: np.asarray(draw(np.float32(0.4)).rows), each),
+        "update_us": 1e6 * _seconds(lambda: np.asarray(update(rows, errors)), each),
     }
 
 
@@ -223,7 +209,7 @@ def _tree(config: Config, fanout: int, place: str) -> dict[str, Any]:
     update: Any = tree.set
     if place == "device":
         draw = backend.compiled(draw, [((None,), "float32")])
-        update = backend.compiled(update, [((None,), "int32"), ((None,), "float32")])
+        update = backend.compiled(with_sum(update), [((None,), "int32"), ((None,), "float32")])
     random = np.random.default_rng(0)
     rows = np.arange(TREE_ROWS, dtype=np.int32)
     update(rows, random.random(TREE_ROWS).astype(np.float32))
@@ -233,13 +219,16 @@ def _tree(config: Config, fanout: int, place: str) -> dict[str, Any]:
     return {
         "fanout": fanout,
         "place": place,
-        "draw_us": 1e6 * _seconds(lambda: draw(points), each),
-        "update_us": 1e6 * _seconds(lambda: update(some, points), each),
+        "draw_us": 1e6 * _seconds(lambda: np.asarray(draw(points)), each),
+        "update_us": 1e6 * _seconds(lambda: np.asarray(update(some, points)), each),
     }
 
 
 def _seconds(work: Callable[[], Any], seconds: float) -> float:
-    """Median seconds of one call, over the calls that fit into `seconds`."""
+    """Median seconds of one call, over the calls that fit into `seconds`.
+
+    `work` converts its result to NumPy: JAX only begins to compute it, and this waits for it.
+    """
     for _ in range(WARM_UP):
         work()
     times, until_s = list[float](), time.perf_counter() + seconds

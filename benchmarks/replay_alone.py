@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import keras
 import numpy as np
 
 from agents.environments import Spaces
@@ -18,6 +19,19 @@ from ga3c.settings.train import TrainConfig
 
 LANES = 50
 CHUNK = 20_000  # steps written at once while a replay is filled
+
+
+def with_sum(update: Callable[..., None]) -> Callable[..., Any]:
+    """`update`, which then returns the sum of its first input, so that a caller can wait for it.
+
+    JAX only dispatches a compiled function; all that it computes is there at the same time.
+    """
+
+    def updated(first: Any, *others: Any) -> Any:
+        update(first, *others)
+        return keras.ops.sum(first)
+
+    return updated
 
 
 class Alone:
@@ -51,7 +65,7 @@ class Alone:
             return write
         columns = {**self._ring.columns(), "action": ((), "int32")}
         parts = [((None, *columns[name][0]), columns[name][1]) for name in names]
-        return backend.compiled(write, [((None,), "int32"), *parts])
+        return backend.compiled(with_sum(write), [((None,), "int32"), *parts])
 
     def _fill(self, window: int) -> None:
         size = CHUNK // LANES
@@ -75,9 +89,10 @@ class Alone:
         slots = [self.book.advance(lanes, lanes < 0, 0)[0] for _ in range(steps // LANES)]
         rows = self._ring.rows(lanes, np.concatenate(slots).reshape(-1, LANES)).ravel()
         count = len(rows)
-        self._write(rows.astype(np.int32), *(value[:count] for value in self._values))
+        written = self._write(rows.astype(np.int32), *(value[:count] for value in self._values))
         self.book.complete(lanes)
         self._replay.flush()
+        np.asarray(written)  # waits for the device
 
     def train(self) -> None:
         """Make one update."""

@@ -22,7 +22,7 @@ from ga3c.measuring.parts import prepare
 from ga3c.measuring.serving import figures, measure_parts
 from ga3c.reports.console import show
 from ga3c.reports.plots import legend_below
-from ga3c.settings.machine import CORES
+from ga3c.settings.machine import CORES, machine
 from ga3c.settings.scheduler import Counts
 
 PART_S = 0.5
@@ -96,7 +96,7 @@ def _measure_counts(config: Config) -> list[tuple[Point, Figures]]:
         parts = measure_parts(train, model, PART_S)
         order = of_turn(missing, turn)
         for counts, measured in measure_in_turn(train, spaces, order, config.window_s):
-            result = figures([measured], parts)
+            result = {**figures([measured], parts), "machine": machine()}
             kept.keep(key(counts, turn), result)
             print(f"{'/'.join(map(str, counts))}: {result['pps']:,.0f} PPS", flush=True)
     return [
@@ -109,12 +109,15 @@ def _measure_counts(config: Config) -> list[tuple[Point, Figures]]:
 
 
 def _median(turns: list[Figures]) -> Figures:
-    """The median of each figure over the turns; also the lowest and the highest PPS."""
+    """The median of each figure, the lowest and highest PPS, and the machine of the last turn."""
     medians: Figures = {}
     for name, value in turns[0].items():
         values: list[Any] = [figures[name] for figures in turns]
         nested = isinstance(value, dict)
-        medians[name] = _median(values) if nested else statistics.median(values)
+        if name == "machine":
+            medians[name] = values[-1]
+        else:
+            medians[name] = _median(values) if nested else statistics.median(values)
     if "pps" in medians:
         rates = [figures["pps"] for figures in turns]
         medians |= {"pps_low": min(rates), "pps_high": max(rates)}

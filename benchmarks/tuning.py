@@ -4,9 +4,11 @@ For each game there are three runs, one after another: our annealing, the paper'
 fixed counts for comparison. The machine's speed drifts during that time, so the counts that the
 first two runs end with are then measured in turn with the fixed counts in one service. The cost of
 trying other counts is measured against the rate of the kept counts in the same run. Complete runs
-in `out_dir` are not repeated.
+in `out_dir` are not repeated. A run's directory is named for a digest of its settings, versions and
+revision, which are in its arguments.json.
 """
 
+import hashlib
 import json
 import shutil
 import sys
@@ -19,15 +21,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks.in_turn import ga3c_options, measure_in_turn, of_turn, with_room
-from benchmarks.kept import keep_all, origin
+from benchmarks.kept import Memo, keep_all, origin
 from benchmarks.points import said_by
 from ga3c.measuring.options import check_window
 from ga3c.measuring.parts import prepare
 from ga3c.measuring.reporting import spread, with_range
 from ga3c.reports.console import show
 from ga3c.reports.plots import legend_below
+from ga3c.runs.durable import rewrite_whole
 from ga3c.runs.finding import JOURNAL, METRICS
 from ga3c.service.scheduler import replay
+from ga3c.settings.checks import WrongInput
 from ga3c.settings.machine import CORES
 from ga3c.settings.scheduler import Counts
 
@@ -91,23 +95,28 @@ def run(config: Config) -> None:
 
 
 def _train(config: Config, game: str, how: str) -> dict[str, Any]:
-    """Make a run, unless it is complete. Returns its rates, final counts and progress lines."""
-    directory = config.out_dir / f"{game}-{how}".replace("/", "_")
+    """Make a run, unless it is complete. Returns its rates, final counts and progress lines.
+
+    Raises WrongInput if its directory has something else.
+    """
     counts = config.fixed if how == "fixed" else START
     arguments = ga3c_options(game, counts, _most(config))
     arguments += ["--scheduler", "off" if how == "fixed" else how]
     arguments += ["--seconds", str(config.seconds)]
     arguments += ["--progress-every-s", str(min(5.0, config.seconds / 8))]
-    identity = [*arguments, *origin()]
+    identity = json.dumps([*arguments, *origin()])
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:8]
+    directory = config.out_dir / f"{game}-{how}-{digest}".replace("/", "_")
     if not _is_complete(directory, identity):
-        name = directory.name
-        shutil.rmtree(directory, ignore_errors=True)
-        print(f"{name}: {config.seconds:g} s", flush=True)
-        place = ["--name", name, "--runs-dir", str(config.out_dir)]
+        unfinished = directory.with_name(f"{directory.name}-unfinished")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        print(f"{directory.name}: {config.seconds:g} s", flush=True)
+        place = ["--name", unfinished.name, "--runs-dir", str(config.out_dir)]
         command = [sys.executable, "-m", "ga3c", "train", *arguments, *place]
         said_by(command, config.seconds + START_S)
-        shutil.rmtree(directory / "checkpoints")
-        (directory / ARGUMENTS).write_text(json.dumps(identity))
+        shutil.rmtree(unfinished / "checkpoints")
+        rewrite_whole(unfinished / ARGUMENTS, identity)
+        unfinished.rename(directory)
     names = ("seconds", "tps", "agents", "predictors", "trainers")
     figures = map(json.loads, (directory / METRICS).read_text().splitlines())
     lines = [{name: line[name] for name in names} for line in figures]
@@ -121,10 +130,15 @@ def _most(config: Config) -> Counts:
     return Counts(*map(max, zip(config.fixed, (CORES, 4, 4), strict=True)))
 
 
-def _is_complete(directory: Path, identity: list[Any]) -> bool:
-    """Whether `directory` has a complete run with this identity."""
-    file = directory / ARGUMENTS  # written last
-    return file.exists() and json.loads(file.read_text()) == identity
+def _is_complete(directory: Path, identity: str) -> bool:
+    """Whether `directory` has a complete run. Raises WrongInput if it has something else."""
+    file = directory / ARGUMENTS
+    if directory.exists() and not (file.is_file() and file.read_bytes() == identity.encode()):
+        raise WrongInput(
+            f"{directory} has no {ARGUMENTS} of this run, which would replace it: move it away, or "
+            "choose another --out-dir"
+        )
+    return directory.exists()
 
 
 def _summary(lines: list[dict[str, float]], journal: Path) -> dict[str, Any]:
@@ -152,12 +166,11 @@ def _summary(lines: list[dict[str, float]], journal: Path) -> dict[str, Any]:
 
 def _in_turn(config: Config, game: str, ended: list[list[int]]) -> list[list[float]]:
     """Trained samples/s of the final counts of each run, in each turn: [runs, turns]."""
-    file = config.out_dir / f"{game}-in-turn.json".replace("/", "_")
-    identity = [*origin(), game, config.turns, config.turn_seconds, *ended]
-    kept: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {"made": []}
-    if kept["made"] == identity:
-        return list(kept["rates"])
-    print(f"{file.stem}: {config.turns} turns", flush=True)
+    kept = Memo(config.out_dir / "in-turn.jsonl", "in_turn")
+    key = kept.key(game, config.turns, config.turn_seconds, *ended)
+    if key in kept:
+        return list(kept[key]["rates"])
+    print(f"{game}, in turn: {config.turns} turns", flush=True)
     train = with_room(game, _most(config))
     spaces, _ = prepare(train)
     rates: dict[Counts, list[float]] = {Counts(*final): [] for final in ended}
@@ -165,7 +178,7 @@ def _in_turn(config: Config, game: str, ended: list[list[int]]) -> list[list[flo
     for counts, measured in measure_in_turn(train, spaces, turns, config.turn_seconds):
         rates[counts].append(measured.window.rate("trained_samples"))
     by_run = [rates[Counts(*final)] for final in ended]
-    file.write_text(json.dumps({"made": identity, "rates": by_run}))
+    kept.keep(key, {"rates": by_run})
     return by_run
 
 

@@ -201,6 +201,7 @@ def _run_module(module: str, command: str, needs_framework: bool, arguments: lis
     If it needs the tensor framework, which takes seconds to load, its options are parsed first:
     they are defined in `options.py` beside the module.
     """
+    from agents.signals import ending, handled
     from ga3c.command.effects import check_measured
 
     package, _, name = module.rpartition(".")
@@ -221,8 +222,7 @@ def _run_module(module: str, command: str, needs_framework: bool, arguments: lis
         streams.end_quietly_unread()
     else:
         streams.go_on_without()
-    for number in (signal.SIGINT, signal.SIGTERM):  # from here on there are processes to stop
-        signal.signal(number, signal.default_int_handler)
+    handled(ending(), signal.default_int_handler)  # from here on there are processes to stop
     return done(lambda: run(config))
 
 

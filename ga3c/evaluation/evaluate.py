@@ -7,7 +7,6 @@ protocol, and scores of different protocols are never put in one column.
 import contextlib
 import json
 import os
-import signal
 import statistics
 import sys
 import time
@@ -15,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from agents.signals import handled, is_same_request, restore
+from agents.signals import ending, handled, is_same_request, restore
 from ga3c import backend
 from ga3c.evaluation.chosen import load, policy_of, title
 from ga3c.evaluation.games import Game, evaluate, record
@@ -31,7 +30,7 @@ PROGRESS_S = 5.0
 
 @contextlib.contextmanager
 def _noticed() -> Iterator[Callable[[], bool]]:
-    """Yields a function that says whether SIGINT or SIGTERM has come; a second signal raises.
+    """Yields a function that says whether a signal to end has come; a second signal raises.
 
     Ask between steps: within one, TensorFlow or an environment may swallow a KeyboardInterrupt.
     """
@@ -42,7 +41,7 @@ def _noticed() -> Iterator[Callable[[], bool]]:
         if not is_same_request(came_s[0]):
             raise KeyboardInterrupt
 
-    before = handled((signal.SIGINT, signal.SIGTERM), notice)
+    before = handled(ending(), notice)
     try:
         yield lambda: bool(came_s)
     finally:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ga3c.measuring.options import BenchmarkConfig
+from ga3c.runs.durable import rewrite_whole
 from ga3c.settings.machine import machine
 
 
@@ -37,9 +38,18 @@ def keep(result: dict[str, Any], config: Any, benchmark: BenchmarkConfig, print_
     """Write the JSON file if --out names one; print the same as the last line with --json."""
     whole = {**plain(result), "machine": machine(), "settings": plain(asdict(config))}
     if benchmark.out is not None:
-        benchmark.out.write_text(json.dumps(whole, indent=2) + "\n")
+        write_json(benchmark.out, whole)
     if print_it:
         print(json.dumps(whole), flush=True)
+
+
+def write_json(out: Path, value: dict[str, Any]) -> None:
+    """Write a JSON file. If that fails, such as on a full disk, an earlier one is kept whole."""
+    text = json.dumps(value, indent=2) + "\n"
+    if out.exists() and not out.is_file():  # /dev/stdout, say, which no file may replace
+        out.write_text(text)
+    else:
+        rewrite_whole(out.resolve(), text)
 
 
 def plain(value: Any) -> Any:

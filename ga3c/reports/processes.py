@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from agents.environments import spaces
 from agents.launchers import search_path
 from agents.machine import COUNTED
-from agents.signals import end_with_parent, handled, is_same_request, restore
+from agents.signals import end_with_parent, ending, handled, is_same_request, restore
 from ga3c.command.effects import check_effects
 from ga3c.command.line import WrongUse, parsed
 from ga3c.command.parse import TrainArguments
@@ -97,7 +97,7 @@ def here(command: list[str], errors: Path) -> Process:
 def end(*processes: Process, within_s: float = END_S) -> None:
     """End the commands that still run: first by SIGTERM, after `within_s` by SIGKILL.
 
-    SIGINT or SIGTERM meanwhile kills them at once, unless it repeats the same request to end.
+    Another signal meanwhile kills them at once, unless it repeats the same request to end.
     """
     begun_s, is_said = time.monotonic(), False
     kill_s = begun_s + within_s
@@ -107,7 +107,7 @@ def end(*processes: Process, within_s: float = END_S) -> None:
         if not is_same_request(begun_s):
             kill_s = min(kill_s, time.monotonic())
 
-    before = handled((signal.SIGINT, signal.SIGTERM), again)
+    before = handled(ending(), again)
     try:
         running = [process for process in processes if process.poll() is None]
         for process in running:

@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -23,9 +24,10 @@ import pytest
 from packaging.utils import canonicalize_name
 
 from agents.environments import spaces
-from benchmarks import machines
+from benchmarks import ablation, gpu_check, kept, machines, tuning
 from benchmarks.gpu_check import compared
-from benchmarks.points import measure, said_by
+from benchmarks.kept import Memo
+from benchmarks.points import Point, PointsConfig, conclude, measure, said_by
 from benchmarks.readme import table
 from ga3c.command.parse import parse
 from ga3c.experience.batches import Segments
@@ -38,13 +40,24 @@ from ga3c.measuring.doctor import _changed, _few_batches, _try
 from ga3c.measuring.options import DoctorConfig
 from ga3c.measuring.parts import ModelAlone
 from ga3c.measuring.remedies import Remedy, Sizes, remedies
-from ga3c.measuring.reporting import Spread, plain, spread, with_range
+from ga3c.measuring.reporting import Spread, plain, spread, with_range, write_json
 from ga3c.runs.metrics import families, resident_mb
-from ga3c.settings.machine import CORES
+from ga3c.settings.checks import WrongInput
+from ga3c.settings.machine import CORES, machine
 from ga3c.settings.presets import PRESETS
 from ga3c.settings.service import HostsConfig
 from ga3c.settings.train import TrainConfig
-from tests.commands import PATIENCE, ROOT, Command, ended, refused, wait_for
+from tests.commands import (
+    BEGIN_S,
+    PATIENCE,
+    ROOT,
+    STOP_S,
+    Command,
+    assert_nothing_is_left,
+    ended,
+    refused,
+    wait_for,
+)
 from tests.measuring.test_round_trips import reserved
 from tests.test_packaging import needs, read_pins
 
@@ -191,6 +204,7 @@ def test_a_sweep_that_was_cut_short_goes_on_where_it_was(tmp_path: Path) -> None
     assert "turn 1 of 2: 2 to be measured" in first.stdout
     kept = tmp_path / "points.jsonl"
     lines = [json.loads(line) for line in kept.read_text().splitlines()]
+    assert all(line["figures"]["machine"]["cores"] == CORES for line in lines)
     tried = [json.loads(line["key"])[0] for line in lines]
     assert tried == [[1, 1, 1], [1, 2, 1], [1, 2, 1], [1, 1, 1]], "there and back"
     known = kept.read_text().splitlines(keepends=True)
@@ -210,6 +224,7 @@ def test_a_sweep_that_was_cut_short_goes_on_where_it_was(tmp_path: Path) -> None
     )
     assert batches["part"] == "minimum batches"
     assert batches["figures"]["pps"] > 0
+    assert all(each["figures"]["machine"]["date"] for each in (*counts, batches))
     assert {path.name for path in tmp_path.iterdir()} == {"points.jsonl", "sweep.json", "sweep.png"}
 
 
@@ -567,6 +582,14 @@ def test_the_baseline_learns(tmp_path: Path) -> None:
             ["time_factor 0.0", "at least 0.5"],
         ),
         (["fast-dqn", "--out-dir", "x", "--samplers", "0"], ["samplers (0,)", "at least 1"]),
+        (["fast-dqn", "--out-dir", "x", "--period-steps", "0"], ["period_steps 0", "at least 1"]),
+        (["fast-dqn", "--out-dir", "x", "--intra-op-threads", "0"], ["intra_op_threads 0"]),
+        (["machines", "--out-dir", "x", "--agents", "0"], ["agents 0: must be at least 1"]),
+        (["machines", "--out-dir", "x", "--envs", "0"], ["envs 0: must be at least 1"]),
+        (["machines", "--out-dir", "x", "--port", "99999"], ["port 99999", "65535"]),
+        (["machines", "--out-dir", "x", "--groups"], ["groups: must name", "nothing is measured"]),
+        (["replay", "--picture", "/nowhere/at/all.png"], ["/nowhere/at/all.png", "directory"]),
+        (["replay", "--picture", "a.xyz"], ["picture a.xyz: must end in .png"]),
     ],
 )
 def test_wrong_use_is_refused_in_one_line(arguments: list[str], words: list[str]) -> None:
@@ -633,6 +656,178 @@ def test_the_gpu_check_runs_on_its_listed_packages_and_keeps_each_part(
     assert "age" in found["tables"]["devices"]["a3c small"]
     assert found["device"].startswith("no GPU" if found["machine"]["gpu"] is None else "GPU")
     assert json.loads((tmp_path / "limits.json").read_text()) == found["limits"]
+
+
+def test_a_check_of_one_part_keeps_the_others_and_says_where_it_was_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(gpu_check, "_device", lambda: "GPU")
+    monkeypatch.setitem(gpu_check.PARTS, "pong", lambda config, limit_s: {"seconds": 77.0})
+
+    def fails(limit_s: float, *arguments: str) -> dict[str, Any]:
+        if "small" in arguments:
+            raise RuntimeError("no memory")
+        return dict.fromkeys(gpu_check.FIGURES, 1.0)
+
+    monkeypatch.setattr(gpu_check, "_ga3c", fails)
+    assert gpu_check.run(gpu_check.Config(tmp_path, parts=("throughput",))) == 1
+    said = capsys.readouterr().out
+    assert "agents, small: no memory\n" in said and "points failed after" in said
+    assert gpu_check.run(gpu_check.Config(tmp_path, parts=("pong",))) == 0
+    found = json.loads((tmp_path / "gpu-check.json").read_text())
+    assert found["throughput"]["points"][-1]["pps"] == 1.0, "still there"
+    pong = json.loads((tmp_path / "pong.json").read_text())
+    assert pong == found["pong"] and pong["seconds"] == 77.0 and pong["wall_s"] < 77.0
+    assert pong["machine"] == found["machine"] and pong["device"] == "GPU"
+
+
+def test_a_closed_terminal_ends_a_study_and_all_that_it_started(
+    command: Callable[..., Command], tmp_path: Path
+) -> None:
+    study = command("benchmark", "ablation", "--out-dir", str(tmp_path / "out"), "--agents", "1")
+    study.until(lambda: len(study.agents()) > 0)
+    os.killpg(study.process.pid, signal.SIGHUP)
+    assert study.wait(BEGIN_S) == 130
+    assert_nothing_is_left(study)
+    assert "Traceback" not in study.err
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_part_of_the_replay_s_study_at_once(command: Callable[..., Command]) -> None:
+    endless = ["--repeats", "1000", "--vector-steps", "1000", "--picture-steps", "1000"]
+    study = command("benchmark", "replay", *endless, fresh=True)
+    study.until(lambda: len(study.agents()) > 1)  # multiprocessing's server imports the framework
+    study.interrupt()
+    assert study.wait(STOP_S) == 130
+    assert "Traceback" not in study.err
+    study = command("benchmark", "replay", *endless)
+
+    def measures() -> bool:
+        """Whether a child of multiprocessing's server has computed something."""
+        ours = {process.pid: process for process in study.agents()}
+        with contextlib.suppress(psutil.Error):
+            return any(p.ppid() in ours and p.cpu_times().user > 1.0 for p in ours.values())
+        return False
+
+    study.until(measures)
+    study.interrupt()
+    assert study.wait(STOP_S) == 130
+    wait_for(lambda: not study.survivors(), STOP_S)
+    assert "Traceback" not in study.err
+
+
+def test_points_are_reused_only_where_all_that_they_depend_on_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {**machine(), "git": "1234567"}
+    monkeypatch.setattr(kept, "machine", lambda: known)
+    monkeypatch.setattr(kept, "sees_gpu", lambda: False)
+    sources = tmp_path / "sources"
+    (sources / "agents").mkdir(parents=True)
+    monkeypatch.setattr(kept, "ROOT", sources)
+
+    def key() -> str:
+        return Memo(tmp_path / "points.jsonl", "figures").key("a point")
+
+    keys = [key()]
+    (sources / "agents" / "worker.py").write_text("edited")
+    assert key() == keys[0], "the revision says it"
+    for name, value in (("python", "3.99"), ("ale-py", "9"), ("git", "1234567-dirty")):
+        known[name] = value
+        keys += [key()]
+        assert key() == keys[-1], "an interrupted study goes on"
+    (sources / "agents" / "worker.py").write_text("edited again")
+    keys += [key()]
+    known["git"] = None
+    keys += [key()]
+    (sources / "agents" / "worker.py").write_text("another version")
+    keys += [key()]
+    monkeypatch.setattr(kept, "sees_gpu", lambda: True)
+    keys += [key()]
+    assert len(set(keys)) == len(keys) == 8
+
+
+def test_damaged_lines_are_no_results_and_old_ones_are_still_read(tmp_path: Path) -> None:
+    old = ROOT / "benchmarks" / "results" / "fast-dqn" / "points.jsonl"
+    damaged = ["{}", '{"key": "a"}', '{"figures": {}}', '{"key": ["a"], "figures": {}}', "[1]"]
+    damaged += ['{"key": "b", "figures": 3}', '{"key": "c", "fig']
+    (tmp_path / "points.jsonl").write_text("\n".join(damaged) + "\n" + old.read_text())
+    found = Memo(tmp_path / "points.jsonl", "figures")
+    assert found.keys() == Memo(old, "figures").keys() and len(found) > 10
+
+
+def test_points_of_several_days_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    days = ("2026-11-27", "2026-11-28")
+    measured = [(Point(day, {}), {"pps": 1.0, "machine": {"date": day}}) for day in days]
+    conclude("points", measured, PointsConfig(tmp_path))
+    assert "measured on several days: 2026-11-27, 2026-11-28\n" in capsys.readouterr().out
+    points = json.loads((tmp_path / "points.json").read_text())["points"]
+    assert [point["figures"]["machine"]["date"] for point in points] == list(days)
+
+
+def test_a_result_that_cannot_be_written_leaves_the_earlier_one(tmp_path: Path) -> None:
+    out = tmp_path / "result.json"
+    write_json(out, {"pps": 1.0})
+    largest = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, largest[1]))  # as on a full disk
+        with pytest.raises(OSError):
+            write_json(out, {"pps": 2.0})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, largest)
+        signal.signal(signal.SIGXFSZ, before)
+    assert json.loads(out.read_text()) == {"pps": 1.0}
+    assert list(tmp_path.iterdir()) == [out]
+    write_json(Path(os.devnull), {"pps": 2.0})
+    assert not Path(os.devnull).is_file(), "a device is not replaced by a file"
+
+
+def test_a_run_of_tuning_replaces_no_other_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained: list[str] = []
+
+    def train(command: list[str], timeout_s: float) -> str:
+        trained.append(command[command.index("--name") + 1])
+        (tmp_path / trained[-1] / "checkpoints").mkdir(parents=True)
+        if len(trained) == 2:
+            raise RuntimeError("it failed")
+        line = {"seconds": 1.0, "tps": 1.0, "agents": 1, "predictors": 1, "trainers": 1}
+        (tmp_path / trained[-1] / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+        return ""
+
+    def learned(seconds: float) -> dict[str, Any]:
+        return tuning._train(tuning.Config(tmp_path, seconds=seconds), "Pong", "fixed")
+
+    monkeypatch.setattr(tuning, "said_by", train)
+    (tmp_path / "Pong-fixed").mkdir()  # of an earlier version, or of somebody else
+    first = learned(60.0)
+    with pytest.raises(RuntimeError, match="it failed"):
+        learned(90.0)
+    assert learned(60.0) == first and len(trained) == 2, "it is kept"
+    assert learned(90.0) == first and trained[1] == trained[2]
+    whole = {name.removesuffix("-unfinished") for name in trained}
+    assert {path.name for path in tmp_path.iterdir()} == {"Pong-fixed", *whole}
+    (tmp_path / trained[0].removesuffix("-unfinished") / "arguments.json").write_text('["cut')
+    with pytest.raises(WrongInput, match=r"has no arguments.json of this run, .* move it away"):
+        learned(60.0)
+    assert len(trained) == 3
+
+
+def test_quick_studies_measure_the_points_that_are_asked_for(tmp_path: Path) -> None:
+    def envs(*counts: int) -> list[str]:
+        given = {"env_counts": counts} if counts else {}
+        points = ablation._points(ablation.Config(tmp_path, quick=True, **given))
+        return list(dict.fromkeys(point.options["envs-per-agent"] for point in points))
+
+    assert envs() == ["1", "4", "16"]
+    assert envs(4) == ["1", "4"]
+    assert machines.Config(tmp_path, quick=True).far == [(5.0, 2), (5.0, 8)]
+    asked = machines.Config(tmp_path, quick=True, groups=(4,), round_trips_ms=(1.0, 2.0))
+    assert asked.far == [(1.0, 4), (2.0, 4)]
 
 
 def test_a_command_that_takes_too_long_leaves_no_process_of_its_own() -> None:

@@ -6,9 +6,10 @@ import shutil
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from benchmarks import fresh, learning_curves, peers
+from benchmarks import fresh, learning, learning_curves, peers
 from benchmarks.apex_studies import STUDIES
 from benchmarks.learning import RECIPES
 from benchmarks.peers import Learned
@@ -33,11 +34,34 @@ def test_each_recipe_is_trained_and_a_second_call_trains_nothing(tmp_path: Path)
         ((quarter, half, whole),) = each["scores"]
         assert min(quarter, half, whole) > 5 and max(quarter, half, whole) < 500
     assert (tmp_path / "learning.png").stat().st_size > 5000
-    config = json.loads((tmp_path / "runs" / "CartPole-v1-two-0" / "config.json").read_text())
+    config = json.loads((tmp_path / "runs" / "CartPole-v1-two-4000-0" / "config.json").read_text())
     assert (config["algorithm"], config["service"]["passes"]) == ("ppo", 2)
     again = ended(*given)
     assert again.returncode == 0
     assert "ga3c train" not in again.stdout
+
+
+def test_a_longer_run_is_another_one_and_one_of_another_revision_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[Job] = []
+
+    def complete(jobs: list[Job]) -> None:
+        asked.extend(jobs)
+        for number, job in enumerate(jobs):
+            job.path.mkdir(parents=True)
+            (job.path / "meta.json").write_text(json.dumps({"git": ("1234567", None)[number]}))
+
+    monkeypatch.setattr(learning, "complete", complete)
+    monkeypatch.setattr(learning, "machine", lambda: {"git": "1234567"})
+    for steps in (5000, 20000):
+        given = learning.Config(tmp_path, games=("CartPole-v1",), recipes=("a3c",), steps=steps)
+        with pytest.raises(ValueError, match=r"its config.json cannot be read"):
+            learning.run(given)  # there is no run to show
+    names = [job.path.name for job in asked]
+    assert names == [f"CartPole-v1-a3c-{n}-{seed}" for n in (5000, 20000) for seed in (0, 1)]
+    said = "made by revision None, while this is 1234567: CartPole-v1-a3c-5000-1; another --out-dir"
+    assert said in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -86,7 +110,8 @@ def test_a_study_of_apex_is_made_once_and_shown_by_updates(tmp_path: Path) -> No
     kept = json.loads((tmp_path / "epsilons.json").read_text())
     assert kept["results"] == [few, all_of_them]
     assert kept["machine"]["cores"] > 0
-    config = json.loads((tmp_path / "runs" / "epsilons-6-epsilons-0" / "config.json").read_text())
+    run = tmp_path / "runs" / f"epsilons-6-epsilons-{5_000 + 30 * 128}-0"
+    config = json.loads((run / "config.json").read_text())
     assert config["dqn"]["ladder_rungs"] == 6
     assert config["run"]["steps"] == 5_000 + 30 * 128
     again = ended(*given)
@@ -168,7 +193,11 @@ def test_a_peer_is_read_while_it_plays_and_ended_after_its_minutes(
     assert score == pytest.approx(sum(range(1, len(learned.curve) + 1)) / len(learned.curve) + 0.5)
     assert (steps - 100) / seconds == pytest.approx(learned.steps_per_s, rel=0.2)
     assert peers._kept(config, "Pong", "a peer") == learned, "it is kept"
-    peers._draw([learned, Learned("none", "Pong", 0, 0.0, [])], tmp_path / "peers.png")
+    peers._draw([learned, Learned("none", "Pong", 0, 0.0, [], {})], tmp_path / "peers.png")
+    assert learned.versions["numpy"] == np.__version__
+    monkeypatch.setattr(peers, "VERSIONS", 'print(\'{"torch": "9.9"}\')')
+    newer = peers._kept(config, "Pong", "a peer")
+    assert newer.versions == {"torch": "9.9"} and newer != learned, "measured again"
 
 
 def test_our_own_run_takes_as_many_minutes_and_is_kept_per_revision(
@@ -188,7 +217,7 @@ def test_our_own_run_takes_as_many_minutes_and_is_kept_per_revision(
         raise RuntimeError("asked")
 
     monkeypatch.setattr(peers, "complete", stop)
-    monkeypatch.setattr(peers, "machine", lambda: {"git": "a later revision"})
+    monkeypatch.setattr(peers, "revision", lambda: "a later revision")
     with pytest.raises(RuntimeError, match="asked"):
         peers._ours(config, "Pong", given)
     (path,) = asked
