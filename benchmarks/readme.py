@@ -41,7 +41,7 @@ def table(directory: Path) -> str:
         speedup = f"{published['ga3c_pps'] / published['a3c_pps']:.1f}"
         rows.append(
             (
-                f"speed-up over A3C on the CPU ({_sides(baseline)}), network {row['network']}",
+                f"speed-up over A3C on the CPU, network {row['network']}",
                 f"{row['speedup']:.1f}",
                 speedup,
             )
@@ -79,15 +79,6 @@ def described(machines: Sequence[dict[str, Any]]) -> str:
         f"{first['date']} on {first['cores']} cores ({first['processor']}){gpu}, Python "
         f"{first['python']}, {NAMES[framework]} {first[framework]}, revision {first['git']}"
     )
-
-
-def _sides(baseline: dict[str, Any]) -> str:
-    """What the two systems of `ga3c benchmark a3c` differ in besides how they move data."""
-    settings = baseline["settings"]
-    ours = (
-        f"t_max {settings['service']['t_max']}, {settings['optimizer']['optimizer'].capitalize()}"
-    )
-    return f"t_max {settings['a3c_t_max']}, RMSProp; ours: {ours}"
 
 
 def _where_time_goes(account: dict[str, float]) -> list[tuple[str, str, str]]:
