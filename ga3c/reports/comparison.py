@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ga3c.reports import history
+from ga3c.reports.groups import grouped
 from ga3c.reports.history import History
 from ga3c.reports.published_figures import CONTROL, published_scores
 
@@ -117,7 +117,7 @@ class ScoreTable(NamedTuple):
 def tables(runs: Sequence[History]) -> list[ScoreTable]:
     """A table for each protocol, from the newest evaluation of each run by that protocol."""
     by_protocol: dict[str, dict[str, EvaluatedGroup]] = {}
-    for group in history.groups(runs):
+    for group in grouped(runs):
         for run in group.runs:
             newest = {json.dumps(entry["protocol"]): entry for entry in run.evaluations}
             for protocol, entry in newest.items():
