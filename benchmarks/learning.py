@@ -25,7 +25,7 @@ from ga3c.reports.job import Job
 from ga3c.reports.jobs import complete
 from ga3c.reports.processes import check_arguments
 from ga3c.reports.published_figures import published_rows
-from ga3c.runs.finding import newest_figures, resumes
+from ga3c.runs.finding import newest_figures
 from ga3c.runs.trust import META
 from ga3c.settings.checks import above_zero
 from ga3c.settings.machine import machine
@@ -147,7 +147,7 @@ def _revisions(run: Path) -> set[str | None]:
         began = dict(json.loads((run / META).read_text()))
     except (OSError, ValueError, TypeError):  # missing or damaged
         return set()
-    return {each.get("git") for each in (began, *resumes(run))}
+    return {each.get("git") for each in (began, *began.get("resumed", []))}
 
 
 def _result(game: str, recipe: str, jobs: Sequence[Job], steps: int) -> Result:

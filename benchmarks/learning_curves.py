@@ -41,7 +41,7 @@ def keep(runs: Sequence[Path], directory: Path) -> None:
         for name in KEPT:
             if (run / name).exists():
                 shutil.copy(run / name, target / name)
-        _write(history.rolling(history.episodes_in(run / EPISODES)), target / CURVE)
+        _write(history.read(run).curve, target / CURVE)
         print(f"kept {run} as {target}")
 
 

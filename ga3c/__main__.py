@@ -228,7 +228,7 @@ def _run_module(module: str, command: str, needs_framework: bool, arguments: lis
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": _train,
-    "list": partial(_run_module, "ga3c.reports.names", "list", False),
+    "list": partial(_run_module, "ga3c.evaluation.names", "list", False),
     "runs": partial(_run_module, "ga3c.reports.listing", "runs", False),
     "evaluate": partial(_run_module, "ga3c.evaluation.evaluate", "evaluate", True),
     "play": partial(_run_module, "ga3c.evaluation.play", "play", True),

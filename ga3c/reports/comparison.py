@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ga3c.reports import history
-from ga3c.reports.history import Group, History
+from ga3c.reports.groups import Group, grouped
+from ga3c.reports.history import History
 from ga3c.reports.published_figures import CONTROL, published_scores
 
 RESAMPLES = 10_000
@@ -122,7 +122,7 @@ class ScoreTable(NamedTuple):
 def tables(runs: Sequence[History]) -> list[ScoreTable]:
     """A table for each protocol, from one evaluation of each run by that protocol."""
     by_protocol: dict[str, list[tuple[Group, list[Evaluation]]]] = {}
-    for group in history.groups(runs):
+    for group in grouped(runs):
         evaluated: dict[str, list[Evaluation]] = {}
         for run in group.runs:
             for protocol, evaluation in _counted(run).items():

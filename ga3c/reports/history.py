@@ -1,8 +1,6 @@
 """Reads a run's history from its directory: score curve, figures, evaluations."""
 
 import contextlib
-import csv
-import json
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,19 +11,17 @@ import numpy as np
 
 from agents.games import resolve
 from ga3c.runs import records
-from ga3c.runs.finding import EPISODES, METRICS, evaluations, find_run, resumes
-from ga3c.runs.kept_config import NOT_LEARNED_FROM, learned_from, load_config
+from ga3c.runs.finding import EPISODES, METRICS, Resume, evaluations, find_run, resumes
+from ga3c.runs.kept_config import load_config
 from ga3c.runs.tally import ROLLING_EPISODES, Episode
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.train import TrainConfig
 
 CURVE = "curve.csv"  # in a kept result: the score curve, instead of all episodes
 POINTS, GRID = 400, 200  # of a curve, and of a mean curve
-DAMAGED = (ValueError, TypeError, KeyError)  # from a line that a kill cut short, say
+DAMAGED = (ValueError, KeyError)  # from a line that a kill cut short, say
 BANDS = 6  # groups of environments that explore alike
-LEFT_OUT = (*NOT_LEARNED_FROM, "info_keys")
-FIRST_TOLD = ("algorithm", "network", "pacing")  # the most telling settings, in this order
-LAST_TOLD = ("learning_rate_end", "schedule_steps", "learns_from", "training_wait_s")  # say little
+WHOLE = 0.9  # of a run's episodes: it was thinned if fewer are kept
 
 Point = tuple[float, int, float]  # of a curve: seconds, steps, score
 
@@ -47,8 +43,7 @@ class History(NamedTuple):
     figures: list[dict[str, Any]]  # of metrics.jsonl
     evaluations: list[dict[str, Any]]
     by_epsilon: Mapping[str, Curve] = MappingProxyType({})  # of a run with a ladder, else empty
-    resumed: tuple[int, ...] = ()  # steps made before each resume
-    changed: tuple[str, ...] = ()  # settings that it was resumed with, in words
+    resumes: tuple[Resume, ...] = ()  # by their steps
 
     @property
     def game(self) -> str:
@@ -57,64 +52,6 @@ class History(NamedTuple):
         with contextlib.suppress(ValueError):
             return name.rpartition(":")[2] if ":" in name else resolve(name).name
         return name
-
-
-class Group(NamedTuple):
-    """Runs that differ only in their seed."""
-
-    game: str
-    differs: str  # the settings that differ from the other groups of the game, if any
-    runs: list[History]
-
-    @property
-    def name(self) -> str:
-        """The game, and the settings that differ."""
-        return f"{self.game} ({self.differs})" if self.differs else self.game
-
-
-def groups(histories: Sequence[History]) -> list[Group]:
-    """Runs grouped by game and settings, in the order they were given."""
-    by_settings: dict[tuple[str, str, tuple[str, ...]], list[History]] = {}
-    for run in histories:
-        key = (run.game, json.dumps(settings(run.config)), run.changed)
-        by_settings.setdefault(key, []).append(run)
-    grouped = []
-    for (game, text, changed), runs in by_settings.items():
-        others = [json.loads(other) for name, other, _ in by_settings if name == game]
-        own = json.loads(text)
-        rest = [other for other in others if other != own]
-        grouped.append(Group(game, ", ".join((*_distinguishing(own, rest), *changed)), runs))
-    return grouped
-
-
-def _distinguishing(own: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A few settings, in words, that distinguish `own` from each of `others`, chosen greedily."""
-    left = list(others)
-    while left:
-        counts = {name: sum(other[name] != own[name] for other in left) for name in own}
-        first = [name for name in FIRST_TOLD if counts[name]]
-        told = [name for name in own if name not in LAST_TOLD and counts[name]]
-        name = first[0] if first else max(told or own, key=lambda each: counts[each])
-        yield _in_words(name, own[name])
-        left = [other for other in left if other[name] == own[name]]
-
-
-def _in_words(name: str, value: Any) -> str:
-    words = name.replace("_", " ")
-    if name == "algorithm":  # its value speaks for itself
-        return str(value)
-    if isinstance(value, bool):
-        return words if value else f"no {words}"
-    return f"{words} {value:g}" if isinstance(value, float) else f"{words} {value}"
-
-
-def settings(config: TrainConfig) -> dict[str, Any]:
-    """The settings that learning depends on, without the sections and settings of `LEFT_OUT`."""
-    flat = {name.rpartition(".")[2]: value for name, value in learned_from(config).items()}
-    module, colon, _ = flat.pop("game").rpartition(":")
-    with contextlib.suppress(ValueError):  # the game may no longer exist
-        flat["sticky_actions"] = None if colon else config.environment.stickiness
-    return {n: v for n, v in {**flat, "module": module}.items() if n not in LEFT_OUT}
 
 
 def load(runs: Sequence[Path], runs_dir: Path) -> list[History]:
@@ -133,31 +70,37 @@ def load(runs: Sequence[Path], runs_dir: Path) -> list[History]:
 
 def read(path: Path) -> History:
     """The history of the run, or of the kept result, in `path`. Raises ValueError."""
-    config, kept, resumed = load_config(path), path / CURVE, resumes(path)
+    config, kept = load_config(path), path / CURVE
     episodes = [] if kept.exists() else episodes_in(path / EPISODES)
+    lines = records.read(path / METRICS)
+    figures = [line for line in lines if {"seconds", "steps"} <= line.keys()]
     return History(
         path=path,
         config=config,
-        curve=_kept(kept) if kept.exists() else rolling(episodes),
-        figures=records.read(path / METRICS),
+        curve=_kept(kept) if kept.exists() else _scores(episodes, figures),
+        figures=figures,
         evaluations=evaluations(path),
         by_epsilon=by_epsilon(episodes) if config.has_ladder else {},
-        resumed=tuple(each["steps"] for each in resumed if "steps" in each),  # not in earlier ones
-        changed=tuple(words for each in resumed for words in _changes(each)),
+        resumes=tuple(resumes(path)),
     )
 
 
-def _changes(resume: Mapping[str, Any]) -> Iterator[str]:
-    for name, (_, value) in resume.get("changed", {}).items():
-        if (setting := name.rpartition(".")[2]) not in LEFT_OUT:
-            yield f"{_in_words(setting, value)} from {resume['steps']:,} steps on"
+def _scores(episodes: Sequence[Episode], figures: Sequence[Mapping[str, Any]]) -> Curve:
+    """The rolling mean score, from the progress lines if many of the episodes are not kept."""
+    if len(episodes) >= WHOLE * (figures[-1].get("episodes", 0) if figures else 0):
+        return rolling(episodes)
+    lines = [line for line in figures if line.get("score_mean_100") is not None]
+    return _curve([(line["seconds"], line["steps"], line["score_mean_100"]) for line in lines])
 
 
 def mean_of(curves: Sequence[Curve], by: str) -> tuple[np.ndarray, np.ndarray]:
-    """Places [k] in the range that all curves cover, and the scores [seeds, k] at these places."""
-    starts = [getattr(curve, by)[0] for curve in curves]
-    ends = [getattr(curve, by)[-1] for curve in curves]
-    places = np.linspace(max(starts), max(min(ends), max(starts)), GRID)
+    """Places [k] in the range that all curves cover, and the scores [seeds, k] at these places.
+
+    There are none if the curves have no range in common.
+    """
+    start = max(getattr(curve, by)[0] for curve in curves)
+    end = min(getattr(curve, by)[-1] for curve in curves)
+    places = np.linspace(start, end, GRID if start < end else 0)
     return places, np.array([np.interp(places, getattr(c, by), c.score) for c in curves])
 
 
@@ -167,10 +110,10 @@ def windows(run: History) -> Iterator[dict[str, Any]]:
     A resumed run restarts its agents and recompiles its network: its figures are left out until the
     window after its first update. Policy lag is left out unless samples were trained on in order.
     """
-    left, is_starting = list(run.resumed), False
+    left, is_starting = deque(resume.steps for resume in run.resumes), False
     for line in run.figures:
-        if left and line["steps"] > left[0]:
-            left = [steps for steps in left if steps >= line["steps"]]
+        while left and line["steps"] > left[0]:
+            left.popleft()
             is_starting = True
         if is_starting:
             yield {name: line[name] for name in ("steps", "seconds")}
@@ -204,13 +147,11 @@ def by_epsilon(episodes: Sequence[Episode]) -> dict[str, Curve]:
 def episodes_in(file: Path) -> list[Episode]:
     """The episodes of an `episodes.csv`; runs of earlier versions have no epsilons."""
     episodes = []
-    if file.exists():
-        with open(file, errors="replace") as rows:
-            for row in csv.DictReader(rows):
-                with contextlib.suppress(*DAMAGED):
-                    counts = int(row["steps"]), float(row["score"]), int(row["length"])
-                    epsilon, scored = row.get("epsilon") or 0.0, row.get("scored") != "0"
-                    episodes.append(Episode(float(row["seconds"]), *counts, float(epsilon), scored))
+    for row in records.table(file):
+        with contextlib.suppress(*DAMAGED):
+            counts = int(row["steps"]), float(row["score"]), int(row["length"])
+            epsilon, scored = row.get("epsilon") or 0.0, row.get("scored") != "0"
+            episodes.append(Episode(float(row["seconds"]), *counts, float(epsilon), scored))
     return episodes
 
 
@@ -227,11 +168,9 @@ def _rolling(episodes: Sequence[Episode]) -> Curve:
 
 def _kept(file: Path) -> Curve:
     points = []
-    with open(file, errors="replace") as rows:
-        for row in csv.DictReader(rows):
-            with contextlib.suppress(*DAMAGED):
-                point = float(row["seconds"]), int(row["steps"]), float(row["score_mean_100"])
-                points.append(point)
+    for row in records.table(file):
+        with contextlib.suppress(*DAMAGED):
+            points.append((float(row["seconds"]), int(row["steps"]), float(row["score_mean_100"])))
     return _curve(points)
 
 

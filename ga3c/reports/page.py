@@ -13,8 +13,9 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from ga3c.reports import comparison, history, plots, tables
+from ga3c.reports.groups import grouped, looks_of, settings
 from ga3c.reports.history import History
-from ga3c.runs.finding import VIDEOS, GivenRuns, newest_figures
+from ga3c.runs.finding import VIDEOS, GivenRuns, newest_figures, short_names
 from ga3c.runs.tally import short_score
 from ga3c.settings.checks import check_file
 from ga3c.settings.machine import machine
@@ -88,7 +89,7 @@ def _overview(runs: Sequence[History]) -> Iterator[str]:
     )
     yield f'<p class="small">Made {here["date"]} on {cores}, {versions}.</p>'
     yield "<h2>Runs</h2>"
-    rows, names = [], _names(runs)
+    rows, names = [], short_names([run.path for run in runs])
     for run in runs:
         reached = newest_figures(run.path)
         score, seconds = reached.get("score_mean_100"), reached.get("seconds")
@@ -126,7 +127,7 @@ def _curves(runs: Sequence[History]) -> Iterator[str]:
     yield "<h2>Curves</h2>"
     for game in dict.fromkeys(run.game for run in runs):
         here = [run for run in runs if run.game == game]
-        groups, rest = history.groups(here), plots.PANELS
+        groups, rest = grouped(here), plots.PANELS
         yield f"<h3>{escape(game)}</h3>"
         if len(groups) > 1:  # their scores are compared in one picture
             yield from _drawn(here, ("score",))
@@ -143,7 +144,7 @@ def _drawn(runs: Sequence[History], panels: Sequence[str]) -> Iterator[str]:
 
 
 def _videos(runs: Sequence[History]) -> Iterator[str]:
-    looks = plots.looks_of(runs)
+    looks = looks_of(runs)
     for run in runs:
         words = looks[run.path].label.removeprefix(run.game).strip(", ")
         videos = (run.path / VIDEOS).glob("[!.]*.mp4")
@@ -167,20 +168,14 @@ def _poster(video: Path) -> str:
 
 def _settings(runs: Sequence[History]) -> Iterator[str]:
     yield "<h2>Settings</h2>"
-    names = _names(runs)
+    names = short_names([run.path for run in runs])
     names_by_settings: dict[str, list[str]] = {}
     for run in runs:
-        text = json.dumps(history.settings(run.config), indent=1)
+        text = json.dumps(settings(run.config), indent=1)
         names_by_settings.setdefault(text, []).append(names[run.path])
     for text, alike in names_by_settings.items():
         title = escape(", ".join(alike))
         yield f"<details><summary>{title}</summary><pre>{escape(text)}</pre></details>"
-
-
-def _names(runs: Sequence[History]) -> dict[Path, str]:
-    """A name for each run: that of its directory, with the folder if two have the same name."""
-    depth = 1 if len({run.path.name for run in runs}) == len(runs) else 2
-    return {run.path: "/".join(run.path.parts[-depth:]) for run in runs}
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

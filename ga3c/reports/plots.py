@@ -1,21 +1,22 @@
 """`ga3c plot`: draws the curves of runs; several seeds of a game as their mean and range."""
 
+import math
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from matplotlib import colormaps
+from matplotlib import colormaps, rc_context
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
 from ga3c.reports import history
+from ga3c.reports.groups import Looks, grouped, looks_of
 from ga3c.reports.history import History
 from ga3c.reports.published_figures import control_scores
 from ga3c.runs.finding import GivenRuns
@@ -44,18 +45,11 @@ PANELS = ("score", "epsilon", *FIGURES)
 DASHES = ("-", "--", ":")  # for the figures of a plot, if colours distinguish runs
 LINE_INCHES = 0.17  # per line of a legend
 LEGEND_WIDTH = 64  # characters; a wider one would leave its plot too narrow
+FEW = 10  # entries of a legend, in one column
+HANDLE_WIDTH = 8  # characters that the line beside a label takes, with the space around it
+MOST_ROWS = 80  # few programs show a picture of more than 32,768 pixels, and it takes minutes
 MARKERS = {"DDPG": "v", "TD3": "^", "SAC": "s"}  # of published scores
 SCALES = {"steps": (1.0, "environment steps"), "seconds": (1 / 60, "minutes")}
-
-
-class Look(NamedTuple):
-    """How one run is distinguished from the others, in all plots of a picture."""
-
-    label: str
-    colour: str
-
-
-Looks = Mapping[Path, Look]
 
 
 @dataclass(frozen=True)
@@ -85,6 +79,13 @@ def run(config: Config) -> None:
     if not can_draw(runs, config.panels):
         panels = ", ".join(config.panels) or "no panel"
         raise WrongInput(f"none of the runs has figures for {panels}")
+    rows = sum(len(_parts(panel, runs)) for panel in config.panels)
+    if rows > MOST_ROWS:
+        games = len({run.game for run in runs})
+        raise WrongInput(
+            f"{games} games make {rows} rows of plots, and a picture has at most {MOST_ROWS}: "
+            "plot fewer games at once, or fewer --panels"
+        )
     draw(runs, config.panels).savefig(config.out, dpi=110)
     print(f"drew {len(runs)} run{'s' * (len(runs) != 1)} in {config.out}")
 
@@ -94,6 +95,7 @@ def can_draw(runs: Sequence[History], panels: Sequence[str]) -> bool:
     return any(_parts(panel, runs) for panel in panels)
 
 
+@rc_context({"text.parse_math": False})  # names may contain dollar signs
 def draw(runs: Sequence[History], panels: Sequence[str]) -> Figure:
     """Two plots, by steps and by time, of each panel that the runs have data for. Score has one
     row per game, epsilon one per run."""
@@ -105,9 +107,8 @@ def draw(runs: Sequence[History], panels: Sequence[str]) -> Figure:
         for by, axes in zip(SCALES, row, strict=True):
             PAINTERS[panel](axes, part, by, looks)
             dress(axes, by)
-    labels = [["\n".join(axes.get_legend_handles_labels()[1]) for axes in row] for row in rows]
-    lines = [max(2, *(each.count("\n") + 1 for each in row)) for row in labels]
-    figure.set_size_inches(11.0, 3.0 * len(drawn) + LINE_INCHES * sum(lines))
+    lines = sum(max(2, *map(_legend_lines, row)) for row in rows)
+    figure.set_size_inches(11.0, 3.0 * len(drawn) + LINE_INCHES * lines)
     return figure
 
 
@@ -123,29 +124,23 @@ def dress(axes: Axes, by: str) -> None:
 
 def legend_below(axes: Axes) -> None:
     """Name the curves below the plot: inside it, there may be curves in every corner."""
-    if axes.get_legend_handles_labels()[0]:
+    if labels := axes.get_legend_handles_labels()[1]:
         inches = ScaledTranslation(0.0, -0.4, axes.figure.dpi_scale_trans)  # room for the axis
         below: dict[str, Any] = {"bbox_transform": axes.transAxes + inches, "loc": "upper left"}
+        below["ncols"] = _legend_columns(labels)
         axes.legend(frameon=False, fontsize="small", bbox_to_anchor=(0.0, 0.0), **below)
 
 
-def looks_of(runs: Sequence[History]) -> dict[Path, Look]:
-    """The look of each run. Seeds of one group are shades of a colour, if there are others."""
-    groups, looks = history.groups(runs), {}
-    several_games = len({group.game for group in groups}) > 1
-    for number, group in enumerate(groups):
-        for each, run in enumerate(group.runs):
-            seed = f"seed {run.config.run.seed}" if len(group.runs) > 1 or len(groups) == 1 else ""
-            words = [group.game if several_games else "", group.differs, seed]
-            white = 0.7 * each / len(group.runs)
-            red, green, blue = (part + (1 - part) * white for part in to_rgb(f"C{number}"))
-            colour = to_hex((red, green, blue)) if len(groups) > 1 else f"C{each}"
-            looks[run.path] = Look(", ".join(filter(None, words)), colour)
-    labels = [look.label for look in looks.values()]
-    for path, look in looks.items():
-        if labels.count(look.label) > 1:  # two folders may each have a seed-0
-            looks[path] = Look(f"{look.label}, {'/'.join(path.parts[-2:])}", look.colour)
-    return looks
+def _legend_columns(labels: Sequence[str]) -> int:
+    """As many columns as fit below a plot, if there are more than a few labels."""
+    widest = max(len(line) for label in labels for line in label.split("\n"))
+    return max(LEGEND_WIDTH // (widest + HANDLE_WIDTH), 1) if len(labels) > FEW else 1
+
+
+def _legend_lines(axes: Axes) -> int:
+    labels = axes.get_legend_handles_labels()[1]
+    lines = sum(label.count("\n") + 1 for label in labels)
+    return math.ceil(lines / _legend_columns(labels)) if labels else 0
 
 
 def _parts(panel: str, runs: Sequence[History]) -> list[list[History]]:
@@ -163,9 +158,10 @@ def _parts(panel: str, runs: Sequence[History]) -> list[list[History]]:
 
 def _score(axes: Axes, runs: Sequence[History], by: str, looks: Looks) -> None:
     """Score curves of one game, with the mean of each group of seeds."""
-    scale, groups = SCALES[by][0], history.groups(runs)
+    scale, groups = SCALES[by][0], grouped(runs)
     for group in groups:
         found, several = group.runs, len(group.runs) > 1
+        are_named = len(found) <= FEW if several and len(groups) == 1 else not several
         thin: dict[str, Any] = {"alpha": 0.6, "linewidth": 0.8} if several else {}
         for run in found:
             name = looks[run.path].label if len(groups) == 1 else group.differs
@@ -174,13 +170,15 @@ def _score(axes: Axes, runs: Sequence[History], by: str, looks: Looks) -> None:
                 run.curve.score,
                 "." if len(run.curve.score) == 1 else "-",
                 color=looks[run.path].colour,
-                label=_shown(name, by, len(runs) > 1 and several == (len(groups) == 1)),
+                label=_shown(name, by, len(runs) > 1 and are_named),
                 **thin,
             )
         if several:
             colour = looks[found[0].path].colour if len(groups) > 1 else "black"
             places, scores = history.mean_of([run.curve for run in found], by)
             words = f"mean and range of {len(found)} seeds, as far as all of them go"
+            if not len(places):
+                words = f"no mean of {len(found)} seeds, as they have no {by} in common"
             words = ": ".join(filter(None, [group.differs, words]))
             axes.plot(places * scale, scores.mean(axis=0), color=colour, label=_shown(words, by))
             axes.fill_between(places * scale, scores.min(0), scores.max(0), color=colour, alpha=0.2)
@@ -206,7 +204,7 @@ def _epsilon(axes: Axes, runs: Sequence[History], by: str, looks: Looks) -> None
         label = _shown(f"epsilon {name}", by)
         axes.plot(getattr(curve, by) * scale, curve.score, color=colour, label=label)
     axes.set_title(f"{runs[0].game}, {runs[0].path.name}, by epsilon", fontsize="medium")
-    axes.set_ylabel("score, mean of 100 episodes")
+    axes.set_ylabel("score, mean of 100 recorded episodes")  # not all, if they were thinned
 
 
 def _figures(axes: Axes, runs: Sequence[History], by: str, looks: Looks, panel: str) -> None:
@@ -215,7 +213,8 @@ def _figures(axes: Axes, runs: Sequence[History], by: str, looks: Looks, panel: 
     several = len(looks) > 1
     for number, run in enumerate(runs):
         lines = list(history.windows(run))
-        apart = 0.03 * number if panel == "counts" else 0.0  # or equal counts would hide a run
+        # Without a small distance, equal counts would hide a run.
+        apart = 0.3 * number / max(len(runs), 10) if panel == "counts" else 0.0
         places = [line[by] * SCALES[by][0] for line in lines]
         for (name, (label, colour)), dash in zip(names.items(), DASHES, strict=False):
             axes.plot(

@@ -10,10 +10,10 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Annotated, Any, NamedTuple
 
 import tyro
 
@@ -38,6 +38,13 @@ GivenRuns = Annotated[
     tyro.conf.arg(metavar="RUN [RUN ...]", help_behavior_hint=""),
 ]
 """The runs that a command reads, as `find_run` finds them; `history.load` asks for at least one."""
+
+
+class Resume(NamedTuple):
+    """One time that a run was resumed."""
+
+    steps: int  # of the whole run, made before
+    changed: Mapping[str, Sequence[Any]]  # settings, by full name: before and now
 
 
 def new_run_path(config: TrainConfig) -> Path:
@@ -177,12 +184,39 @@ def evaluations(path: Path) -> list[dict[str, Any]]:
     ]
 
 
-def resumes(path: Path) -> list[dict[str, Any]]:
-    """What meta.json says of each time that the run in `path` was resumed: mostly the machine."""
+def resumes(path: Path) -> list[Resume]:
+    """The resumes of the run in `path`, by their steps; earlier versions did not note these.
+
+    A run that goes back to an earlier checkpoint loses what it did since, with the resumes in it,
+    but keeps the settings that they changed: these then changed where it went back to.
+    """
     try:
-        return list(dict(json.loads((path / META).read_text())).get("resumed", []))
+        noted = list(dict(json.loads((path / META).read_text())).get("resumed", []))
     except (OSError, ValueError, TypeError):  # missing or damaged
         return []
+    found: list[Resume] = []
+    for resume in [each for each in noted if "steps" in each]:
+        changed = resume.get("changed", {})
+        while found and found[-1].steps >= resume["steps"]:
+            changed = _joined(found.pop().changed, changed)
+        found.append(Resume(resume["steps"], changed))
+    return found
+
+
+def _joined(
+    first: Mapping[str, Sequence[Any]], then: Mapping[str, Sequence[Any]]
+) -> dict[str, Sequence[Any]]:
+    """Two changes of settings as one, without the settings that the second changes back."""
+    both = {name: (first.get(name, pair)[0], pair[1]) for name, pair in {**first, **then}.items()}
+    return {name: (before, now) for name, (before, now) in both.items() if before != now}
+
+
+def short_names(runs: Sequence[Path]) -> dict[Path, str]:
+    """A name for each directory: as many of its last folders as tell all of them apart."""
+    depth = 1
+    while len({run.parts[-depth:] for run in runs}) < len(set(runs)):
+        depth += 1
+    return {run: "/".join(run.parts[-depth:]) for run in runs}
 
 
 def whole_protocol(protocol: Mapping[str, Any]) -> dict[str, Any]:

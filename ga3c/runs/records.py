@@ -45,6 +45,18 @@ def parsed(lines: Iterable[bytes]) -> list[dict[str, Any]]:
     return objects
 
 
+def table(file: Path) -> Iterator[dict[str, str]]:
+    """The rows of a CSV file without quotation marks, by column; none if the file is missing.
+
+    A damaged line is a row without some columns, or with values that no number has.
+    """
+    if file.exists():
+        with open(file, errors="replace") as lines:
+            names = next(lines, "").rstrip("\n").split(",")
+            for line in lines:
+                yield dict(zip(names, line.rstrip("\n").split(","), strict=False))
+
+
 def append(file: Path, value: Mapping[str, Any]) -> None:
     """Append a line; if the last one was truncated, start a new one first. Raises OSError."""
     with open(file, "ab+") as out:

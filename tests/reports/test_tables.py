@@ -21,6 +21,7 @@ import pytest
 
 from agents.environments import EnvironmentConfig
 from ga3c.reports import comparison, history, listing, plots, tables
+from ga3c.reports.groups import grouped
 from ga3c.reports.history import Curve, History
 from ga3c.reports.page import page
 from ga3c.reports.published_figures import published_scores
@@ -157,7 +158,7 @@ def test_runs_of_other_settings_are_not_seeds_of_one(runs: list[Path]) -> None:
     config["network"]["center"] = False
     (runs[1] / "config.json").write_text(json.dumps(config))
     found = [history.read(run) for run in runs]
-    assert [group.name for group in history.groups(found)] == [
+    assert [group.name for group in grouped(found)] == [
         "pong (center)",
         "pong (no center)",
     ]
@@ -185,9 +186,9 @@ def test_what_the_name_of_a_game_implies_tells_runs_apart() -> None:
     names = ["Pong", "ALE/Pong-v5", "pong", "mine:Game-v0", "other:Game-v0"]
     configs = [TrainConfig(environment=EnvironmentConfig(game=name)) for name in names]
     found = [History(Path(name), config, nothing, [], []) for name, config in zip(names, configs)]
-    grouped = [[run.path.name for run in group.runs] for group in history.groups(found)]
-    assert grouped == [["Pong", "pong"], ["Pong-v5"], ["mine:Game-v0"], ["other:Game-v0"]]
-    assert history.groups(found)[1].name == "pong (sticky actions 0.25)"
+    together = [[run.path.name for run in group.runs] for group in grouped(found)]
+    assert together == [["Pong", "pong"], ["Pong-v5"], ["mine:Game-v0"], ["other:Game-v0"]]
+    assert grouped(found)[1].name == "pong (sticky actions 0.25)"
 
 
 def test_groups_are_told_apart_by_the_fewest_settings_in_words() -> None:
@@ -205,7 +206,7 @@ def test_groups_are_told_apart_by_the_fewest_settings_in_words() -> None:
     ]
     nothing = Curve(*np.zeros((3, 0)))
     found = [History(Path(str(n)), config, nothing, [], []) for n, config in enumerate(configs)]
-    names = [group.differs for group in history.groups(found)]
+    names = [group.differs for group in grouped(found)]
     assert names[0] == "a3c, layer norm"
     assert names[1].startswith("a3c, ") and "no layer norm" in names[1]
     assert names[2] == "ppo"

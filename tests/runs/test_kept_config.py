@@ -8,7 +8,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
-from ga3c.reports.history import LEFT_OUT, Curve, History, groups
+from ga3c.reports.groups import LEFT_OUT, grouped
+from ga3c.reports.history import Curve, History
 from ga3c.runs.finding import RESULT
 from ga3c.runs.kept_config import CONFIG, FORMAT, load_config, read_config, to_json
 from ga3c.settings.presets import PRESETS
@@ -231,7 +232,7 @@ def test_every_setting_but_a_named_few_sets_runs_apart() -> None:
     def apart(other: TrainConfig) -> bool:
         curve = Curve(*([[]] * 3))  # type: ignore[arg-type]
         runs = [History(Path(), config, curve, [], []) for config in (plain, other)]
-        return len(groups(runs)) == 2
+        return len(grouped(runs)) == 2
 
     assert not apart(replace(plain, run=replace(plain.run, seed=9, name="other")))
     tried = 0

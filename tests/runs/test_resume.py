@@ -20,6 +20,7 @@ from agents.environments import EnvironmentConfig
 from ga3c.__main__ import main
 from ga3c.command.parse import parse
 from ga3c.reports import history
+from ga3c.reports.groups import grouped
 from ga3c.runs import checkpoints, directory, records
 from ga3c.runs.directory import RunDirectory
 from ga3c.runs.finding import find_run, is_running, new_run_path
@@ -236,9 +237,9 @@ def test_a_finished_run_is_extended_with_the_same_counters(tmp_path: Path) -> No
     shutil.copytree(run, tmp_path / "other")
     (tmp_path / "other" / "meta.json").write_text("{}")
     both = history.load([run, tmp_path / "other"], tmp_path)
-    assert [len(group.runs) for group in history.groups(both)] == [1, 1], "no seeds of one"
+    assert [len(group.runs) for group in grouped(both)] == [1, 1], "no seeds of one"
     words = f"discount 0.9 from {int(before.state['steps']):,} steps on"
-    assert words in history.groups(both)[0].name
+    assert words in grouped(both)[0].name
     steps = [json.loads(line)["steps"] for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert steps == sorted(steps)
     assert "seed 3: a resumed run keeps" in refused("train", "--resume", str(run), "--seed", "3")
