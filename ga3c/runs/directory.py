@@ -245,5 +245,6 @@ def _entries_until(file: Path, steps: int) -> Iterator[bytes]:
     """The lines of `file` whose object has at most `steps` steps."""
     with open(file, "rb") as lines:
         for line in lines:
-            if line.endswith(b"\n") and any(e["steps"] <= steps for e in records.parsed([line])):
-                yield line
+            for entry in records.parsed([line]) if line.endswith(b"\n") else ():
+                if entry.get("steps", steps + 1) <= steps:
+                    yield line

@@ -315,6 +315,7 @@ def test_a_run_that_is_killed_again_and_again_loses_one_interval_at_most(
         least = kept.state["steps"]
         given = ["train", "--resume", str(run)]
     assert not is_running(run)
+    records.append(run / directory.METRICS, {"pps": 4.0})  # damage, which a resume leaves out
     done = ended("train", "--resume", str(run), "--steps", str(int(least) + 1000))
     assert done.returncode == 0, done.stderr
     assert f"goes on from {int(least):,} steps" in done.stdout
