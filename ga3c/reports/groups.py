@@ -117,7 +117,7 @@ def _in_words(name: str, value: Any) -> str:
         return str(value)
     if isinstance(value, bool):
         return words if value else f"no {words}"
-    return f"{words} {value:g}" if isinstance(value, float) else f"{words} {value}"
+    return f"{words} {value:.10g}" if isinstance(value, float) else f"{words} {value}"
 
 
 def settings(config: TrainConfig) -> dict[str, Any]:
