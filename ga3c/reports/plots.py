@@ -48,7 +48,7 @@ LEGEND_WIDTH = 64  # characters; a wider one would leave its plot too narrow
 FEW = 10  # entries of a legend, in one column
 HANDLE_WIDTH = 8  # characters that the line beside a label takes, with the space around it
 MOST_ROWS = 80  # few programs show a picture of more than 32,768 pixels, and it takes minutes
-LITERAL = {"text.parse_math": False}  # names may contain dollar signs
+literal = rc_context({"text.parse_math": False})  # names may contain dollar signs
 MARKERS = {"DDPG": "v", "TD3": "^", "SAC": "s"}  # of published scores
 SCALES = {"steps": (1.0, "environment steps"), "seconds": (1 / 60, "minutes")}
 
@@ -96,7 +96,7 @@ def can_draw(runs: Sequence[History], panels: Sequence[str]) -> bool:
     return any(_parts(panel, runs) for panel in panels)
 
 
-@rc_context(LITERAL)
+@literal
 def draw(runs: Sequence[History], panels: Sequence[str]) -> Figure:
     """Two plots, by steps and by time, of each panel that the runs have data for. Score has one
     row per game, epsilon one per run."""

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
 
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ga3c.reports.comparison import AGGREGATES, ScoreTable, interval, tables
 from ga3c.reports.history import load
-from ga3c.reports.plots import LITERAL, legend_below
+from ga3c.reports.plots import legend_below, literal
 from ga3c.runs.finding import GivenRuns
 from ga3c.runs.tally import short_score
 from ga3c.settings.checks import WrongInput, check_file
@@ -154,7 +153,7 @@ def markdown(table: ScoreTable) -> str:
     return "\n".join(lines)
 
 
-@rc_context(LITERAL)
+@literal
 def draw(score_tables: Sequence[ScoreTable]) -> Figure:
     """Human-normalised scores of each game, ours beside the published ones, table below table.
 

@@ -13,8 +13,8 @@ from ga3c.command.arguments import ELSEWHERE, at_home, near, options, with_whole
 from ga3c.command.line import WrongUse, parsed
 from ga3c.command.names import SETTINGS, checked
 from ga3c.command.parse import TrainArguments, parse
+from ga3c.evaluation import names
 from ga3c.evaluation.protocols import PROTOCOLS
-from ga3c.reports import names
 from ga3c.runs.finding import PRETRAINED
 from ga3c.settings.train import TrainConfig
 from tests.commands import ended, refused
