@@ -5,7 +5,6 @@ reported, and the results of the other parts are kept. `make gpu-check` runs it 
 cannot download anything. It also runs without a GPU, and then says so.
 """
 
-import json
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -19,6 +18,7 @@ from benchmarks.points import json_of, said_by
 from ga3c import backend
 from ga3c.measuring.reporting import write_json
 from ga3c.reports.console import show
+from ga3c.runs import records
 from ga3c.runs.scratch import ScratchDirectory
 from ga3c.settings.machine import CORES, machine
 
@@ -80,7 +80,7 @@ def run(config: Config) -> int:
     device = _device()
     print(f"{backend.FRAMEWORK}, {device}, {CORES} cores", flush=True)
     origin: Result = {"machine": machine(), "device": device}
-    results = {**_known(config.out_dir / ALL), **origin}
+    results = {**records.whole(config.out_dir / ALL), **origin}  # of parts that are not run, too
     for part in config.parts:
         started_s = time.monotonic()
         try:
@@ -96,14 +96,6 @@ def run(config: Config) -> int:
     rows = [(part, "failed" if "failed" in results[part] else "done") for part in config.parts]
     show(f"kept in {config.out_dir}", ("part", ""), rows)
     return int(any("failed" in results[part] for part in config.parts))
-
-
-def _known(file: Path) -> Result:
-    """The results of an earlier check, which are kept for parts that are not run; {} if damaged."""
-    try:
-        return dict(json.loads(file.read_text()))
-    except (OSError, ValueError, TypeError):
-        return {}
 
 
 def _ga3c(limit_s: float, *arguments: str) -> Result:

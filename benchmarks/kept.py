@@ -22,9 +22,12 @@ def revision() -> str:
 
     The digest is of all source files, so the same edit has the same one, and another edit another.
     """
-    known = machine()["git"]
+    return _with_digest(machine()["git"])
+
+
+def _with_digest(known: str | None) -> str:
     if known and not known.endswith("-dirty"):
-        return str(known)
+        return known
     code = hashlib.sha256()
     for file in sorted(file for place in SOURCES for file in (ROOT / place).rglob("*.py")):
         code.update(f"{file.relative_to(ROOT)}\n".encode() + file.read_bytes())
@@ -33,7 +36,8 @@ def revision() -> str:
 
 def origin() -> list[Any]:
     """The values of `ORIGIN` for this process, and whether it sees a GPU."""
-    known = {**machine(), "git": revision()}
+    here = machine()
+    known = {**here, "git": _with_digest(here["git"])}
     return [*(known[name] for name in ORIGIN), sees_gpu()]
 
 

@@ -5,7 +5,6 @@ one run after another. If interrupted, the same command continues. The name of a
 its steps, because schedules end with the run: a longer run is another experiment.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from ga3c.reports.job import Job
 from ga3c.reports.jobs import complete
 from ga3c.reports.processes import check_arguments
 from ga3c.reports.published_figures import published_rows
+from ga3c.runs import records
 from ga3c.runs.finding import newest_figures
 from ga3c.runs.trust import META
 from ga3c.settings.checks import above_zero
@@ -143,11 +143,8 @@ def say_revisions(runs: Sequence[Path]) -> None:
 
 def _revisions(run: Path) -> set[str | None]:
     """The git revisions that began and resumed a run."""
-    try:
-        began = dict(json.loads((run / META).read_text()))
-    except (OSError, ValueError, TypeError):  # missing or damaged
-        return set()
-    return {each.get("git") for each in (began, *began.get("resumed", []))}
+    began = records.whole(run / META)
+    return {each.get("git") for each in (began, *began.get("resumed", []))} if began else set()
 
 
 def _result(game: str, recipe: str, jobs: Sequence[Job], steps: int) -> Result:

@@ -18,6 +18,7 @@ from itertools import product
 from pathlib import Path
 
 from agents import keys
+from agents.host import MOST_PORT
 from benchmarks.delays import Delay
 from benchmarks.points import Figures, Point, PointsConfig, conclude, measure
 from ga3c.reports.console import show
@@ -25,7 +26,6 @@ from ga3c.reports.processes import end
 from ga3c.settings.checks import check_count
 from ga3c.settings.machine import CORES
 
-LAST_PORT = 65_535
 LOCAL: dict[str, dict[str, str]] = {"ipc": {}, "tcp": {"transport": "tcp"}}
 FAR: dict[str, dict[str, str]] = {"tcp, CURVE": {"no-compress": ""}, "tcp, CURVE, compressed": {}}
 MS = " ms there and back"
@@ -53,8 +53,8 @@ class Config(PointsConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_count(self, "agents", "envs")
-        if not 1 <= self.port <= LAST_PORT:
-            raise ValueError(f"port {self.port}: must be in [1, {LAST_PORT}], as TCP has no other")
+        if not 1 <= self.port <= MOST_PORT:
+            raise ValueError(f"port {self.port}: must be in [1, {MOST_PORT}], as TCP has no other")
         if not self.groups:
             raise ValueError("groups: must name at least one number, or nothing is measured")
         for groups in self.groups:

@@ -31,13 +31,12 @@ from ga3c.experience.priorities import Priorities
 from ga3c.experience.ring import RingShape
 from ga3c.measuring.options import BenchmarkConfig
 from ga3c.measuring.reporting import keep, spread
-from ga3c.settings.checks import WrongInput, check_file, check_threads
+from ga3c.settings.checks import WrongInput, check_picture, check_threads
 
 FLOATS = Spaces((27,), "float32", Actions(9), 1)
 PICTURES = Spaces((84, 84), "uint8", Actions(6), 4)
 SMALL = Spaces((4,), "float32", Actions(2), 1)
 SMALLEST = 1000  # fewest steps of a replay, so that each lane has some to draw
-PICTURE_FORMATS = (".png", ".svg", ".pdf")
 WARM_UP = 5  # calls before the measured ones
 COLUMNS: dict[str, Column] = {"action": ((), "int32"), "priority": ((), "float32")}
 
@@ -75,9 +74,7 @@ class Config:
             if not values or min(values) < 1 + (name == "fanouts"):
                 raise ValueError(f"{name} {values}: must be numbers of at least 1")
         check_threads(self.intra_op_threads)
-        check_file("picture", self.picture)
-        if self.picture is not None and self.picture.suffix not in PICTURE_FORMATS:
-            raise ValueError(f"picture {self.picture}: must end in {', '.join(PICTURE_FORMATS)}")
+        check_picture("picture", self.picture)
 
 
 def run(config: Config) -> None:

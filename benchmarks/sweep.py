@@ -94,9 +94,9 @@ def _measure_counts(config: Config) -> list[tuple[Point, Figures]]:
             continue
         spaces, model = prepare(train)
         parts = measure_parts(train, model, PART_S)
-        order = of_turn(missing, turn)
+        order, here = of_turn(missing, turn), machine()  # not asked for while the service runs
         for counts, measured in measure_in_turn(train, spaces, order, config.window_s):
-            result = {**figures([measured], parts), "machine": machine()}
+            result = {**figures([measured], parts), "machine": here}
             kept.keep(key(counts, turn), result)
             print(f"{'/'.join(map(str, counts))}: {result['pps']:,.0f} PPS", flush=True)
     return [

@@ -20,7 +20,7 @@ from ga3c.reports.groups import Looks, grouped, looks_of
 from ga3c.reports.history import History
 from ga3c.reports.published_figures import control_scores
 from ga3c.runs.finding import GivenRuns
-from ga3c.settings.checks import WrongInput, check_file
+from ga3c.settings.checks import WrongInput, check_picture
 
 ROLES = {"agents": "C0", "predictors": "C1", "trainers": "C2"}  # colours, the same in all plots
 FIGURES: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
@@ -67,9 +67,7 @@ class Config:
     """Panels to draw, one row each: by steps on the left, by time on the right."""
 
     def __post_init__(self) -> None:
-        check_file("out", self.out)
-        if self.out.suffix not in (".png", ".svg", ".pdf"):
-            raise ValueError(f"out {self.out}: must end in .png, .svg or .pdf")
+        check_picture("out", self.out)
         if unknown := sorted(set(self.panels) - set(PANELS)):
             raise ValueError(f"panels {', '.join(unknown)}: must be among {', '.join(PANELS)}")
 

@@ -5,7 +5,6 @@ Small pretrained policies ship with ga3c, each as a run directory whose checkpoi
 
 import contextlib
 import fcntl
-import json
 import os
 import re
 import shlex
@@ -166,10 +165,7 @@ def pretrained_run(game: str) -> Path:
 
 def newest_figures(path: Path) -> dict[str, Any]:
     """The figures of the run in `path`: its result or, until it ends, its newest progress line."""
-    try:
-        return dict(json.loads((path / RESULT).read_bytes()))
-    except (OSError, ValueError, TypeError):  # the run has not ended, or the file is damaged
-        return records.newest(path / METRICS)
+    return records.whole(path / RESULT) or records.newest(path / METRICS)
 
 
 def evaluations(path: Path) -> list[dict[str, Any]]:
@@ -190,12 +186,11 @@ def resumes(path: Path) -> list[Resume]:
     A run that goes back to an earlier checkpoint loses what it did since, with the resumes in it,
     but keeps the settings that they changed: these then changed where it went back to.
     """
-    try:
-        noted = list(dict(json.loads((path / META).read_text())).get("resumed", []))
-    except (OSError, ValueError, TypeError):  # missing or damaged
-        return []
     found: list[Resume] = []
-    for resume in [each for each in noted if "steps" in each]:
+    noted = records.whole(path / META).get("resumed")
+    for resume in noted if isinstance(noted, list) else []:
+        if "steps" not in resume:
+            continue
         changed = resume.get("changed", {})
         while found and found[-1].steps >= resume["steps"]:
             changed = _joined(found.pop().changed, changed)

@@ -23,6 +23,14 @@ def read(file: Path) -> list[dict[str, Any]]:
         return parsed(lines)
 
 
+def whole(file: Path) -> dict[str, Any]:
+    """The object that a JSON file holds; empty if the file is missing or damaged."""
+    try:
+        return dict(json.loads(file.read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
 def newest(file: Path) -> dict[str, Any]:
     """The last whole object of `file`, without reading all of it; empty if there is none."""
     if not file.exists():

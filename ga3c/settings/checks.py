@@ -107,6 +107,13 @@ def check_file(name: str, path: Path | None) -> None:
         raise ValueError(f"{name} {path}: must be a file in a writable directory")
 
 
+def check_picture(name: str, path: Path | None) -> None:
+    """Raises ValueError if `path` is given but no picture could be written there."""
+    check_file(name, path)
+    if path is not None and path.suffix not in (".png", ".svg", ".pdf"):
+        raise ValueError(f"{name} {path}: must end in .png, .svg or .pdf")
+
+
 def check_seed(seed: int) -> None:
     """Raises ValueError if the random number generators would not accept the seed."""
     if not 0 <= seed < 2**31:
