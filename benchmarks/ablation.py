@@ -26,7 +26,7 @@ from ga3c.reports.published_figures import published_rows
 from ga3c.settings.checks import check_count
 from ga3c.settings.machine import CORES
 
-ENV_COUNTS, QUICK_ENV_COUNTS = (2, 4, 8, 16, 32), (4, 16)
+QUICK_ENV_COUNTS = (4, 16)
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Config(PointsConfig):
 
     agents: int = 4 * CORES
     """Agent processes at every point."""
-    env_counts: tuple[int, ...] = ENV_COUNTS
+    env_counts: tuple[int, ...] = (2, 4, 8, 16, 32)
     """Environments per agent process, for the points after those with one; if left out, --quick
     measures fewer of them."""
 
@@ -70,8 +70,7 @@ def _points(config: Config) -> Iterator[Point]:
     yield Point("+ uint8 on the wire", options)
     options = {**options, "predictors": "2"}
     yield Point("+ overlapped reading", options)
-    is_reduced = config.quick and config.env_counts == ENV_COUNTS
-    for count in QUICK_ENV_COUNTS if is_reduced else config.env_counts:
+    for count in config.reduced("env_counts", QUICK_ENV_COUNTS):
         options = {**options, "envs-per-agent": str(count), "groups": "2"}
         yield Point(f"+ {count} environments an agent", options)
     yield Point("+ experience on the device", {**options, "experience": "device"})

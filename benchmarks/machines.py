@@ -29,7 +29,6 @@ from ga3c.settings.machine import CORES
 LOCAL: dict[str, dict[str, str]] = {"ipc": {}, "tcp": {"transport": "tcp"}}
 FAR: dict[str, dict[str, str]] = {"tcp, CURVE": {"no-compress": ""}, "tcp, CURVE, compressed": {}}
 MS = " ms there and back"
-ROUND_TRIPS_MS, GROUPS = (1.0, 5.0, 20.0), (2, 4, 8, 16)
 QUICK_ROUND_TRIPS_MS, QUICK_GROUPS = (5.0,), (2, 8)
 
 
@@ -41,10 +40,10 @@ class Config(PointsConfig):
     """Agent processes."""
     envs: int = 64
     """Environments per agent process."""
-    round_trips_ms: tuple[float, ...] = ROUND_TRIPS_MS
+    round_trips_ms: tuple[float, ...] = (1.0, 5.0, 20.0)
     """Round-trip times between agents and service, in milliseconds; if left out, --quick measures
     one of them."""
-    groups: tuple[int, ...] = GROUPS
+    groups: tuple[int, ...] = (2, 4, 8, 16)
     """Numbers of groups that an agent's environments are divided into; if left out, --quick
     measures two of them."""
     port: int = 5599
@@ -66,11 +65,8 @@ class Config(PointsConfig):
     @property
     def far(self) -> list[tuple[float, int]]:
         """The round-trip times and the numbers of groups to measure."""
-        trips, groups = self.round_trips_ms, self.groups
-        if self.quick:
-            trips = QUICK_ROUND_TRIPS_MS if trips == ROUND_TRIPS_MS else trips
-            groups = QUICK_GROUPS if groups == GROUPS else groups
-        return list(product(trips, groups))
+        trips = self.reduced("round_trips_ms", QUICK_ROUND_TRIPS_MS)
+        return list(product(trips, self.reduced("groups", QUICK_GROUPS)))
 
 
 def run(config: Config) -> None:

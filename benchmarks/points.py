@@ -48,6 +48,11 @@ class PointsConfig:
         """Seconds for which a point is measured."""
         return min(self.seconds, QUICK_S) if self.quick else self.seconds
 
+    def reduced(self, name: str, quick: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The values of a setting: `quick` with --quick, unless other values are asked for."""
+        asked: tuple[Any, ...] = getattr(self, name)
+        return quick if self.quick and asked == getattr(type(self), name) else asked
+
 
 GA3C = {"algorithm": "a3c"}
 """Options for the points of GA3C studies, whatever the game's default algorithm."""
