@@ -31,12 +31,13 @@ STAMP := .venv/.installed-$(DEVICE)-$(PINS_SUM)
 
 # Runs a command that Ctrl-C ends without an error line from make. The signal reaches make, which it
 # ends; this shell, which then reports no failure; and the command. Other signals, which only make
-# gets, are passed on as SIGTERM.
+# gets, are passed on as SIGTERM. The sleep lets make see the signal before this shell's end: if it
+# finds both at once, it waits for the shell a second time and fails with "No child processes".
 define stoppable
 @trap 'stopped=yes' INT; trap 'kill $$run' HUP QUIT TERM; \
 $(1) & run=$$!; \
 wait $$run; code=$$?; while kill -0 $$run 2>/dev/null; do wait $$run; code=$$?; done; \
-[ "$$stopped" ] || exit $$code
+if [ "$$stopped" ]; then sleep 0.3; else exit $$code; fi
 endef
 
 help:  ## list the targets
