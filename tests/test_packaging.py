@@ -285,6 +285,37 @@ def test_make_install_without_a_new_enough_python_fails_with_a_clear_message(tmp
     assert not (tmp_path / ".venv").exists()
 
 
+@pytest.mark.parametrize(
+    ("stamp", "reason"),
+    [
+        (None, "going on with an installation that was not finished"),
+        (".installed-cpu-1", "they have changed"),
+    ],
+)
+def test_make_install_says_why_it_installs_again_and_that_it_takes_minutes(
+    tmp_path: Path, stamp: str | None, reason: str
+) -> None:
+    for copied in ("Makefile", "setup.cfg"):
+        shutil.copy(ROOT / copied, tmp_path)
+    shutil.copytree(ROOT / "requirements", tmp_path / "requirements")
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\nexit 0\n")  # has pip, and installs nothing
+    python.chmod(0o755)
+    if stamp:
+        (tmp_path / ".venv" / stamp).touch()
+
+    made = run_make("install", "DEVICE=cpu", cwd=tmp_path)
+
+    assert made.stdout.splitlines() == [
+        "installing pinned versions for cpu into .venv "
+        f"({reason}, one to three minutes without output)",
+        ".venv is ready (cpu)",
+    ]
+    assert len(list((tmp_path / ".venv").glob(".installed-*"))) == 1
+    assert run_make("install", "DEVICE=cpu", cwd=tmp_path).stdout == ".venv is ready (cpu)\n"
+
+
 def imported_names(source: str) -> set[str]:
     """The top-level packages that a module imports anywhere, inside functions too."""
     names: set[str] = set()
