@@ -16,6 +16,7 @@ import gymnasium
 from ale_py import registration, roms
 
 from agents import control
+from agents.extras import missing
 
 # Patterns of Atari games' names, with the sticky actions that each implies, as Gymnasium's ids do.
 _ATARI = (
@@ -106,7 +107,7 @@ def fault(error: BaseException) -> str:
     if isinstance(error, gymnasium.error.DependencyNotInstalled):
         for package, extra in EXTRAS.items():
             if text.lower().startswith(f"{package.lower()} is not installed"):
-                return f"{package} is missing: pip install 'ga3c[{extra}]'"
+                return missing(package, extra)
     if isinstance(error, gymnasium.error.Error):
         return text  # the message names what is missing
     if isinstance(error, SyntaxError):

@@ -59,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if error.name not in frameworks.FRAMEWORKS:
             raise
-        return complained(f"{error.name} is missing: {frameworks.FRAMEWORKS[error.name]}", 2)
+        return complained(frameworks.FRAMEWORKS[error.name], 2)
 
 
 def _leave(number: int, frame: Any) -> None:

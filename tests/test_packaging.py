@@ -18,6 +18,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from agents.extras import missing
 from tests.commands import hear_signals
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -314,6 +315,16 @@ def test_make_install_says_why_it_installs_again_and_that_it_takes_minutes(
     ]
     assert len(list((tmp_path / ".venv").glob(".installed-*"))) == 1
     assert run_make("install", "DEVICE=cpu", cwd=tmp_path).stdout == ".venv is ready (cpu)\n"
+
+
+def test_nothing_tells_users_to_get_ga3c_from_a_package_index():
+    """It is on none, where anybody could register the name."""
+    line = missing("wandb", "wandb")
+    assert line.endswith(f"run {sys.executable} -m pip install -e '.[wandb]'")
+    told = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    for top in ("agents", "ga3c", "benchmarks"):
+        told += (ROOT / top).rglob("*.py")
+    assert not [file for file in told if "ga3c[" in file.read_text()]
 
 
 def imported_names(source: str) -> set[str]:

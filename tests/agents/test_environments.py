@@ -25,6 +25,7 @@ from agents.environments import (
     UnfitSpaces,
     spaces,
 )
+from agents.extras import missing
 from agents.games import Game, UnfitRom, UnknownGame, check, fault, resolve
 from agents.messages import Step
 from agents.vectors import successes
@@ -181,9 +182,9 @@ def test_an_error_in_an_imported_module_is_reported(text, words, tmp_path, monke
     [
         (
             "Box2D is not installed, you can install it by run `pip install swig` followed by ...",
-            "Box2D is missing: pip install 'ga3c[box2d]'",
+            missing("Box2D", "box2d"),
         ),
-        ("MuJoCo is not installed, run ...", "MuJoCo is missing: pip install 'ga3c[control]'"),
+        ("MuJoCo is not installed, run ...", missing("MuJoCo", "control")),
         ("No module named 'mujoco_py'", "No module named 'mujoco_py'"),
     ],
 )
