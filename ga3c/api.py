@@ -78,6 +78,8 @@ def train(
             "ga3c.train was called while an agent loaded this script: put it under `if __name__ == "
             '"__main__":`, or every agent would train'
         )
+    if on_figures is not None and not callable(on_figures):
+        raise ValueError(f"on_figures {on_figures!r}: must be a function, which takes the figures")
     frameworks.choose()
     start = prepared(*_wanted(config, settings))._replace(on_figures=on_figures)
     of_command = {"ga3c.train, which returns the result": frozenset({"json"})}

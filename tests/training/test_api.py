@@ -166,6 +166,14 @@ def test_a_config_that_is_not_a_trainconfig_is_refused() -> None:
         ga3c.train("Pong")  # type: ignore[arg-type]
 
 
+def test_an_on_figures_that_cannot_be_called_is_refused_before_anything_starts(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(ValueError, match="on_figures 3: must be a function"):
+        ga3c.train(**SMALL, on_figures=3, runs_dir=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
 @pytest.mark.parametrize(
     ("part", "words"),
     [
