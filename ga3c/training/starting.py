@@ -21,6 +21,7 @@ from ga3c.runs.trust import META, check_trust
 from ga3c.settings.checks import WrongInput, without_arguments
 from ga3c.settings.machine import CORES
 from ga3c.settings.train import TrainConfig
+from ga3c.training.checks import check_own_parts
 from ga3c.training.interrupts import Interrupts
 from ga3c.training.start import Start
 from ga3c.wire.doors import listening
@@ -76,6 +77,7 @@ def prepared(config: TrainConfig, known: Known | None) -> Start:
             raise ValueError(f"another process uses {known.path}")
     elif config.learning.initial_weights:
         config = _with_weights_found(config)
+    check_own_parts(config)
     check_tracker(config.run.track)
     listening(config.hosts)  # checks that the keys can be read
     if config.hosts.launcher == "ray":
