@@ -18,6 +18,7 @@ import tyro
 
 from agents.games import resolve
 from ga3c.runs import records
+from ga3c.runs.durable import is_writable
 from ga3c.runs.kept_config import CONFIG, load_config
 from ga3c.runs.trust import META, is_begun_by_user
 from ga3c.settings.run import STEP_CAP
@@ -72,7 +73,7 @@ def new_run_path(config: TrainConfig) -> Path:
             f"{shlex.quote(str(path))}"
         )
     parent = next(p for p in path.parents if p.exists())
-    if not (parent.is_dir() and os.access(parent, os.W_OK)):
+    if not is_writable(parent):
         raise ValueError(f"run {path} cannot be created: {parent} is not a writable folder")
     return path
 

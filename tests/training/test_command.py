@@ -74,7 +74,7 @@ def test_a_run_that_cannot_print_ends_as_any_other(tmp_path: Path, fault: str) -
     assert words in done.stderr
     result = json.loads((tmp_path / "mine" / "result.json").read_text())
     assert result["steps"] >= 3000
-    assert "3000 steps done" in (tmp_path / "mine" / "log.txt").read_text()
+    assert "3,000 steps done" in (tmp_path / "mine" / "log.txt").read_text()
 
 
 def test_a_run_whose_reader_has_stopped_goes_on_and_ends(tmp_path: Path) -> None:
@@ -100,8 +100,8 @@ def test_a_run_whose_reader_has_stopped_goes_on_and_ends(tmp_path: Path) -> None
     assert run.returncode == 0, said
     assert said.count("standard output cannot be written: its reader has stopped") == 1
     assert read[4096:].startswith(b"ga3c:")
-    assert b"4000 steps done" not in read
-    assert "4000 steps done" in (tmp_path / "mine" / "log.txt").read_text()
+    assert b"4,000 steps done" not in read
+    assert "4,000 steps done" in (tmp_path / "mine" / "log.txt").read_text()
 
 
 def test_what_a_slow_reader_takes_is_complete() -> None:
