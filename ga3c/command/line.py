@@ -101,8 +101,9 @@ def _plain(text: str, kind: type[Any], command: str) -> str:
         return f"{chosen[2]} {chosen[1]}: {near(chosen[1], names)}{known}"
     required = re.match(r"Missing from (.*?): ([A-Z]+|--\S+|\{.*?\})", text)
     if required:
+        of = required[1].removeprefix("ga3c ")  # which every message begins with
         what = required[2].strip("{}").replace(",", ", ")
-        return f"{required[1]}: {f'one of {what}' if required[2][0] == '{' else what} is missing"
+        return f"{of}: {f'one of {what}' if required[2][0] == '{' else what} is missing"
     missing = re.match(r"Missing value for argument '(.*?)'", text)
     if missing:
         return f"{missing[1]}: its value is missing"

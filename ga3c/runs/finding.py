@@ -17,6 +17,7 @@ from typing import IO, Annotated, Any, NamedTuple
 import tyro
 
 from agents.games import resolve
+from agents.spelling import meant
 from ga3c.runs import records
 from ga3c.runs.durable import is_writable
 from ga3c.runs.kept_config import CONFIG, load_config
@@ -161,7 +162,10 @@ def pretrained_run(game: str) -> Path:
         path = PRETRAINED / resolve(game).name
         if (path / CONFIG).is_file():
             return path
-    raise ValueError(f"pretrained {game}: must be one of {', '.join(pretrained())}")
+    known = pretrained()
+    raise ValueError(
+        f"pretrained {game}: {meant(game.lower(), known)}must be one of {', '.join(known)}"
+    )
 
 
 def newest_figures(path: Path) -> dict[str, Any]:

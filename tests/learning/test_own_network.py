@@ -114,7 +114,7 @@ def test_layers_of_a_custom_network_have_the_configured_precision() -> None:
 
 WRONG = {
     "nowhere:torso": ["module nowhere cannot be imported", "there is no nowhere.py"],
-    "tests.own_nets:torzo": ["own_nets.py has no torzo: did you mean torso?"],
+    "tests.own_nets:torzo": ["did you mean torso? ", "own_nets.py has no torzo"],
     "tests.own_nets.py:torso": ["(a module is named without .py)"],
     "tests.own_nets:UNITS": ["UNITS is of type int, not a function"],
     "tests.own_nets:raising": ["RuntimeError: the network has a hole", "own_nets.py, line"],
