@@ -209,9 +209,8 @@ def _meant(
     """The fields of `LearnedConfig`, which select a run's weights."""
     from ga3c.evaluation.options import LearnedConfig
 
-    values: dict[str, Any] = {"run": _named(run), "pretrained": pretrained}
-    values |= {"checkpoint": str(checkpoint), "runs_dir": runs_dir}
-    values["trust"] = trust or isinstance(run, Run)
+    values: dict[str, Any] = {"run": _named(run), "pretrained": pretrained, "runs_dir": runs_dir}
+    values |= {"checkpoint": str(checkpoint), "trust": trust or isinstance(run, Run)}
     return typed(LearnedConfig, values)
 
 

@@ -123,8 +123,8 @@ def _check_meaning(config: TrainConfig, before: TrainConfig) -> None:
         value, old_value = getattr(config.network, name), getattr(before.network, name)
         if value != old_value:
             raise ValueError(
-                f"{name} {value}: the weights were learned with {old_value}, and would mean "
-                "something else here"
+                f"the weights were learned in {before.environment.game} with {name} {old_value}, "
+                f"and would mean something else with {value}"
             )
 
 

@@ -82,7 +82,7 @@ def test_weights_are_not_taken_by_a_network_that_would_compute_something_else(
     given: list[str], tmp_path: Path
 ) -> None:
     run = shutil.copytree(pretrained_run("Pong"), tmp_path / "pong")
-    words = "the weights were learned with"
+    words = "the weights were learned in pong with "
     assert words in refused("train", "--initial-weights", str(run), *given)
     game = ["--game", "pong", "--steps", "20000000"]
     assert words in refused("train", "--resume", str(run), *game, *given)
