@@ -60,8 +60,9 @@ from tests.commands import ended, refused
         (["scores"], "ga3c: scores: --out-dir is missing"),
         (["keys"], "ga3c: keys: PATH is missing"),
         (["train", "--total-timesteps", "9"], "--total-timesteps: did you mean --steps? "),
-        (["train", "--resume", ""], "run .: no directory with a config.json"),
-        (["train", "--config", ""], "config .: its name must end in .toml or .json"),
+        (["train", "--resume", ""], "--resume: its value is empty; leave it out, or give a path"),
+        (["train", "--config="], "--config: its value is empty; leave it out, or give a path"),
+        (["play", "--out", "", "--seed", "1"], "--out: its value is empty; leave it out, or give "),
         (["train", "--resume", "--steps", "5"], "--resume: its value is missing"),
         (["train", "--config", "--steps", "5"], "--config: its value is missing"),
         (["train", "--resume", str(PRETRAINED / "pong")], "cannot be resumed, as it has weights"),
@@ -86,6 +87,11 @@ def test_wrong_arguments_are_refused_in_one_line_with_a_suggestion(
     assert line in said
     assert "Error parsing" not in said and "helptext" not in said
     assert len(said.strip().splitlines()) == 1
+
+
+def test_an_empty_text_is_no_path() -> None:
+    with pytest.raises(ValueError, match="runs_dir '': must be a path"):
+        checked({"runs_dir": ""})
 
 
 def test_errors_about_wrong_arguments_have_no_colours(
