@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from agents.games import are_same
 from ga3c.reports import history
+from ga3c.reports.processes import asked_evaluation, protocols_of
 from ga3c.runs import checkpoints
 from ga3c.runs.durable import rewrite_whole
 from ga3c.runs.finding import EVALUATIONS, LOCK, LOG, RESULT, newest_figures
@@ -36,7 +37,7 @@ class Job(NamedTuple):
 
     @property
     def asked(self) -> Path:
-        """The file that records the extra arguments of its training and its evaluation."""
+        """The file that records the extra arguments of its training."""
         return self.path.parent / f"{self.path.name}.arguments.json"
 
     @property
@@ -80,10 +81,9 @@ class Job(NamedTuple):
             )
 
     def note(self, **arguments: str) -> None:
-        """Record the extra arguments of its training (train) or its evaluation (evaluate).
+        """Record the extra arguments of its training (train), which replace all of an earlier one.
 
-        When it is resumed, also the requested `steps`, and `until` when it then runs. Those of a
-        training that begins replace all of an earlier one.
+        When it is resumed, also the requested `steps`, and `until` when it then runs.
         """
         known = {} if "train" in arguments else _known(self.asked)
         rewrite_whole(self.asked, json.dumps({**known, **arguments}))
@@ -98,7 +98,7 @@ class Job(NamedTuple):
             limits = [*self._limits(until), *(self._schedule if until != self.steps else ())]
             return ["train", "--resume", str(self.path), "--trust", *limits]
         if self.evaluation and not self._evaluated:
-            return ["evaluate", str(self.path), "--trust", *self.evaluating]
+            return ["evaluate", *self.evaluating]
         return []
 
     @property
@@ -139,11 +139,11 @@ class Job(NamedTuple):
 
     @property
     def evaluating(self) -> list[str]:
-        """The arguments of its evaluation, without the run; empty if it is not to be evaluated."""
+        """The arguments of `ga3c evaluate`; empty if it is not to be evaluated."""
         if not self.evaluation:
             return []
         protocol, episodes, arguments = self.evaluation
-        own = ["--protocol", protocol] if protocol else []
+        own = [str(self.path), "--trust", *(["--protocol", protocol] if protocol else [])]
         return [*own, "--episodes", str(episodes), *shlex.split(arguments)]
 
     @property
@@ -159,19 +159,19 @@ class Job(NamedTuple):
 
     @property
     def _evaluated(self) -> bool:
-        assert self.evaluation is not None
-        newest = int(self.kept[-1].name)
-        run = history.read(self.path)
-        protocol = self.evaluation.protocol or run.config.evaluation.evaluate_protocol
-        arguments = self.evaluation.arguments
-        own = (protocol, "control") if protocol == "trained" else (protocol,)  # see `fitting`
-        names = {*own, *(f"{name}, changed" for name in own if arguments)}
-        return _known(self.asked).get("evaluate", arguments) == arguments and any(
-            entry["steps"] == newest
-            and entry["protocol"]["name"] in names
-            and entry["protocol"].get("weights", "newest") == "newest"
-            and entry["episodes"] >= self.evaluation.episodes
-            for entry in run.evaluations
+        """Whether its newest checkpoint has been evaluated as is asked for."""
+        newest, run = int(self.kept[-1].name), history.read(self.path)
+        of_newest = [entry for entry in run.evaluations if entry["steps"] == newest]
+        if not of_newest:
+            return False
+        asked = asked_evaluation(self.evaluating)
+        protocols = protocols_of(asked, run.config)
+        return any(
+            entry["protocol"] in protocols
+            and entry["episodes"] >= asked.episodes
+            and entry.get("seed") == asked.seed  # that of evaluations during training is another
+            and set(asked.info_keys) <= set(entry.get("infos", ()))
+            for entry in of_newest
         )
 
 

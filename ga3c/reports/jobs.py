@@ -65,8 +65,6 @@ def complete(
                         waiting.append(job)
                         continue
                     _check(job, process)
-                    if command[0] == "evaluate" and job.evaluation:
-                        job.note(evaluate=job.evaluation.arguments)
                     next_command = job.next_command
                     if next_command == command:
                         raise RuntimeError(f"{job.path.name}: {command} ended without any effect")

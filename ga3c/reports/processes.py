@@ -3,6 +3,7 @@
 Commands on Ray need directories that all nodes of the cluster share.
 """
 
+import contextlib
 import logging
 import math
 import os
@@ -16,7 +17,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
-from agents.environments import spaces
+from agents.actions import Actions
+from agents.environments import Spaces, spaces
 from agents.launchers import search_path
 from agents.machine import COUNTED
 from agents.signals import end_with_parent, ending, handled, is_same_request, restore
@@ -26,6 +28,7 @@ from ga3c.command.parse import TrainArguments
 from ga3c.evaluation.options import EvaluateConfig
 from ga3c.settings.begin import given_value
 from ga3c.settings.checks import WrongInput
+from ga3c.settings.train import TrainConfig
 
 END_S = SAY_S = 12.0  # longer than most clean stops take
 KILL_S = 12.0  # after that, a killed command's node counts as unreachable
@@ -80,11 +83,38 @@ def check_commands(training: list[str], evaluating: list[str]) -> None:
         played = spaces(config.environment, tried=False)
         check_effects(config, played, training)
         if evaluating:
-            base = EvaluateConfig.defaults(evaluating)
-            asked = parsed(evaluating, EvaluateConfig, "ga3c evaluate", base)
-            asked.played_by(config, played)
+            asked_evaluation(evaluating).played_by(config, played)
     except (WrongUse, ValueError) as error:
         raise WrongInput(str(error)) from error
+
+
+def asked_evaluation(evaluating: list[str]) -> EvaluateConfig:
+    """What these arguments ask of `ga3c evaluate`. Raises WrongInput."""
+    base = EvaluateConfig.defaults(evaluating)
+    try:
+        asked: EvaluateConfig = parsed(evaluating, EvaluateConfig, "ga3c evaluate", base)
+    except WrongUse as error:
+        raise WrongInput(str(error)) from error
+    return asked
+
+
+def protocols_of(asked: EvaluateConfig, trained: TrainConfig) -> list[dict[str, Any]]:
+    """The protocols that such an evaluation may be kept with, for finite and continuous actions.
+
+    Which actions a game has shows only where it is made, and this machine may lack its packages.
+    """
+    found = []
+    for actions in (Actions(2), Actions(0)):
+        with contextlib.suppress(ValueError):  # the protocol is not for such actions
+            found.append(_protocol(asked, trained, Spaces((1,), "float32", actions, 1)))
+    return found
+
+
+def _protocol(asked: EvaluateConfig, trained: TrainConfig, spaces: Spaces) -> dict[str, Any]:
+    """The protocol that the evaluation is kept with. Raises ValueError if it cannot be made."""
+    played = asked.as_played(trained)
+    name, settings = asked.played_by(played, spaces)
+    return settings.named(name, played.environment, asked.checkpoint)
 
 
 def here(command: list[str], errors: Path) -> Process:

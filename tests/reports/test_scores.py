@@ -11,19 +11,21 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 from unittest.mock import MagicMock
 
 import pytest
 
+from ga3c.evaluation.protocols import PROTOCOLS
 from ga3c.reports import jobs, processes
 from ga3c.reports.job import Evaluation, Job
 from ga3c.reports.jobs import complete
 from ga3c.reports.processes import LOST
 from ga3c.reports.scores import Config, _jobs
-from ga3c.runs import checkpoints, records
-from ga3c.runs.finding import LOCK, is_running, locked, newest_figures
+from ga3c.runs import checkpoints
+from ga3c.runs.finding import EVALUATIONS, LOCK, is_running, locked, newest_figures
 from ga3c.runs.kept_config import CONFIG, load_config, to_json
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.train import TrainConfig
@@ -40,6 +42,7 @@ from tests.commands import (
 GAMES = ["tests.tiny:Careless-v0", "CartPole-v1"]
 LIGHT = "--algorithm a3c --agents 1 --envs-per-agent 8 --scheduler off --progress-every-s 0.5"
 
+OF_TRAINING = 2**31  # the seed of evaluations during training
 STEPS = 8_000  # 16 s at 2 ms per step, so that the list is interrupted in its first game
 
 
@@ -108,24 +111,45 @@ def test_a_table_is_trained_and_evaluated_as_it_was_published(tmp_path: Path) ->
     assert played(games=("CartPole-v1",), protocol="paper") == ("paper", ""), "no Atari game"
 
 
-def test_a_job_is_done_only_by_an_evaluation_with_its_protocol_and_weights(
-    pong_run: Path, tmp_path: Path
+def kept_evaluation(run: Path, name: str, weights: str, seed: int, **changed: Any) -> None:
+    """Give the run one evaluation: its newest checkpoint by a protocol, over 30 games."""
+    steps = int(checkpoints.kept(run / "checkpoints")[-1].name)
+    settings = replace(PROTOCOLS[name], **changed)
+    protocol = settings.named(name, load_config(run).environment, weights)
+    entry = {"steps": steps, "protocol": protocol, "episodes": 30, "mean": 1.0, "seed": seed}
+    entry["infos"] = {"goals": 1.0}
+    (run / EVALUATIONS).write_text(json.dumps(entry) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "weights", "seed", "done"),
+    [
+        ("nature", {}, "newest", 0, []),
+        ("trained", {}, "best", 0, []),
+        ("trained", {}, "newest", 0, ["", "--info-keys goals"]),
+        ("trained", {"policy": "greedy"}, "newest", 0, ["--policy greedy"]),
+        ("trained", {}, "newest", 1, ["--seed 1"]),
+        ("trained", {}, "newest", OF_TRAINING, []),
+    ],
+)
+def test_a_job_is_done_only_by_the_evaluation_that_is_asked_for(
+    name: str,
+    changed: dict[str, Any],
+    weights: str,
+    seed: int,
+    done: list[str],
+    pong_run: Path,
+    tmp_path: Path,
 ) -> None:
     run = shutil.copytree(pong_run, tmp_path / "run")
-    steps = int(checkpoints.kept(run / "checkpoints")[-1].name)
-    for protocol, weights, is_done, is_done_if_changed in (
-        ("nature", "newest", False, False),
-        ("trained", "best", False, False),
-        ("trained, changed", "newest", False, True),
-        ("trained", "newest", True, True),
-    ):
-        played = {"name": protocol, "weights": weights}
-        entry = {"steps": steps, "protocol": played, "episodes": 30, "mean": 1.0}
-        records.append(run / "evaluations.jsonl", {**entry, "scores": [1.0] * 30})
-        for arguments, done in (("", is_done), ("--policy greedy", is_done_if_changed)):
-            evaluation = Evaluation(protocol=None, episodes=30, arguments=arguments)
-            job = Job(run, "Pong", 0, steps=1, seconds=None, evaluation=evaluation)
-            assert (job.next_command == []) == done, (protocol, weights, arguments)
+    kept_evaluation(run, name, weights, seed, **changed)
+    infos = ("--info-keys goals", "--info-keys goals coins")
+    for arguments in ("", "--policy greedy", "--policy epsilon", "--seed 1", *infos):
+        evaluation = Evaluation(protocol=None, episodes=30, arguments=arguments)
+        job = Job(run, "Pong", 0, steps=1, seconds=None, evaluation=evaluation)
+        assert (job.next_command == []) == (arguments in done), arguments
+        more = job._replace(evaluation=evaluation._replace(episodes=31))
+        assert more.next_command[:2] == ["evaluate", str(run)]
 
 
 def test_a_run_that_is_begun_anew_forgets_how_its_predecessor_was_resumed(tmp_path: Path) -> None:
@@ -160,15 +184,6 @@ def test_a_run_trained_with_other_arguments_than_the_requested_is_refused(
     first.check()
     with pytest.raises(WrongInput, match="with 'none' is asked for"):
         complete([first._replace(arguments="")])
-    steps = int(checkpoints.kept(run / "checkpoints")[-1].name)
-    played = {"name": "trained", "weights": "newest"}
-    entry = {"steps": steps, "protocol": played, "episodes": 30, "mean": 1.0, "scores": [1.0] * 30}
-    records.append(run / "evaluations.jsonl", entry)
-    second = first._replace(evaluation=Evaluation(None, 30, "--seed 1"))
-    second.note(evaluate="--seed 1")
-    assert second.next_command == []
-    third = second._replace(evaluation=Evaluation(None, 30, "--seed 2"))
-    assert third.next_command[0] == "evaluate"
 
 
 @pytest.mark.parametrize("name", ["ALE/Pong-v5", "mine:Pong", "Boxing"])
