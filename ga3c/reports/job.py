@@ -1,19 +1,24 @@
 """A run to make, and its progress according to what its directory holds."""
 
+import contextlib
 import json
 import shlex
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from agents.actions import Actions
+from agents.environments import Spaces
 from agents.games import are_same
+from ga3c.command.line import WrongUse, parsed
+from ga3c.evaluation.options import EvaluateConfig
 from ga3c.reports import history
-from ga3c.reports.processes import asked_evaluation, protocols_of
 from ga3c.runs import checkpoints
 from ga3c.runs.durable import rewrite_whole
 from ga3c.runs.finding import EVALUATIONS, LOCK, LOG, RESULT, newest_figures
 from ga3c.runs.kept_config import CONFIG, load_config
 from ga3c.runs.trust import META
 from ga3c.settings.checks import WrongInput
+from ga3c.settings.train import TrainConfig
 
 
 class Evaluation(NamedTuple):
@@ -173,6 +178,37 @@ class Job(NamedTuple):
             and set(asked.info_keys) <= set(entry.get("infos", ()))
             for entry in of_newest
         )
+
+
+def asked_evaluation(evaluating: list[str]) -> EvaluateConfig:
+    """What these arguments ask of `ga3c evaluate`. Raises WrongInput."""
+    base = EvaluateConfig.defaults(evaluating)
+    try:
+        asked: EvaluateConfig = parsed(evaluating, EvaluateConfig, "ga3c evaluate", base)
+    except WrongUse as error:
+        raise WrongInput(str(error)) from error
+    if asked.pretrained is not None:
+        raise WrongInput(f"pretrained {asked.pretrained}: what is evaluated is the trained run")
+    return asked
+
+
+def protocols_of(asked: EvaluateConfig, trained: TrainConfig) -> list[dict[str, Any]]:
+    """The protocols that such an evaluation may be kept with, for finite and continuous actions.
+
+    Which actions a game has shows only where it is made, and this machine may lack its packages.
+    """
+    found = []
+    for actions in (Actions(2), Actions(0)):
+        with contextlib.suppress(ValueError):  # the protocol is not for such actions
+            found.append(protocol_of(asked, trained, Spaces((1,), "float32", actions, 1)))
+    return found
+
+
+def protocol_of(asked: EvaluateConfig, trained: TrainConfig, spaces: Spaces) -> dict[str, Any]:
+    """The protocol that the evaluation is kept with. Raises ValueError if it cannot be made."""
+    played = asked.as_played(trained)
+    name, settings = asked.played_by(played, spaces)
+    return settings.named(name, played.environment, asked.checkpoint)
 
 
 def _known(file: Path) -> dict[str, str]:

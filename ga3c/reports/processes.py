@@ -3,7 +3,7 @@
 Commands on Ray need directories that all nodes of the cluster share.
 """
 
-import contextlib
+import functools
 import logging
 import math
 import os
@@ -12,20 +12,18 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
-from agents.actions import Actions
-from agents.environments import Spaces, spaces
+from agents.environments import EnvironmentConfig, Spaces, spaces
 from agents.launchers import search_path
 from agents.machine import COUNTED
 from agents.signals import end_with_parent, ending, handled, is_same_request, restore
 from ga3c.command.effects import check_effects
 from ga3c.command.line import WrongUse, parsed
 from ga3c.command.parse import TrainArguments
-from ga3c.evaluation.options import EvaluateConfig
+from ga3c.reports.job import asked_evaluation, protocol_of
 from ga3c.settings.begin import given_value
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.train import TrainConfig
@@ -73,48 +71,38 @@ def check_arguments(setting: str, arguments: str, command: str) -> None:
 def check_commands(training: list[str], evaluating: list[str]) -> None:
     """Raises WrongInput if `ga3c train` or `ga3c evaluate` refuses these arguments.
 
-    Otherwise a mistake in the evaluation would only show after all training. Checks nothing if
-    --config is given. Args: evaluating: empty if there is no evaluation.
+    With --config, it does not check how they fit together. Args: evaluating: empty if there is no
+    evaluation.
     """
     if given_value(training, "--config") is not None:
+        asked_evaluation(evaluating)
         return
     try:
         config = parsed(training, TrainArguments, "ga3c train").settings
-        played = spaces(config.environment, tried=False)
-        check_effects(config, played, training)
-        if evaluating:
-            asked_evaluation(evaluating).played_by(config, played)
+        check_effects(config, _spaces(config.environment), training)
     except (WrongUse, ValueError) as error:
         raise WrongInput(str(error)) from error
+    check_evaluation(evaluating, config)
 
 
-def asked_evaluation(evaluating: list[str]) -> EvaluateConfig:
-    """What these arguments ask of `ga3c evaluate`. Raises WrongInput."""
-    base = EvaluateConfig.defaults(evaluating)
-    try:
-        asked: EvaluateConfig = parsed(evaluating, EvaluateConfig, "ga3c evaluate", base)
-    except WrongUse as error:
-        raise WrongInput(str(error)) from error
-    return asked
+def check_evaluation(evaluating: list[str], trained: TrainConfig) -> None:
+    """Raises WrongInput if `ga3c evaluate` refuses these arguments for a run with such settings.
 
-
-def protocols_of(asked: EvaluateConfig, trained: TrainConfig) -> list[dict[str, Any]]:
-    """The protocols that such an evaluation may be kept with, for finite and continuous actions.
-
-    Which actions a game has shows only where it is made, and this machine may lack its packages.
+    Otherwise a mistake would only show after all training. Args: evaluating: as above.
     """
-    found = []
-    for actions in (Actions(2), Actions(0)):
-        with contextlib.suppress(ValueError):  # the protocol is not for such actions
-            found.append(_protocol(asked, trained, Spaces((1,), "float32", actions, 1)))
-    return found
+    if not evaluating:
+        return
+    asked = asked_evaluation(evaluating)
+    try:
+        protocol_of(asked, trained, _spaces(asked.as_played(trained).environment))
+    except ValueError as error:
+        raise WrongInput(str(error)) from error
 
 
-def _protocol(asked: EvaluateConfig, trained: TrainConfig, spaces: Spaces) -> dict[str, Any]:
-    """The protocol that the evaluation is kept with. Raises ValueError if it cannot be made."""
-    played = asked.as_played(trained)
-    name, settings = asked.played_by(played, spaces)
-    return settings.named(name, played.environment, asked.checkpoint)
+@functools.cache
+def _spaces(environment: EnvironmentConfig) -> Spaces:
+    """Its spaces; it is made only once, which may take seconds. Raises ValueError."""
+    return spaces(environment, tried=False)
 
 
 def here(command: list[str], errors: Path) -> Process:
@@ -219,7 +207,7 @@ def _command(command: list[str], errors: str, directory: str, cores: int) -> int
             stdout=subprocess.DEVNULL,
             stderr=file,
             start_new_session=True,
-            preexec_fn=partial(end_with_parent, signal.SIGTERM),
+            preexec_fn=functools.partial(end_with_parent, signal.SIGTERM),
         )
         try:
             return process.wait()

@@ -40,6 +40,7 @@ from tests.commands import (
 )
 
 GAMES = ["tests.tiny:Careless-v0", "CartPole-v1"]
+CARTPOLE = ["--games", "CartPole-v1"]
 LIGHT = "--algorithm a3c --agents 1 --envs-per-agent 8 --scheduler off --progress-every-s 0.5"
 
 OF_TRAINING = 2**31  # the seed of evaluations during training
@@ -349,6 +350,14 @@ def test_wrong_arguments_are_refused_before_anything_is_trained(tmp_path: Path) 
         (["--train=--agents 0"], "agents 0: must be between 1"),
         (["--train=--noise 0.5"], "--noise has no effect on algorithm ppo"),
         (["--evaluate=--nonsense"], "unknown option --nonsense"),
+        (["--evaluate=--info-keys coins"], "Pong takes no info_keys: it is an Atari game"),
+        (["--evaluate=--env-args a=1"], "Pong takes no env_args: it is an Atari game"),
+        (["--evaluate=--pretrained pong"], "pretrained pong: what is evaluated is the trained run"),
+        (["--evaluate=otherrun"], "'otherrun' belongs to no option"),
+        (["--train=--action-repeat 8", "--evaluate=--frame-cap 5"], "frame_cap 5 < action_repeat"),
+        ([*CARTPOLE, "--evaluate=--env-args nonsense"], "env_args nonsense: must be key=value"),
+        ([*CARTPOLE, "--evaluate=--env-args foo=1"], "unexpected keyword argument 'foo'"),
+        ([*CARTPOLE, "--train=--config x", "--evaluate=--nonsense"], "unknown option --nonsense"),
         (["--protocol", "control"], "protocol control: is for continuous actions"),
         (["--gpus", "3"], "--gpus has no effect on --on here"),
         (["--on", "ray", "--at-once", "2"], "--at-once has no effect on --on ray"),
@@ -436,6 +445,16 @@ def test_what_is_trained_already_is_not_checked_again(pong_run: Path, tmp_path: 
     complete([Job(run, "Pong", 0, steps=1, seconds=None, arguments=refused)])
     with pytest.raises(WrongInput, match=f"{refused} has no effect"):
         complete([Job(tmp_path / "new", "Pong", 0, steps=1, seconds=None, arguments=refused)])
+
+
+def test_an_evaluation_that_a_begun_run_refuses_is_refused_before_it_goes_on(
+    pong_run: Path, tmp_path: Path
+) -> None:
+    run, coins = shutil.copytree(pong_run, tmp_path / "run"), Evaluation(None, 30, "--info-keys c")
+    job = Job(run, "Pong", 0, steps=5000, seconds=None, evaluation=coins)
+    assert job.next_command[:2] == ["train", "--resume"]
+    with pytest.raises(WrongInput, match="Pong takes no info_keys"):
+        complete([job])
 
 
 def test_a_run_that_fails_ends_the_list_with_its_error(tmp_path: Path) -> None:
