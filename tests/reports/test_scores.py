@@ -107,6 +107,12 @@ def test_a_table_is_trained_and_evaluated_as_it_was_published(tmp_path: Path) ->
     assert played(games=("ga3c-paper",), protocol="paper") == ("paper", "--sticky-actions 0.25")
     assert played(games=("ga3c-paper",), protocol="nature") == ("nature", "")
     assert played(games=("fast-dqn",)) == ("nature", "")
+    for game in ("ALE/Pong-v5", "Pong-v0"):  # which imply sticky actions
+        zero = played(games=(game,), protocol="nature")
+        assert zero == ("nature", "--sticky-actions 0.0")
+        assert played(games=(game,), protocol="paper") == ("paper", "--sticky-actions 0.25")
+        assert played(games=(game,)) == (None, "")
+    assert played(games=("Pong-v4",), protocol="nature") == ("nature", "")
     assert played(games=("Pong",)) == (None, "")
     assert played(games=("Pong",), protocol="paper") == ("paper", "--sticky-actions 0.25")
     assert played(games=("CartPole-v1",), protocol="paper") == ("paper", ""), "no Atari game"
