@@ -143,14 +143,31 @@ def test_a_run_that_was_interrupted_early_is_not_averaged_with_a_whole_one(
         (run / "evaluations.jsonl").write_text(text + "\n")
     (table,) = comparison.tables([history.read(run) for run in runs])
     assert [(row.name, row.scores.tolist(), row.steps[0]) for row in table.rows] == [
-        ("pong, after 10,000,032 steps", [20.0], 10_000_032),
-        ("pong, after 500,000 steps", [14.0], 500_000),
+        ("pong, trained for 10,000,032 steps", [20.0], 10_000_032),
+        ("pong, trained for 500,000 steps", [14.0], 500_000),
     ]
     text = json.dumps({**entry, "protocol": {"name": "paper"}, "steps": 9_000_000})
     (runs[1] / "evaluations.jsonl").write_text(text + "\n")
     (table,) = comparison.tables([history.read(run) for run in runs])
     assert table.rows[0].scores.tolist() == [20.0, 14.0]
     assert "9.00M to 10.00M" in tables.markdown(table)
+
+
+def test_the_best_weights_of_seeds_are_one_row_unless_a_run_is_short() -> None:
+    def best(seed: int, steps: int, whole: int) -> History:
+        protocol = {"name": "paper", "weights": "best"}
+        entry = {"steps": steps, "episodes": 30, "mean": float(seed), "protocol": protocol}
+        figures = [{"steps": whole, "seconds": 9.0}]
+        return played("Pong", seed=seed)._replace(evaluations=[entry], figures=figures)
+
+    runs = [best(1, 900, 4000), best(2, 4000, 4000), best(3, 2000, 3900)]
+    (table,) = comparison.tables(runs)
+    (row,) = table.rows
+    assert sorted(row.scores) == [1.0, 2.0, 3.0] and row.steps == (900, 4000)
+    assert "Human-normalised, over 1 of 1 games" in tables.summary(table)
+    (table,) = comparison.tables([*runs, best(4, 900, 1000)])
+    names = ["pong, trained for 4,000 steps", "pong, trained for 1,000 steps"]
+    assert [row.name for row in table.rows] == names
 
 
 def test_runs_of_other_settings_are_not_seeds_of_one(runs: list[Path]) -> None:
