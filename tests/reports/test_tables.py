@@ -22,7 +22,7 @@ import pytest
 from agents.environments import EnvironmentConfig
 from ga3c.reports import comparison, history, listing, plots, tables
 from ga3c.reports.groups import grouped
-from ga3c.reports.history import Curve, History
+from ga3c.reports.history import History
 from ga3c.reports.page import page
 from ga3c.reports.published_figures import published_scores
 from ga3c.runs import records
@@ -31,6 +31,7 @@ from ga3c.runs.kept_config import to_json
 from ga3c.settings.presets import PRESETS
 from ga3c.settings.train import TrainConfig
 from tests.commands import ROOT, ended, refused
+from tests.histories import made
 
 PONG = ROOT / "benchmarks" / "results" / "pong"
 SCORES = [np.array([0.1, 0.5, 0.9]), np.array([2.0, 4.0, 3.0]), np.array([-1.0, 0.0, 8.0])]
@@ -50,16 +51,12 @@ def evaluated(run: Path, *entries: tuple[str, float]) -> Path:
 def played(game: str, *scores: tuple[str, float], seed: int = 0, discount: float = 0.99) -> History:
     """A run of a game with a score by each of some protocols, over 30 games after 4,000 steps."""
     base = TrainConfig(environment=EnvironmentConfig(game=game))
-    config = replace(
-        base,
-        run=replace(base.run, seed=seed),
-        learning=replace(base.learning, discount=discount),
-    )
+    config = replace(base, learning=replace(base.learning, discount=discount))
     entries = [
         {"steps": 4_000, "episodes": 30, "mean": mean, "protocol": {"name": protocol}}
         for protocol, mean in scores
     ]
-    return History(Path(f"{game}-{seed}"), config, Curve(*np.zeros((3, 0))), [], entries)
+    return made(f"{game}-{seed}", config, seed, evaluations=entries)
 
 
 @pytest.fixture
@@ -199,10 +196,9 @@ def test_a_game_without_known_scores_is_reported_with_several_settings_too(
 
 
 def test_what_the_name_of_a_game_implies_tells_runs_apart() -> None:
-    nothing = Curve(*np.zeros((3, 0)))
     names = ["Pong", "ALE/Pong-v5", "pong", "mine:Game-v0", "other:Game-v0"]
     configs = [TrainConfig(environment=EnvironmentConfig(game=name)) for name in names]
-    found = [History(Path(name), config, nothing, [], []) for name, config in zip(names, configs)]
+    found = [made(name, config) for name, config in zip(names, configs, strict=True)]
     together = [[run.path.name for run in group.runs] for group in grouped(found)]
     assert together == [["Pong", "pong"], ["Pong-v5"], ["mine:Game-v0"], ["other:Game-v0"]]
     assert grouped(found)[1].name == "pong (sticky actions 0.25)"
@@ -221,8 +217,7 @@ def test_groups_are_told_apart_by_the_fewest_settings_in_words() -> None:
             service=replace(base.service, training_batch_min=40),
         ),
     ]
-    nothing = Curve(*np.zeros((3, 0)))
-    found = [History(Path(str(n)), config, nothing, [], []) for n, config in enumerate(configs)]
+    found = [made(str(number), config) for number, config in enumerate(configs)]
     names = [group.differs for group in grouped(found)]
     assert names[0] == "a3c, layer norm"
     assert names[1].startswith("a3c, ") and "no layer norm" in names[1]
