@@ -19,8 +19,8 @@ class Game(NamedTuple):
     score: float
     length: int  # in steps
     cut: bool  # by the protocol's step_cap or frame_cap, or by another limit of the environment
-    success: float = NOT_SAID  # 1 or 0, if the environment says so and the game ended
-    infos: tuple[tuple[str, float], ...] = ()  # info keys and numbers, nan where none was reported
+    success: float = NOT_SAID  # 1 or 0, if the info of the game's last step says so
+    infos: tuple[tuple[str, float], ...] = ()  # keys and numbers in that info, nan where none is
 
 
 Watch = Callable[[int, Collection[Game]], bool]
@@ -87,10 +87,9 @@ def _round(
                         "be finite, or scores cannot be compared"
                     )
                 cut = not ended or bool(outcome["truncated"])
-                success = float(outcome["success"]) if ended else NOT_SAID
-                said = () if step.infos is None else step.infos[lane].tolist()
-                infos = tuple(zip(environments.spaces.info_keys, said, strict=True))
-                games[first + lane] = Game(score, length, cut, success, infos)
+                successes, numbers = environments.reported()
+                infos = tuple(zip(environments.spaces.info_keys, numbers[lane].tolist()))
+                games[first + lane] = Game(score, length, cut, float(successes[lane]), infos)
         if len(games) == first + lanes or not watch(length, games.values()):
             break
         observations = stacks.push(step.frames, step.firsts)

@@ -141,17 +141,31 @@ def test_each_lane_plays_its_first_game_to_the_end_however_long() -> None:
     assert len(set(expected)) > 5
 
 
-def test_the_success_rate_is_of_the_games_that_ended() -> None:
+def test_the_success_rate_is_of_the_games_that_report_it() -> None:
     environment = EnvironmentConfig(game="tests.tiny:Corridor-v0")
     games = evaluate(policy_for(environment), environment, Protocol("sample"), 40, 20, seed=0)
     won = [float(game.score > 0) for game in games]
     assert [game.success for game in games] == won
     assert 0 < sum(won) < 40
     assert record(games, 0, {}, 0, 20, 1.0)["success_rate"] == pytest.approx(sum(won) / 40)
-    cut = evaluate(
-        policy_for(environment), environment, Protocol("sample", step_cap=2), 3, 3, seed=0
-    )
-    assert record(cut, 0, {}, 0, 3, 1.0)["success_rate"] is None
+    silent = EnvironmentConfig(game="CartPole-v1")
+    games = evaluate(policy_for(silent), silent, Protocol("sample"), 3, 3, seed=0)
+    assert record(games, 0, {}, 0, 3, 1.0)["success_rate"] is None
+
+
+def test_a_cut_game_counts_with_what_its_last_step_reports() -> None:
+    """Otherwise, a success rate would leave out the games that do not reach the goal in time."""
+    environment = EnvironmentConfig(game="tests.tiny:Corridor-v0", info_keys=("position",))
+    protocol = Protocol("sample", step_cap=4)  # a game takes three steps, or five, or more
+    games = evaluate(policy_for(environment), environment, protocol, 20, 10, seed=0)
+    goal = CORRIDOR_LENGTH - 1
+    positions = [dict(game.infos)["position"] for game in games]
+    assert [game.cut for game in games] == [0 < position < goal for position in positions]
+    assert [game.success for game in games] == [position == goal for position in positions]
+    entry = record(games, 0, {}, 0, 10, 1.0)
+    assert 0 < entry["games_cut"] < 20
+    assert entry["success_rate"] == sum(game.score > 0 for game in games) / 20
+    assert entry["infos"]["position"] == pytest.approx(sum(positions) / 20)
 
 
 def test_means_of_infos_are_over_the_games_that_report_them() -> None:
