@@ -1,18 +1,53 @@
-"""Finds the run and checkpoint that the user chose, and builds the policy."""
+"""Finds the run, checkpoint and protocol that the user chose, and builds the policy."""
 
 import sys
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from agents.environments import EnvironmentConfig, spaces
-from ga3c.evaluation.options import LearnedConfig
+from ga3c import backend
+from ga3c.evaluation.options import LearnedConfig, PlayedConfig
 from ga3c.evaluation.policy import Policy
+from ga3c.evaluation.protocols import Protocol
 from ga3c.runs import checkpoints
 from ga3c.runs.checkpoints import BEST, FOLDER, Checkpoint, place_of
 from ga3c.runs.finding import find_run, newest_run, pretrained_run
 from ga3c.runs.kept_config import read_config
 from ga3c.runs.trust import check_trust
 from ga3c.settings.checks import WrongInput
+from ga3c.settings.machine import CORES
 from ga3c.settings.train import TrainConfig
+
+
+class Played(NamedTuple):
+    """Who plays, in which environment, and how."""
+
+    path: Path  # of the run
+    checkpoint: Checkpoint
+    title: str
+    policy: Policy
+    environment: EnvironmentConfig  # of training, with the options that change it
+    protocol: Protocol
+    named: dict[str, Any]  # the protocol, as scores are kept with it
+
+
+def played(config: PlayedConfig) -> Played:
+    """What the options choose. Configures the backend. Raises WrongInput or RuntimeError."""
+    trained, path, checkpoint = load(config)
+    trained = config.as_played(trained)
+    backend.configure(CORES, config.seed)
+    policy = policy_of(trained, checkpoint)
+    name, protocol = config.played_by(trained, policy.spaces)
+    weights = config.checkpoint if config.checkpoint in ("newest", BEST) else "chosen"
+    return Played(
+        path=path,
+        checkpoint=checkpoint,
+        title=title(trained, checkpoint),
+        policy=policy,
+        environment=trained.environment,
+        protocol=protocol,
+        named=protocol.named(name, trained.environment, weights),
+    )
 
 
 def load(wanted: LearnedConfig) -> tuple[TrainConfig, Path, Checkpoint]:

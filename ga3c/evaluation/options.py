@@ -98,7 +98,7 @@ class PlayedConfig(LearnedConfig):
         return replace(trained, environment=played)
 
     def played_by(self, trained: TrainConfig, spaces: Spaces) -> tuple[str, Protocol]:
-        """The protocol's name and settings. Raises WrongInput if it does not fit the actions."""
+        """The protocol's name and settings. Raises WrongInput if it does not fit the game."""
         name, settings = self.protocol, self.settings
         if name is None:
             name = fitting(trained.evaluation.evaluate_protocol, spaces.actions)
@@ -106,7 +106,7 @@ class PlayedConfig(LearnedConfig):
             settings = replace(PROTOCOLS[name], **changed)
         self._check_effect(settings, resolve(trained.environment.game).is_atari)
         try:
-            settings.check_actions(name, spaces.actions)
+            settings.check_fits(name, trained.environment, spaces.actions)
         except ValueError as error:
             raise WrongInput(str(error)) from error
         return name, settings

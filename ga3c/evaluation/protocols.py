@@ -31,7 +31,7 @@ class Protocol:
     """Environment steps after which any game is cut short; its score so far counts."""
 
     def __post_init__(self) -> None:
-        self.environment(EnvironmentConfig())  # checks the values passed on to it
+        self.environment(EnvironmentConfig(action_repeat=1))  # checks the values passed on to it
         check_count(self, "step_cap")
         check_share(self, "epsilon")
 
@@ -41,8 +41,9 @@ class Protocol:
         whole = replace(trained, sticky_actions=trained.stickiness, life_loss_terminates=False)
         return replace(whole, **{name: v for name, v in given.items() if v is not None})
 
-    def check_actions(self, name: str, actions: Actions) -> None:
-        """Raises ValueError if this protocol, called `name`, cannot play such actions."""
+    def check_fits(self, name: str, trained: EnvironmentConfig, actions: Actions) -> None:
+        """Raises ValueError if this protocol, called `name`, cannot play that environment."""
+        self.environment(trained)
         if name == "control" and not actions.is_continuous:
             raise ValueError(
                 "protocol control: is for continuous actions, but those of the game are "

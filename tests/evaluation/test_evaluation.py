@@ -24,7 +24,7 @@ from ga3c.evaluation.options import PlayConfig
 from ga3c.evaluation.policy import Policy
 from ga3c.evaluation.protocols import PROTOCOLS, Protocol
 from ga3c.runs import checkpoints, records
-from ga3c.runs.finding import evaluations
+from ga3c.runs.finding import PRETRAINED, evaluations
 from ga3c.settings.run import EvaluationConfig
 from ga3c.settings.train import TrainConfig
 from tests.commands import BEGIN_S, CORRIDOR, LIGHT, STOP_S, Command, ended, refused
@@ -384,6 +384,25 @@ def test_what_cannot_be_evaluated_is_refused_in_one_line(pong_run: Path, tmp_pat
         ([str(broken)], 1, "no whole checkpoint"),
     ):
         assert words in refused("evaluate", *arguments, code=code)
+
+
+@pytest.mark.parametrize("command", ["evaluate", "play"])
+def test_a_frame_cap_below_the_runs_action_repeat_is_refused(command: str, tmp_path: Path) -> None:
+    run = shutil.copytree(PRETRAINED / "pong", tmp_path / "mine")
+    settings = json.loads((run / "config.json").read_text())
+    settings["environment"]["action_repeat"] = 8
+    (run / "config.json").write_text(json.dumps(settings))
+    said = refused(command, str(run), "--frame-cap", "5")
+    assert said == "ga3c: frame_cap 5 < action_repeat 8: no whole step would fit into a game"
+
+
+def test_a_protocol_whose_frame_cap_is_below_the_action_repeat_is_refused_at_the_start(
+    tmp_path: Path,
+) -> None:
+    given = ["--action-repeat", "20000", "--evaluate-every", "9", "--evaluate-protocol", "nature"]
+    said = refused("train", *given, "--seconds", "1", "--runs-dir", str(tmp_path))
+    assert "evaluate_protocol: frame_cap 18000 < action_repeat 20000" in said
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_run_evaluates_itself_and_keeps_its_best_weights(tmp_path: Path) -> None:
