@@ -10,7 +10,7 @@ from ga3c.evaluation.options import LearnedConfig, PlayedConfig
 from ga3c.evaluation.policy import Policy
 from ga3c.evaluation.protocols import Protocol
 from ga3c.runs import checkpoints
-from ga3c.runs.checkpoints import BEST, FOLDER, Checkpoint, place_of
+from ga3c.runs.checkpoints import BEST, FOLDER, Checkpoint
 from ga3c.runs.finding import find_run, newest_run, pretrained_run
 from ga3c.runs.kept_config import read_config
 from ga3c.runs.trust import check_trust
@@ -71,15 +71,14 @@ def load(wanted: LearnedConfig) -> tuple[TrainConfig, Path, Checkpoint]:
         if found is None:
             raise RuntimeError(f"run {path} has no whole checkpoint")
         return config, path, found
-    best = checkpoints.kept(path / BEST)[-1:]
-    if checkpoint == BEST:
-        chosen = best[0] if best else None
-    else:
-        chosen = place_of(int(checkpoint), directory) if checkpoint.isdecimal() else None
-    if chosen is None or not chosen.is_dir():
-        steps = ", ".join(str(int(each.name)) for each in checkpoints.kept(directory))
+    kept = {str(int(each.name)): each for each in checkpoints.kept(directory)}
+    steps = ", ".join(kept)
+    if best := checkpoints.kept(path / BEST):
+        kept[BEST] = best[-1]
+    chosen = kept.get(checkpoint.lstrip("0") or checkpoint)  # a checkpoint's name begins with zeros
+    if chosen is None:
         raise WrongInput(
-            f"checkpoint {checkpoint}: the run has newest, {steps}, or best if it was evaluated"
+            f"checkpoint {checkpoint:.80}: the run has newest, {steps}, or best if it was evaluated"
         )
     try:
         return config, path, checkpoints.read(chosen)

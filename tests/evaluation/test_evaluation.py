@@ -371,6 +371,8 @@ def test_what_cannot_be_evaluated_is_refused_in_one_line(pong_run: Path, tmp_pat
         ([str(pong_run), "--checkpoint", "best"], 2, "checkpoint best"),
         ([str(pong_run), "--checkpoint", "17"], 2, "checkpoint 17"),
         ([str(pong_run), "--checkpoint", ""], 2, "checkpoint : the run has newest"),
+        ([str(pong_run), "--checkpoint", "9" * 300], 2, "9: the run has newest"),
+        ([str(pong_run), "--checkpoint", "9" * 5000], 2, "9: the run has newest"),
         (["--pretrained", "Pong", "--game", "Breakout"], 2, "game Breakout with pretrained Pong"),
         ([str(pong_run), "--episodes", "0"], 2, "episodes 0"),
         ([str(pong_run), "--step-cap", "0"], 2, "step_cap 0"),
