@@ -43,7 +43,7 @@ class Evaluations:
         self._directory = directory
         self._keeper = keeper
         self._say = say
-        self._told = False  # whether a stuck evaluation has been reported
+        self._told = False  # whether it has been said that the evaluation is stuck
         self._best: tuple[Any, dict[str, Any]] | None = None  # the best weights, until written
         self._retry_s = 0.0  # when to try to write them again
         if kept := checkpoints.newest(directory.path / BEST)[0]:  # of a resumed run
@@ -62,10 +62,12 @@ class Evaluations:
     def tend(self, steps: float) -> None:
         """Record evaluations that have finished, and start another if it is due."""
         self._note()
-        if self._evaluator.is_stuck and not self._told:
-            self._told = True
+        is_stuck = self._evaluator.is_stuck
+        if is_stuck and not self._told:
             silent = f"no step for {self._evaluator.patience_s:g} s"
-            self._say(f"an evaluation has made {silent}: no more will be started", sys.stderr)
+            rule = "none will be started until it ends"
+            self._say(f"an evaluation has made {silent}: {rule}", sys.stderr)
+        self._told = is_stuck
         due = self._evaluator.due(steps)
         if due and (found := self._service.kept.read(READ_TIMEOUT_S, experience=False)):
             self._evaluator.begin(*found)

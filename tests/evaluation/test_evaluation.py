@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -27,6 +28,7 @@ from ga3c.runs import checkpoints, records
 from ga3c.runs.finding import PRETRAINED, evaluations
 from ga3c.settings.run import EvaluationConfig
 from ga3c.settings.train import TrainConfig
+from ga3c.training.evaluating import Evaluations
 from tests.commands import BEGIN_S, CORRIDOR, LIGHT, STOP_S, Command, ended, refused
 from tests.tiny import CORRIDOR_LENGTH, ledger_end
 
@@ -481,10 +483,32 @@ def test_a_hanging_evaluation_is_reported_and_does_not_keep_the_run_from_ending(
     given += ["--evaluate-every", "1000", "--evaluate-episodes", "1", "--name", "mine"]
     done = ended(*given, "--runs-dir", str(tmp_path))
     assert done.returncode == 1, done.stderr
-    assert "an evaluation has made no step for 3.5 s: no more will be started" in done.stderr
+    assert "no step for 3.5 s: none will be started until it ends" in done.stderr
     assert "did not end in time: evaluator" in done.stderr
     newest = checkpoints.kept(tmp_path / "mine" / "checkpoints")[-1]
     assert checkpoints.read(newest).state["steps"] >= 3000
+
+
+def test_after_an_evaluation_that_was_stuck_others_are_started_and_may_be_stuck_too() -> None:
+    said: list[str] = []
+    begun: list[int] = []
+    evaluator = SimpleNamespace(
+        take=list,
+        take_failures=list,
+        patience_s=3.0,
+        due=lambda steps: not evaluator.is_stuck,
+        begin=begun.append,
+    )
+    evaluations = Evaluations.__new__(Evaluations)
+    evaluations._evaluator, evaluations._best, evaluations._told = evaluator, None, False  # type: ignore[assignment]
+    evaluations._say = lambda text, to=None: said.append(text)
+    kept = SimpleNamespace(read=lambda timeout_s, experience: (len(said),))
+    evaluations._service = SimpleNamespace(kept=kept)  # type: ignore[assignment]
+    for evaluator.is_stuck in (True, True, False, True, True, False):
+        evaluations.tend(0)
+    words = "an evaluation has made no step for 3 s: none will be started until it ends"
+    assert said == [words, words]
+    assert begun == [1, 2], "after each of them"
 
 
 def test_an_evaluation_leaves_the_replay_where_it_is(tmp_path: Path) -> None:
