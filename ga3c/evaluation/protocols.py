@@ -68,7 +68,7 @@ class Protocol:
             played = self.environment(trained)
             kept = {**asdict(self), **{name: getattr(played, name) for name in OF_GAMES}, **fixed}
         else:
-            own = {"env_args": " ".join(trained.env_args)} if trained.env_args else {}
+            own = {"env_args": trained.arguments} if trained.env_args else {}
             # With different arguments it may be a different game.
             kept = {"policy": self.policy, "epsilon": self.epsilon, **own}
         if self.policy != "epsilon":

@@ -16,6 +16,7 @@ from typing import IO, Annotated, Any, NamedTuple
 
 import tyro
 
+from agents.config import EnvironmentConfig
 from agents.games import resolve
 from ga3c.runs import records
 from ga3c.runs.kept_config import CONFIG, load_config
@@ -29,6 +30,7 @@ LATEST = "latest"  # a file beside the runs that names the newest; formerly a sy
 EVALUATIONS, VIDEOS = "evaluations.jsonl", "video"
 PRETRAINED = Path(__file__).resolve().parents[1] / "pretrained"
 NAME_BYTES = 200  # of a run's name: file systems allow 255, and some files are named after it
+_ARGUMENT = re.compile(r" (?=[^\W\d]\w*=)")  # the space before an argument
 DEPTH = 3  # folder levels below runs/ that are searched for runs, such as runs/scores/pong-0
 SHOWN = 60  # maximum characters of the game and of the algorithm in a default name
 GivenRuns = Annotated[
@@ -215,8 +217,16 @@ def short_names(runs: Sequence[Path]) -> dict[Path, str]:
 
 
 def whole_protocol(protocol: Mapping[str, Any]) -> dict[str, Any]:
-    """A protocol with all fields. Games recorded before `step_cap` existed ended below it."""
-    return {**protocol, "step_cap": protocol.get("step_cap", STEP_CAP)}
+    """A protocol that an earlier version may have kept, as it would be kept today.
+
+    Games recorded before `step_cap` existed ended below it. env_args were kept as they were given.
+    """
+    whole = {**protocol, "step_cap": protocol.get("step_cap", STEP_CAP)}
+    if "env_args" in whole:
+        with contextlib.suppress(ValueError, TypeError):  # what is no argument today stays
+            given = tuple(_ARGUMENT.split(whole["env_args"]))
+            whole["env_args"] = EnvironmentConfig(env_args=given).arguments
+    return whole
 
 
 def is_running(path: Path) -> bool:

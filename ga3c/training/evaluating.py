@@ -119,5 +119,5 @@ class Evaluations:
             before = kept.state["evaluation"]
         else:
             return True
-        is_other = whole_protocol(before["protocol"]) != entry["protocol"]
-        return is_other or entry["mean"] > before["mean"]
+        old, new = (whole_protocol(each["protocol"]) for each in (before, entry))
+        return old != new or entry["mean"] > before["mean"]

@@ -121,7 +121,23 @@ def test_other_environment_arguments_make_another_protocol() -> None:
     """Scores of games with other arguments share no table column, nor compete for the best one."""
     games = [EnvironmentConfig("FrozenLake-v1", args) for args in ((), ("map_name=8x8",))]
     plain, larger = (PROTOCOLS["trained"].named("trained", each, "newest") for each in games)
-    assert plain != larger == {**plain, "env_args": "map_name=8x8"}
+    assert plain != larger == {**plain, "env_args": "map_name='8x8'"}
+
+
+def test_the_same_environment_arguments_in_other_words_make_the_same_protocol(
+    tmp_path: Path,
+) -> None:
+    """Also in evaluations.jsonl, where earlier versions kept them as they were given."""
+    kept = tmp_path / "evaluations.jsonl"
+    for given in (("map_name='8x8'", "is_slippery=False"), ("is_slippery=False", "map_name=8x8")):
+        environment = EnvironmentConfig("FrozenLake-v1", given)
+        named = PROTOCOLS["trained"].named("trained", environment, "newest")
+        for env_args in (named["env_args"], " ".join(given)):
+            records.append(kept, {"steps": 1, "protocol": {**named, "env_args": env_args}})
+    protocols = [json.dumps(entry["protocol"]) for entry in evaluations(tmp_path)]
+    assert protocols == [json.dumps(named)] * 4
+    records.append(kept, {"steps": 1, "protocol": {**named, "env_args": "is_slippery=false"}})
+    assert evaluations(tmp_path)[-1]["protocol"]["env_args"] == "is_slippery=false", "it stays"
 
 
 def policy_for(environment: EnvironmentConfig) -> Policy:
@@ -308,7 +324,7 @@ def test_a_run_is_evaluated_in_its_environment_with_other_arguments(tmp_path: Pa
     run = ga3c.train(**given, algorithm="a3c", steps=500, runs_dir=tmp_path, agents=1)
     kept = ga3c.evaluate(run, episodes=2, env_args={"is_slippery": True}, info_keys=["prob"])
     assert kept["infos"] == {"prob": pytest.approx(1 / 3)}
-    assert kept["protocol"]["env_args"] == "map_name='4x4' is_slippery=True"
+    assert kept["protocol"]["env_args"] == "is_slippery=True map_name='4x4'"
     assert run.evaluate(episodes=2)["protocol"]["env_args"] == "is_slippery=False map_name='4x4'"
     for options, words in (
         (["--env-args", "map_name=8x8"], "expected"),  # the network has 16 inputs
