@@ -45,8 +45,8 @@ def played(config: PlayedConfig) -> Played:
         title=title(trained, checkpoint),
         policy=policy,
         environment=trained.environment,
-        protocol=protocol,
-        named=protocol.named(name, trained.environment, weights),
+        protocol=protocol.as_played(policy.is_greedy),
+        named=protocol.named(name, trained.environment, weights, policy.is_greedy),
     )
 
 

@@ -1,6 +1,6 @@
 """Evaluation protocols: how games are played. Every setting is kept with the score."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from agents.actions import Actions
@@ -41,6 +41,13 @@ class Protocol:
         whole = replace(trained, sticky_actions=trained.stickiness, life_loss_terminates=False)
         return replace(whole, **{name: v for name, v in given.items() if v is not None})
 
+    def as_played(self, is_greedy: bool) -> "Protocol":
+        """This protocol with its policy as it is in effect.
+
+        Args: is_greedy: whether the policy has one action only, so that sampling would play that.
+        """
+        return replace(self, policy="greedy") if is_greedy and self.policy == "sample" else self
+
     def check_fits(self, name: str, trained: EnvironmentConfig, actions: Actions) -> None:
         """Raises ValueError if this protocol, called `name`, cannot play that environment."""
         self.environment(trained)
@@ -55,27 +62,31 @@ class Protocol:
                 "without noise: choose the protocol control"
             )
 
-    def named(self, name: str, trained: EnvironmentConfig, weights: str) -> dict[str, Any]:
+    def named(
+        self, name: str, trained: EnvironmentConfig, weights: str, is_greedy: bool = False
+    ) -> dict[str, Any]:
         """All settings, with the protocol's name, which says if a setting was changed.
 
-        Args: weights: newest, best or chosen. It is kept because the best of several evaluations
-            is not a typical one.
+        Args:
+            weights: newest, best or chosen. It is kept because the best of several evaluations is
+                not a typical one.
+            is_greedy: as in `as_played`; that sampling is greedy then, is no change.
         """
-        actions = "full" if trained.full_action_space else "minimal"
-        fixed: dict[str, Any] = {"life_loss_ends": False, "fire_on_reset": trained.fire_on_reset}
-        fixed |= {"action_set": actions, "action_repeat": trained.action_repeat}
+        played = self.as_played(is_greedy)
+        is_changed = played != PROTOCOLS[name].as_played(is_greedy)
+        kept: dict[str, Any] = {"name": f"{name}, changed" if is_changed else name}
+        kept |= {"weights": weights, "policy": played.policy}
+        if played.policy == "epsilon":
+            kept["epsilon"] = played.epsilon
         if check(trained.game).is_atari:
-            played = self.environment(trained)
-            kept = {**asdict(self), **{name: getattr(played, name) for name in OF_GAMES}, **fixed}
-        else:
-            own = {"env_args": trained.arguments} if trained.env_args else {}
-            # With different arguments it may be a different game.
-            kept = {"policy": self.policy, "epsilon": self.epsilon, **own}
-        if self.policy != "epsilon":
-            kept.pop("epsilon", None)
-        kept.pop("step_cap", None)  # it comes last, as in `runs.finding.evaluations`
-        full_name = name if PROTOCOLS[name] == self else f"{name}, changed"
-        return {"name": full_name, "weights": weights, **kept, "step_cap": self.step_cap}
+            games = self.environment(trained)
+            kept |= {each: getattr(games, each) for each in OF_GAMES}
+            kept |= {"life_loss_ends": False, "fire_on_reset": games.fire_on_reset}
+            kept["action_set"] = "full" if games.full_action_space else "minimal"
+            kept["action_repeat"] = games.action_repeat
+        elif trained.env_args:  # with different arguments it may be a different game
+            kept["env_args"] = trained.arguments
+        return {**kept, "step_cap": self.step_cap}
 
 
 def fitting(name: ProtocolName, actions: Actions) -> ProtocolName:

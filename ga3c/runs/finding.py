@@ -175,8 +175,9 @@ def evaluations(path: Path) -> list[dict[str, Any]]:
 
     Without a protocol a score means nothing: such entries are left out.
     """
+    algorithm = records.whole(path / CONFIG).get("algorithm")
     return [
-        {**entry, "protocol": whole_protocol(protocol)}
+        {**entry, "protocol": whole_protocol(protocol, algorithm)}
         for entry in records.read(path / EVALUATIONS)
         if isinstance(protocol := entry.get("protocol"), dict) and "name" in protocol
     ]
@@ -216,12 +217,15 @@ def short_names(runs: Sequence[Path]) -> dict[Path, str]:
     return {run: "/".join(run.parts[-depth:]) for run in runs}
 
 
-def whole_protocol(protocol: Mapping[str, Any]) -> dict[str, Any]:
+def whole_protocol(protocol: Mapping[str, Any], algorithm: str | None) -> dict[str, Any]:
     """A protocol that an earlier version may have kept, as it would be kept today.
 
-    Games recorded before `step_cap` existed ended below it. env_args were kept as they were given.
+    Games recorded before `step_cap` existed ended below it. env_args were kept as they were given,
+    and the policy of a run of dqn as sampled, though it is greedy.
     """
     whole = {**protocol, "step_cap": protocol.get("step_cap", STEP_CAP)}
+    if algorithm == "dqn" and whole.get("policy") == "sample":
+        whole["policy"] = "greedy"
     if "env_args" in whole:
         with contextlib.suppress(ValueError, TypeError):  # what is no argument today stays
             given = tuple(_ARGUMENT.split(whole["env_args"]))

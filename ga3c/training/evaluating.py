@@ -39,6 +39,7 @@ class Evaluations:
     ) -> None:
         last = max((entry["steps"] for entry in evaluations(directory.path)), default=0)
         self._evaluator = Evaluator(config, spaces, last)
+        self._algorithm = config.algorithm
         self._service = service
         self._directory = directory
         self._keeper = keeper
@@ -119,5 +120,5 @@ class Evaluations:
             before = kept.state["evaluation"]
         else:
             return True
-        old, new = (whole_protocol(each["protocol"]) for each in (before, entry))
+        old, new = (whole_protocol(each["protocol"], self._algorithm) for each in (before, entry))
         return old != new or entry["mean"] > before["mean"]

@@ -1,6 +1,5 @@
 """Evaluation plays whole games by a protocol, and records all its settings with the score."""
 
-import dataclasses
 import json
 import os
 import re
@@ -8,6 +7,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Collection
+from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,12 +20,16 @@ import ga3c
 from agents.actions import Actions
 from agents.environments import EnvironmentConfig, Environments, Spaces, spaces
 from ga3c.command.parse import parse
+from ga3c.evaluation.evaluate import scores
+from ga3c.evaluation.evaluator import Evaluator
 from ga3c.evaluation.games import Game, choose, evaluate, record
-from ga3c.evaluation.options import PlayConfig
+from ga3c.evaluation.options import EvaluateConfig, PlayConfig
 from ga3c.evaluation.policy import Policy
 from ga3c.evaluation.protocols import PROTOCOLS, Protocol
+from ga3c.learning import weights
 from ga3c.runs import checkpoints, records
 from ga3c.runs.finding import PRETRAINED, evaluations
+from ga3c.settings.presets import PRESETS
 from ga3c.settings.run import EvaluationConfig
 from ga3c.settings.train import TrainConfig
 from ga3c.training.evaluating import Evaluations
@@ -73,7 +77,7 @@ def test_protocol_trained_keeps_the_settings_of_training() -> None:
         assert not played.life_loss_terminates
         named = PROTOCOLS["trained"].named("trained", trained, "newest")
         assert (named["noop_max"], named["sticky_actions"]) == (noop_max, sticky)
-        other = dataclasses.replace(PROTOCOLS["trained"], sticky_actions=0.25)
+        other = replace(PROTOCOLS["trained"], sticky_actions=0.25)
         assert other.named("trained", trained, "newest")["name"] == "trained, changed"
 
 
@@ -86,18 +90,16 @@ def test_settings_that_are_given_change_the_runs_own_protocol() -> None:
         ([], PROTOCOLS["nature"]),
         (
             given,
-            dataclasses.replace(
-                PROTOCOLS["nature"], policy="sample", frame_cap=108_000, step_cap=7
-            ),
+            replace(PROTOCOLS["nature"], policy="sample", frame_cap=108_000, step_cap=7),
         ),
         (
             ["--sticky-actions", "None"],
-            dataclasses.replace(PROTOCOLS["nature"], sticky_actions=None),
+            replace(PROTOCOLS["nature"], sticky_actions=None),
         ),
         (["--protocol=paper"], PROTOCOLS["paper"]),
         (
             ["--protocol", "paper", *given],
-            dataclasses.replace(PROTOCOLS["paper"], policy="sample", frame_cap=108_000, step_cap=7),
+            replace(PROTOCOLS["paper"], policy="sample", frame_cap=108_000, step_cap=7),
         ),
     ):
         config = parse(arguments, PlayConfig, "ga3c play", base=PlayConfig.defaults(arguments))
@@ -107,10 +109,10 @@ def test_settings_that_are_given_change_the_runs_own_protocol() -> None:
 def test_every_setting_of_a_protocol_is_named() -> None:
     trained = EnvironmentConfig(game="Pong")
     named = PROTOCOLS["nature"].named("nature", trained, "newest")
-    assert {field.name for field in dataclasses.fields(Protocol)} < set(named)
+    assert {field.name for field in fields(Protocol)} < set(named)
     assert named["name"] == "nature"
     assert named["action_set"] == "minimal"
-    changed = dataclasses.replace(PROTOCOLS["nature"], epsilon=0.01)
+    changed = replace(PROTOCOLS["nature"], epsilon=0.01)
     assert changed.named("nature", trained, "newest")["name"] == "nature, changed"
     of_another = changed.named("nature", EnvironmentConfig(game="CartPole-v1"), "best")
     assert "noop_max" not in of_another
@@ -138,6 +140,37 @@ def test_the_same_environment_arguments_in_other_words_make_the_same_protocol(
     assert protocols == [json.dumps(named)] * 4
     records.append(kept, {"steps": 1, "protocol": {**named, "env_args": "is_slippery=false"}})
     assert evaluations(tmp_path)[-1]["protocol"]["env_args"] == "is_slippery=false", "it stays"
+
+
+def test_a_policy_without_probabilities_is_kept_as_greedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With or without `--policy greedy`, in the run and after it, these are the same games."""
+    config = replace(PRESETS["dqn-vectors"], environment=EnvironmentConfig("CartPole-v1"))
+    config = replace(config, evaluation=EvaluationConfig(1000, evaluate_episodes=1))
+    evaluator = Evaluator(config, spaces(config.environment), 0)
+    read = weights.read({"weights": evaluator._policy.network.weights})
+    checkpoint = checkpoints.Checkpoint(tmp_path, {"steps": 0}, read)
+    monkeypatch.setattr(
+        "ga3c.evaluation.chosen.load", lambda wanted: (config, tmp_path, checkpoint)
+    )
+    entries = [
+        scores(EvaluateConfig(episodes=1, settings=Protocol(policy), given=given))
+        for policy, given in (("sample", ()), ("greedy", ("policy",)))
+    ]
+    assert entries[0]["scores"] == entries[1]["scores"]
+    in_the_run = evaluator._play(0)
+    assert in_the_run is not None
+    protocols = [entry["protocol"] for entry in (*entries, in_the_run)]
+    assert protocols == [{**protocols[0], "name": "trained", "policy": "greedy"}] * 3
+    nature = PROTOCOLS["nature"].named("nature", config.environment, "newest", is_greedy=True)
+    assert (nature["name"], nature["policy"]) == ("nature", "epsilon")
+
+    earlier = {"steps": 1, "protocol": {**protocols[0], "policy": "sample"}}
+    (tmp_path / "evaluations.jsonl").write_text(json.dumps(earlier) + "\n")
+    for algorithm, policy in (("dqn", "greedy"), ("a3c", "sample")):
+        (tmp_path / "config.json").write_text(json.dumps({"algorithm": algorithm}))
+        assert evaluations(tmp_path)[0]["protocol"] == {**protocols[0], "policy": policy}
 
 
 def policy_for(environment: EnvironmentConfig) -> Policy:
@@ -212,7 +245,7 @@ def test_the_seed_determines_the_games_and_as_many_are_played_as_asked_for() -> 
 def test_games_are_the_same_however_many_are_played_at_once(game: str, protocol: Protocol) -> None:
     environment = EnvironmentConfig(game=game, noop_max=30, sticky_actions=0.25)
     policy = policy_for(environment)
-    protocol = dataclasses.replace(protocol, noop_max=30, sticky_actions=0.25, step_cap=250)
+    protocol = replace(protocol, noop_max=30, sticky_actions=0.25, step_cap=250)
     alone, some, all_of_them = (
         evaluate(policy, environment, protocol, 5, at_once, seed=4) for at_once in (1, 2, 5)
     )
@@ -285,7 +318,7 @@ def test_evaluations_from_before_the_step_cap_have_the_same_protocol(tmp_path: P
         records.append(tmp_path / "evaluations.jsonl", {"steps": 1, "protocol": protocol})
     old, new = evaluations(tmp_path)
     assert json.dumps(old["protocol"]) == json.dumps(new["protocol"])
-    capped = dataclasses.replace(PROTOCOLS["paper"], step_cap=7)
+    capped = replace(PROTOCOLS["paper"], step_cap=7)
     assert capped.named("paper", EnvironmentConfig("Pong"), "newest")["name"] == "paper, changed"
 
 
