@@ -41,7 +41,8 @@ def evaluate(
     """Play `episodes` whole games, `at_once` in parallel; fewer if `watch` stops it.
 
     Each lane plays one game per round. Taking the games that end first would favour short games.
-    How a game goes depends on the seed and its number, not on how many are played in parallel.
+    How a game goes depends on the seed and its number, not on how many are played in parallel,
+    except for an id that exists only as a vector, where those in parallel share a seed.
     """
     games: dict[int, Game] = {}  # by number
     for first in range(0, episodes, at_once):
