@@ -28,6 +28,8 @@ class Played(NamedTuple):
     policy: Policy
     environment: EnvironmentConfig  # of training, with the options that change it
     protocol: Protocol
+    name: str  # of the protocol
+    changes: dict[str, Any]  # of its settings
     named: dict[str, Any]  # the protocol, as scores are kept with it
 
 
@@ -46,6 +48,8 @@ def played(config: PlayedConfig) -> Played:
         policy=policy,
         environment=trained.environment,
         protocol=protocol.as_played(policy.is_greedy),
+        name=name,
+        changes=protocol.changes(name, policy.is_greedy),
         named=protocol.named(name, trained.environment, weights, policy.is_greedy),
     )
 

@@ -142,7 +142,8 @@ class PlayConfig(PlayedConfig):
 
     out: Path | None = None
     """File to write, .mp4 or .gif; None: video/STEPS-PROTOCOL-SEED.mp4 in the run's directory, or
-    with --pretrained GAME-PROTOCOL-SEED.mp4 in the working directory."""
+    with --pretrained GAME-PROTOCOL-SEED.mp4 in the working directory. PROTOCOL includes settings
+    that you change."""
     window: bool = False
     """Show the game in a window while it is played, and write no file."""
     max_seconds: float = 120.0

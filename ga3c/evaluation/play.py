@@ -2,6 +2,7 @@
 
 import re
 import time
+import zlib
 from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
@@ -60,6 +61,13 @@ def moments(
             step, picture = environments.step(actions), pictures.step(actions)
 
 
+def _file_name(*parts: str) -> str:
+    """The parts in one name that any file system takes; others have another name."""
+    whole = "-".join(parts)
+    safe = re.sub(r"[^\w.=-]+", "_", whole, flags=re.ASCII)[:NAMED]
+    return safe if safe == whole else f"{safe}-{zlib.crc32(whole.encode()):08x}"
+
+
 def run(config: Config) -> None:
     """Play a game and write or show it. Raises WrongInput or RuntimeError."""
     try:
@@ -72,13 +80,12 @@ def _show(config: Config) -> None:
     chosen = played(config)
     path, learned, protocol = chosen.path, chosen.title, chosen.protocol
     environment = protocol.environment(chosen.environment)
-    named = chosen.named["name"]
-    print(f"{path}: {learned}; protocol {named}", flush=True)
-    named = "-".join([named.replace(", ", "-"), *config.env_args])
-    named = re.sub(r"[^\w.=-]+", "_", named)[:NAMED]
-    out = config.out or path / VIDEOS / f"{chosen.checkpoint.steps}-{named}-{config.seed}.mp4"
+    print(f"{path}: {learned}; protocol {chosen.named['name']}", flush=True)
+    changes = (f"{setting}={value}" for setting, value in chosen.changes.items())
+    named = f"{_file_name(chosen.name, *changes, *config.env_args)}-{config.seed}.mp4"
+    out = config.out or path / VIDEOS / f"{chosen.checkpoint.steps}-{named}"
     if config.pretrained and config.out is None:
-        out = Path(f"{path.name}-{named}-{config.seed}.mp4")
+        out = Path(f"{path.name}-{named}")
     with (
         closing(Pictures(environment)) as pictures,
         closing(moments(chosen.policy, pictures, environment, protocol, config.seed)) as game,

@@ -1,6 +1,6 @@
 """Evaluation protocols: how games are played. Every setting is kept with the score."""
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from agents.actions import Actions
@@ -62,6 +62,11 @@ class Protocol:
                 "without noise: choose the protocol control"
             )
 
+    def changes(self, name: str, is_greedy: bool = False) -> dict[str, Any]:
+        """The settings that differ from those of the protocol `name`."""
+        own, unchanged = (asdict(each.as_played(is_greedy)) for each in (self, PROTOCOLS[name]))
+        return {key: value for key, value in own.items() if value != unchanged[key]}
+
     def named(
         self, name: str, trained: EnvironmentConfig, weights: str, is_greedy: bool = False
     ) -> dict[str, Any]:
@@ -73,7 +78,7 @@ class Protocol:
             is_greedy: as in `as_played`; that sampling is greedy then, is no change.
         """
         played = self.as_played(is_greedy)
-        is_changed = played != PROTOCOLS[name].as_played(is_greedy)
+        is_changed = self.changes(name, is_greedy)
         kept: dict[str, Any] = {"name": f"{name}, changed" if is_changed else name}
         kept |= {"weights": weights, "policy": played.policy}
         if played.policy == "epsilon":
