@@ -7,7 +7,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Collection
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,6 +34,7 @@ from ga3c.settings.run import EvaluationConfig
 from ga3c.settings.train import TrainConfig
 from ga3c.training.evaluating import Evaluations
 from tests.commands import BEGIN_S, CORRIDOR, LIGHT, STOP_S, Command, ended, refused
+from tests.published_facts import PROTOCOL_FACTS
 from tests.tiny import CORRIDOR_LENGTH, ledger_end
 
 PROBABILITIES = np.array([0.1, 0.6, 0.3])
@@ -104,6 +105,14 @@ def test_settings_that_are_given_change_the_runs_own_protocol() -> None:
     ):
         config = parse(arguments, PlayConfig, "ga3c play", base=PlayConfig.defaults(arguments))
         assert config.played_by(trained, shapes)[1] == expected
+
+
+@pytest.mark.parametrize("name", [*PROTOCOLS])
+def test_a_published_protocol_has_every_published_value(name: str) -> None:
+    facts = PROTOCOL_FACTS.get(name, [("policy", "sample", "ours")])
+    given = {setting: value for setting, value, _ in facts}
+    expected = {**asdict(Protocol()), **given}  # the others do not matter, or are as in training
+    assert asdict(PROTOCOLS[name]) == expected
 
 
 def test_every_setting_of_a_protocol_is_named() -> None:
