@@ -117,17 +117,23 @@ def scores(config: Config) -> dict[str, Any]:
                 chosen.policy,
                 chosen.environment,
                 chosen.protocol,
-                config.episodes,
-                config.at_once,
-                config.seed,
-                CORES,
-                progress,
+                episodes=config.episodes,
+                at_once=config.at_once,
+                seed=config.seed,
+                threads=CORES,
+                watch=progress,
             )
         except KeyboardInterrupt:
             print(f"{progress}; not kept, as the games that end first are short ones", flush=True)
             raise
-    seconds = time.monotonic() - started_s
-    entry = record(games, chosen.checkpoint.steps, named, config.seed, config.at_once, seconds)
+    entry = record(
+        games,
+        steps=chosen.checkpoint.steps,
+        protocol=named,
+        seed=config.seed,
+        at_once=config.at_once,
+        seconds=time.monotonic() - started_s,
+    )
     kept, failure = "", None
     if keeps:
         try:

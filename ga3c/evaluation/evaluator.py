@@ -114,13 +114,20 @@ class Evaluator:
             self._policy,
             self._environment,
             self._protocol,
-            episodes,
-            episodes,
-            SEED,
+            episodes=episodes,
+            at_once=episodes,
+            seed=SEED,
             watch=self._goes_on,
         )
         if len(games) < episodes:
             return None
         greedy = self._policy.is_greedy
         named = self._protocol.named(self._name, self._environment, "newest", greedy)
-        return record(games, steps, named, SEED, episodes, time.monotonic() - started_s)
+        return record(
+            games,
+            steps=steps,
+            protocol=named,
+            seed=SEED,
+            at_once=episodes,
+            seconds=time.monotonic() - started_s,
+        )

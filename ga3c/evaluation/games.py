@@ -32,6 +32,7 @@ def evaluate(
     policy: Policy,
     environment: EnvironmentConfig,
     protocol: Protocol,
+    *,
     episodes: int,
     at_once: int,
     seed: int,
@@ -139,6 +140,7 @@ def choose(protocol: Protocol, probabilities: np.ndarray, draws: np.ndarray) -> 
 
 def record(
     games: list[Game],
+    *,
     steps: int,
     protocol: Mapping[str, Any],
     seed: int,

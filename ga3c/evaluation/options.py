@@ -46,10 +46,8 @@ class PlayedConfig(LearnedConfig):
     """How games are played with them."""
 
     protocol: ProtocolName | None = None
-    """trained: as in training, except that a lost life does not end a game; paper: GA3C; nature:
-    Mnih et al. 2015; machado: Machado et al. 2018; apex: Horgan et al. 2018; control: continuous
-    actions, without noise; None: the run's --evaluate-protocol. The options in --help-all override
-    individual settings of it."""
+    """How games are played: `ga3c list protocols` says how by each; None: the run's
+    --evaluate-protocol. The options in --help-all override individual settings of it."""
     seed: int = 0
     """Seed for the games and the actions."""
     env_args: tuple[str, ...] = ()

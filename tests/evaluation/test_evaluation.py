@@ -187,12 +187,16 @@ def policy_for(environment: EnvironmentConfig) -> Policy:
     return Policy(TrainConfig(environment=environment), spaces(environment))
 
 
+def recorded(games: list[Game]) -> dict[str, Any]:
+    return record(games, steps=0, protocol={}, seed=0, at_once=1, seconds=1.0)
+
+
 def test_each_lane_plays_its_first_game_to_the_end_however_long() -> None:
     """Taking the first games to end would favour short ones. Here, the number of an environment
     determines the length of its game."""
     environment = EnvironmentConfig(game="tests.tiny:Ledger-v0")
     policy, protocol = policy_for(environment), Protocol("sample")
-    games = evaluate(policy, environment, protocol, 16, 16, seed=3)
+    games = evaluate(policy, environment, protocol, episodes=16, at_once=16, seed=3)
     twin = Environments(environment, 16)
     numbers = twin.reset(3).frames[:, 0].astype(int)
     twin.close()
@@ -203,26 +207,30 @@ def test_each_lane_plays_its_first_game_to_the_end_however_long() -> None:
 
 def test_the_success_rate_is_of_the_games_that_report_it() -> None:
     environment = EnvironmentConfig(game="tests.tiny:Corridor-v0")
-    games = evaluate(policy_for(environment), environment, Protocol("sample"), 40, 20, seed=0)
+    games = evaluate(
+        policy_for(environment), environment, Protocol("sample"), episodes=40, at_once=20, seed=0
+    )
     won = [float(game.score > 0) for game in games]
     assert [game.success for game in games] == won
     assert 0 < sum(won) < 40
-    assert record(games, 0, {}, 0, 20, 1.0)["success_rate"] == pytest.approx(sum(won) / 40)
+    assert recorded(games)["success_rate"] == pytest.approx(sum(won) / 40)
     silent = EnvironmentConfig(game="CartPole-v1")
-    games = evaluate(policy_for(silent), silent, Protocol("sample"), 3, 3, seed=0)
-    assert record(games, 0, {}, 0, 3, 1.0)["success_rate"] is None
+    games = evaluate(policy_for(silent), silent, Protocol("sample"), episodes=3, at_once=3, seed=0)
+    assert recorded(games)["success_rate"] is None
 
 
 def test_a_cut_game_counts_with_what_its_last_step_reports() -> None:
     """Otherwise, a success rate would leave out the games that do not reach the goal in time."""
     environment = EnvironmentConfig(game="tests.tiny:Corridor-v0", info_keys=("position",))
     protocol = Protocol("sample", step_cap=4)  # a game takes three steps, or five, or more
-    games = evaluate(policy_for(environment), environment, protocol, 20, 10, seed=0)
+    games = evaluate(
+        policy_for(environment), environment, protocol, episodes=20, at_once=10, seed=0
+    )
     goal = CORRIDOR_LENGTH - 1
     positions = [dict(game.infos)["position"] for game in games]
     assert [game.cut for game in games] == [0 < position < goal for position in positions]
     assert [game.success for game in games] == [position == goal for position in positions]
-    entry = record(games, 0, {}, 0, 10, 1.0)
+    entry = recorded(games)
     assert 0 < entry["games_cut"] < 20
     assert entry["success_rate"] == sum(game.score > 0 for game in games) / 20
     assert entry["infos"]["position"] == pytest.approx(sum(positions) / 20)
@@ -231,9 +239,11 @@ def test_a_cut_game_counts_with_what_its_last_step_reports() -> None:
 def test_means_of_infos_are_over_the_games_that_report_them() -> None:
     keys = ("position", "lost")
     environment = EnvironmentConfig(game="tests.tiny:Corridor-v0", info_keys=keys)
-    games = evaluate(policy_for(environment), environment, Protocol("sample"), 20, 10, seed=0)
+    games = evaluate(
+        policy_for(environment), environment, Protocol("sample"), episodes=20, at_once=10, seed=0
+    )
     right = sum(game.score > 0 for game in games)
-    kept = record(games, 0, {}, 0, 10, 1.0)["infos"]
+    kept = recorded(games)["infos"]
     assert kept["position"] == pytest.approx(right / 20 * (CORRIDOR_LENGTH - 1))
     assert kept["lost"] is None
 
@@ -242,7 +252,8 @@ def test_the_seed_determines_the_games_and_as_many_are_played_as_asked_for() -> 
     environment = EnvironmentConfig(game="CartPole-v1")
     policy, protocol = policy_for(environment), Protocol("sample")
     one, same, other = (
-        evaluate(policy, environment, protocol, 7, at_once=3, seed=seed) for seed in (1, 1, 2)
+        evaluate(policy, environment, protocol, episodes=7, at_once=3, seed=seed)
+        for seed in (1, 1, 2)
     )
     assert len(one) == len(other) == 7
     assert one == same
@@ -256,7 +267,8 @@ def test_games_are_the_same_however_many_are_played_at_once(game: str, protocol:
     policy = policy_for(environment)
     protocol = replace(protocol, noop_max=30, sticky_actions=0.25, step_cap=250)
     alone, some, all_of_them = (
-        evaluate(policy, environment, protocol, 5, at_once, seed=4) for at_once in (1, 2, 5)
+        evaluate(policy, environment, protocol, episodes=5, at_once=at_once, seed=4)
+        for at_once in (1, 2, 5)
     )
     assert alone == some == all_of_them
     assert len(set(alone)) > 2
@@ -266,14 +278,18 @@ def test_games_are_the_same_however_many_are_played_at_once(game: str, protocol:
 def test_a_game_without_an_end_is_cut_and_counts_with_its_score_so_far(episodes: int) -> None:
     environment = EnvironmentConfig(game="tests.unruly:Endless-v0")
     protocol = Protocol("sample", step_cap=40)
-    games = evaluate(policy_for(environment), environment, protocol, episodes, 2, seed=0)
+    games = evaluate(
+        policy_for(environment), environment, protocol, episodes=episodes, at_once=2, seed=0
+    )
     assert games == [Game(score=40 * 0.5, length=40, cut=True)] * episodes
 
 
 def test_a_game_that_the_emulators_frame_cap_ends_is_cut() -> None:
     environment = EnvironmentConfig(game="Pong")
     protocol = Protocol("sample", noop_max=0, frame_cap=200)
-    (game,) = evaluate(policy_for(environment), environment, protocol, 1, 1, seed=0)
+    (game,) = evaluate(
+        policy_for(environment), environment, protocol, episodes=1, at_once=1, seed=0
+    )
     assert game == Game(score=game.score, length=50, cut=True)
 
 
@@ -287,7 +303,7 @@ def test_the_watch_callback_sees_each_step_and_the_finished_games_and_may_stop()
         return len(seen) < limit
 
     limit = 1000
-    games = evaluate(policy, environment, protocol, 12, 8, seed=3, watch=watch)
+    games = evaluate(policy, environment, protocol, episodes=12, at_once=8, seed=3, watch=watch)
     first, second = games[:8], games[8:]
     expected = [
         (steps, sorted([*before, *(game for game in of_round if game.length <= steps)]))
@@ -297,7 +313,7 @@ def test_the_watch_callback_sees_each_step_and_the_finished_games_and_may_stop()
     assert seen == expected
     limit, whole = 3, len(seen)
     seen.clear()
-    stopped = evaluate(policy, environment, protocol, 12, 8, seed=3, watch=watch)
+    stopped = evaluate(policy, environment, protocol, episodes=12, at_once=8, seed=3, watch=watch)
     assert stopped == [game for game in first if game.length < 3]
     assert len(seen) == 3 < whole
 
@@ -305,9 +321,11 @@ def test_the_watch_callback_sees_each_step_and_the_finished_games_and_may_stop()
 def test_a_game_that_ends_with_its_last_step_is_not_cut() -> None:
     environment = EnvironmentConfig(game="CartPole-v1")
     policy = policy_for(environment)
-    (whole,) = evaluate(policy, environment, Protocol("sample"), 1, 1, seed=0)
+    (whole,) = evaluate(policy, environment, Protocol("sample"), episodes=1, at_once=1, seed=0)
     at_its_end, before = (
-        evaluate(policy, environment, Protocol("sample", step_cap=cap), 1, 1, seed=0)
+        evaluate(
+            policy, environment, Protocol("sample", step_cap=cap), episodes=1, at_once=1, seed=0
+        )
         for cap in (whole.length, whole.length - 1)
     )
     assert at_its_end == [whole]
@@ -317,7 +335,9 @@ def test_a_game_that_ends_with_its_last_step_is_not_cut() -> None:
 def test_a_nan_reward_is_an_error() -> None:
     environment = EnvironmentConfig(game="tests.unruly:Nameless-v0")
     with pytest.raises(RuntimeError, match="reward of environment 0 is nan"):
-        evaluate(policy_for(environment), environment, Protocol("sample"), 1, 1, seed=0)
+        evaluate(
+            policy_for(environment), environment, Protocol("sample"), episodes=1, at_once=1, seed=0
+        )
 
 
 def test_evaluations_from_before_the_step_cap_have_the_same_protocol(tmp_path: Path) -> None:
