@@ -18,7 +18,7 @@ from agents.cuts import FirstGames
 from agents.games import check, fault
 from agents.messages import OUTCOME, Step
 from agents.spaces import Spaces, UnfitSpaces, fit, own_actions
-from agents.vectors import check_given, make_vector, numbers, reported, seeds_of, successes
+from agents.vectors import check_given, make_vector, reported, seeds_of, successes
 
 __all__ = [
     "EnvironmentConfig",
@@ -108,7 +108,6 @@ class Environments:
         self._lengths_steps = np.zeros(self.num_envs, np.int32)
         self._finished = np.ones(self.num_envs, np.bool_)  # so that the next step is a first one
         self._cut = np.zeros(self.num_envs, np.bool_)  # games that ended because we cut them
-        self._info: dict[str, Any] = {}  # of the last step
 
     def reset(self, seed: int | None, first: int = 0) -> Step:
         """Start a game in every environment. The same `seed` (>= 0) starts the same games.
@@ -154,14 +153,6 @@ class Environments:
         frames[cut], lives[cut] = begun[cut], begun_info["lives"][cut]
         return frames, rewards, terminated & ~cut, truncated & ~cut, {"lives": lives}
 
-    def reported(self) -> tuple[np.ndarray, np.ndarray]:
-        """What the last step's info says of each game, whether or not it has ended.
-
-        Returns successes [n], as in `OUTCOME`, and the numbers under the info keys, [n, keys].
-        """
-        keys = self.spaces.info_keys
-        return successes(self._info, self.num_envs), numbers(self._info, keys, self.num_envs)
-
     def try_out(self) -> None:
         """Take a first step, so that a bug in a user's environment shows before a run starts.
 
@@ -197,7 +188,7 @@ class Environments:
         named = {"reward": rewards, "terminated": terminated, "truncated": truncated}
         for name, values in named.items():
             check_shape(self._game.name, name, values, (self.num_envs,))
-        self._info = info
+        self.info = info  # of the last step, as the back end says it
         terminated, truncated = (np.asarray(each, np.bool_) for each in (terminated, truncated))
         first, finished = self._finished, terminated | truncated
         self._lengths_steps += 1

@@ -9,6 +9,7 @@ import numpy as np
 
 from agents.environments import EnvironmentConfig, Environments, Spaces
 from agents.messages import NOT_SAID
+from agents.vectors import numbers, successes
 from ga3c.evaluation.policy import Policy, Stacks
 from ga3c.evaluation.protocols import Protocol
 
@@ -72,7 +73,7 @@ def _round(
     """
     lanes, first = environments.num_envs, len(games)
     draws = ActionDraws(seed, first, lanes)
-    stacks = Stacks(environments.spaces, lanes)
+    stacks, keys = Stacks(environments.spaces, lanes), environments.spaces.info_keys
     scores = np.zeros(lanes)  # of the games so far
     step = environments.reset(seed, first)
     for length in range(protocol.step_cap + 1):  # the reset does not count as a step
@@ -89,9 +90,9 @@ def _round(
                         "be finite, or scores cannot be compared"
                     )
                 cut = not ended or bool(outcome["truncated"])
-                successes, numbers = environments.reported()
-                infos = tuple(zip(environments.spaces.info_keys, numbers[lane].tolist()))
-                games[first + lane] = Game(score, length, cut, float(successes[lane]), infos)
+                success = float(successes(environments.info, lanes)[lane])
+                said = numbers(environments.info, keys, lanes)[lane].tolist()
+                games[first + lane] = Game(score, length, cut, success, tuple(zip(keys, said)))
         if len(games) == first + lanes or not watch(length, games.values()):
             break
         observations = stacks.push(step.frames, step.firsts)

@@ -1,14 +1,22 @@
-"""Evaluation protocols: how games are played. Every setting is kept with the score."""
+"""Evaluation protocols: how games are played. Every setting is kept with the score, and read again."""
 
+import contextlib
+import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from agents.actions import Actions
 from agents.environments import EnvironmentConfig
 from agents.games import check
+from ga3c.runs import records
+from ga3c.runs.finding import EVALUATIONS
+from ga3c.runs.kept_config import CONFIG
 from ga3c.settings.checks import check_count, check_share
 from ga3c.settings.run import STEP_CAP, ProtocolName
 
+_ARGUMENT = re.compile(r" (?=[^\W\d]\w*=)")  # the space before an argument
 OF_GAMES = ("noop_max", "sticky_actions", "frame_cap")  # None: as in training
 
 
@@ -115,3 +123,32 @@ PROTOCOLS = {
     # Continuous actions without noise (Lillicrap et al. 2016; Horgan et al. 2018).
     "control": Protocol("greedy"),
 }
+
+
+def evaluations(path: Path) -> list[dict[str, Any]]:
+    """The evaluations of the run in `path`, oldest first, each with its complete protocol.
+
+    Without a protocol a score means nothing: such entries are left out.
+    """
+    algorithm = records.whole(path / CONFIG).get("algorithm")
+    return [
+        {**entry, "protocol": whole_protocol(protocol, algorithm)}
+        for entry in records.read(path / EVALUATIONS)
+        if isinstance(protocol := entry.get("protocol"), dict) and "name" in protocol
+    ]
+
+
+def whole_protocol(protocol: Mapping[str, Any], algorithm: str | None) -> dict[str, Any]:
+    """A protocol that an earlier version may have kept, as it would be kept today.
+
+    Games recorded before `step_cap` existed ended below it. env_args were kept as they were given,
+    and the policy of a run of dqn as sampled, though it is greedy.
+    """
+    whole = {**protocol, "step_cap": protocol.get("step_cap", STEP_CAP)}
+    if algorithm == "dqn" and whole.get("policy") == "sample":
+        whole["policy"] = "greedy"
+    if "env_args" in whole:
+        with contextlib.suppress(ValueError, TypeError):  # what is no argument today stays
+            given = tuple(_ARGUMENT.split(whole["env_args"]))
+            whole["env_args"] = EnvironmentConfig(env_args=given).arguments
+    return whole

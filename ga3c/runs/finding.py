@@ -16,12 +16,10 @@ from typing import IO, Annotated, Any, NamedTuple
 
 import tyro
 
-from agents.config import EnvironmentConfig
 from agents.games import resolve
 from ga3c.runs import records
 from ga3c.runs.kept_config import CONFIG, load_config
 from ga3c.runs.trust import META, is_begun_by_user
-from ga3c.settings.run import STEP_CAP
 from ga3c.settings.train import TrainConfig
 
 RESULT, LOCK, LOG = "result.json", "lock", "log.txt"
@@ -30,7 +28,6 @@ LATEST = "latest"  # a file beside the runs that names the newest; formerly a sy
 EVALUATIONS, VIDEOS = "evaluations.jsonl", "video"
 PRETRAINED = Path(__file__).resolve().parents[1] / "pretrained"
 NAME_BYTES = 200  # of a run's name: file systems allow 255, and some files are named after it
-_ARGUMENT = re.compile(r" (?=[^\W\d]\w*=)")  # the space before an argument
 DEPTH = 3  # folder levels below runs/ that are searched for runs, such as runs/scores/pong-0
 SHOWN = 60  # maximum characters of the game and of the algorithm in a default name
 GivenRuns = Annotated[
@@ -170,19 +167,6 @@ def newest_figures(path: Path) -> dict[str, Any]:
     return records.whole(path / RESULT) or records.newest(path / METRICS)
 
 
-def evaluations(path: Path) -> list[dict[str, Any]]:
-    """The evaluations of the run in `path`, oldest first, each with its complete protocol.
-
-    Without a protocol a score means nothing: such entries are left out.
-    """
-    algorithm = records.whole(path / CONFIG).get("algorithm")
-    return [
-        {**entry, "protocol": whole_protocol(protocol, algorithm)}
-        for entry in records.read(path / EVALUATIONS)
-        if isinstance(protocol := entry.get("protocol"), dict) and "name" in protocol
-    ]
-
-
 def resumes(path: Path) -> list[Resume]:
     """The resumes of the run in `path`, by their steps; earlier versions did not note these.
 
@@ -215,22 +199,6 @@ def short_names(runs: Sequence[Path]) -> dict[Path, str]:
     while len({run.parts[-depth:] for run in runs}) < len(set(runs)):
         depth += 1
     return {run: "/".join(run.parts[-depth:]) for run in runs}
-
-
-def whole_protocol(protocol: Mapping[str, Any], algorithm: str | None) -> dict[str, Any]:
-    """A protocol that an earlier version may have kept, as it would be kept today.
-
-    Games recorded before `step_cap` existed ended below it. env_args were kept as they were given,
-    and the policy of a run of dqn as sampled, though it is greedy.
-    """
-    whole = {**protocol, "step_cap": protocol.get("step_cap", STEP_CAP)}
-    if algorithm == "dqn" and whole.get("policy") == "sample":
-        whole["policy"] = "greedy"
-    if "env_args" in whole:
-        with contextlib.suppress(ValueError, TypeError):  # what is no argument today stays
-            given = tuple(_ARGUMENT.split(whole["env_args"]))
-            whole["env_args"] = EnvironmentConfig(env_args=given).arguments
-    return whole
 
 
 def is_running(path: Path) -> bool:

@@ -7,10 +7,10 @@ from typing import Any
 
 from agents.environments import Spaces
 from ga3c.evaluation.evaluator import Evaluator
+from ga3c.evaluation.protocols import evaluations, whole_protocol
 from ga3c.runs import checkpoints
 from ga3c.runs.checkpoints import BEST
 from ga3c.runs.directory import RunDirectory
-from ga3c.runs.finding import evaluations, whole_protocol
 from ga3c.service.service import Service
 from ga3c.service.threads import Deadline
 from ga3c.settings.train import TrainConfig

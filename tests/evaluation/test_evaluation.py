@@ -25,10 +25,10 @@ from ga3c.evaluation.evaluator import Evaluator
 from ga3c.evaluation.games import Game, choose, evaluate, record
 from ga3c.evaluation.options import EvaluateConfig, PlayConfig
 from ga3c.evaluation.policy import Policy
-from ga3c.evaluation.protocols import PROTOCOLS, Protocol
+from ga3c.evaluation.protocols import PROTOCOLS, Protocol, evaluations
 from ga3c.learning import weights
 from ga3c.runs import checkpoints, records
-from ga3c.runs.finding import PRETRAINED, evaluations
+from ga3c.runs.finding import PRETRAINED
 from ga3c.settings.presets import PRESETS
 from ga3c.settings.run import EvaluationConfig
 from ga3c.settings.train import TrainConfig

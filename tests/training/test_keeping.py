@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from ga3c.command.parse import parse
+from ga3c.evaluation.protocols import whole_protocol
 from ga3c.runs import checkpoints
 from ga3c.runs.directory import RunDirectory
-from ga3c.runs.finding import whole_protocol
 from ga3c.runs.tally import Episode, Tally
 from ga3c.service.threads import HURRIED_S
 from ga3c.settings.train import TrainConfig
