@@ -54,6 +54,7 @@ class Tally:
         self._lengths: deque[int] = deque(maxlen=ROLLING_EPISODES)
         self._successes: deque[float] = deque(maxlen=ROLLING_EPISODES)
         self._infos = {key: deque[float](maxlen=ROLLING_EPISODES) for key in info_keys}
+        self._lanes: set[int] = set()  # that have finished an episode in this process
         self._fresh: list[Episode] = []
         self._episodes = 0
         self._last_score = float("nan")
@@ -89,13 +90,15 @@ class Tally:
         epsilon: float = 0.0,
         success: float = NOT_SAID,
         infos: Sequence[float] = (),
+        lane: int = 0,
     ) -> None:
-        """Record an episode that finished when the run had made `steps` steps.
+        """Record an episode that finished on `lane` when the run had made `steps` steps.
 
         Args: infos: the numbers under each of the `info_keys`; nan where there was none.
         """
         scored = epsilon <= self._most_scored
         with self._lock:
+            self._lanes.add(lane)
             self._fresh.append(Episode(self.seconds, steps, score, length, epsilon, scored))
             self._episodes += 1
             if scored:
@@ -119,10 +122,14 @@ class Tally:
         """The number of episodes finished so far."""
         return self._episodes
 
-    @property
-    def has_full_mean(self) -> bool:
-        """Whether `score_mean` is over 100 episodes."""
-        return len(self._scores) == ROLLING_EPISODES
+    def has_full_mean(self, lanes: set[int]) -> bool:
+        """Whether `score_mean` is over 100 episodes that may decide the end of a run.
+
+        They may not before each of the `lanes` that play has finished an episode in this process:
+        of many that begin at once, the shortest finish first. Those kept by an earlier process may.
+        """
+        fair = not self._lanes or lanes <= self._lanes
+        return fair and len(self._scores) == ROLLING_EPISODES
 
     @property
     def last_score(self) -> float:

@@ -83,6 +83,12 @@ class Agents:
         """How many agents have made a step."""
         return sum(self._frontend.peers.has_played(name) for name in self._identities.values())
 
+    @property
+    def lanes(self) -> set[int]:
+        """The lanes of all agents that play."""
+        per_agent = self._service.envs_per_agent
+        return {index * per_agent + lane for index in self._identities for lane in range(per_agent)}
+
     def pids(self) -> list[int]:
         """Process ids of the playing agents, then of the resting ones, on this machine."""
         pids = map(self._launcher.pid, [*self._identities.values(), *self._retired])

@@ -144,7 +144,8 @@ class Predictor:
                 epsilon = float(exploration[first + place])
                 success = float(outcomes[place]["success"])
                 said = () if infos is None else infos[place].tolist()
-                self.tally.episode(self.pacing.steps, score, length, epsilon, success, said)
+                lane = int(request.lanes[place])
+                self.tally.episode(self.pacing.steps, score, length, epsilon, success, said, lane)
             first += len(outcomes)
 
     def _arrivals(

@@ -60,8 +60,9 @@ class RunConfig:
     seconds: float | None = None
     """Stop after this many seconds, including those before a resume, as with --steps."""
     score: float | None = None
-    """Stop when the mean score of the last 100 training episodes reaches this value; with
-    --exploration ladder, those of the environments with the lowest third of the epsilons."""
+    """Stop when the mean score of the last 100 training episodes reaches this value and every
+    environment has finished one; with --exploration ladder, only those of the environments with
+    the lowest third of the epsilons count."""
     seed: int = 0
     """Seed for initial weights, actions and environments. Atari games seed themselves unless
     actions are sticky or --lockstep or --synchronized is given: seeding loads each ROM twice."""

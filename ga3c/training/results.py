@@ -29,7 +29,7 @@ def finished(config: TrainConfig, service: Service) -> str | None:
         return f"{limits.steps} steps done"
     if limits.seconds is not None and tally.seconds >= limits.seconds:
         return f"{limits.seconds:g} s have passed"
-    if limits.score is not None and tally.has_full_mean:
+    if limits.score is not None and tally.has_full_mean(service.agents.lanes):
         mean = tally.score_mean()
         if mean >= limits.score:
             return f"mean score {mean:.2f} of the last {ROLLING_EPISODES} episodes reached"

@@ -104,13 +104,34 @@ def test_episodes_that_explore_too_much_do_not_count_for_the_score(clock: Clock)
     for score in range(150):
         tally.episode(0, float(score), 10, epsilon=0.01 if score % 2 else 0.4)
     assert tally.episodes == 150
-    assert not tally.has_full_mean
+    assert not tally.has_full_mean({0})
     assert tally.score_mean() == pytest.approx(75.0)
     assert tally.last_score == 149.0
     tally.episode(0, -1000.0, 10, epsilon=0.011)
     assert tally.score_mean() == pytest.approx(75.0)
     assert tally.last_score == 149.0
     assert [episode.scored for episode in tally.take_episodes()[-3:]] == [False, True, False]
+
+
+def test_the_shortest_of_many_first_episodes_do_not_decide_that_a_score_is_reached() -> None:
+    """A score of minus the length: the first 100 of 256 lanes to finish have the best scores."""
+    tally, lanes = Tally(), set(range(256))
+    for lane in range(255):
+        tally.episode(0, -float(lane), lane, lane=lane)
+        assert not tally.has_full_mean(lanes)
+    assert tally.has_full_mean(lanes - {255})  # if the last one's agent is no longer there
+    tally.episode(0, -255.0, 255, lane=255)
+    assert tally.has_full_mean(lanes)
+
+
+def test_the_episodes_of_an_earlier_process_decide_until_one_finishes(tally: Tally) -> None:
+    for _ in range(100):
+        tally.episode(0, 1.0, 5)
+    resumed = Tally()
+    resumed.restore(tally.read())
+    assert resumed.has_full_mean({0, 1})
+    resumed.episode(0, 1.0, 5, lane=1)
+    assert not resumed.has_full_mean({0, 1})
 
 
 def test_time_counts_from_the_first_step_and_goes_on_after_a_resume(clock: Clock) -> None:

@@ -567,13 +567,16 @@ def test_an_episode_has_the_epsilon_of_its_own_lane() -> None:
     for group, finished in enumerate(([1, 0], [0, 1])):
         outcomes = np.zeros(2, OUTCOME)
         outcomes["finished"], outcomes["episode_return"] = finished, [group, group]
-        lanes = np.arange(2, dtype=np.int32)
+        lanes = np.arange(2, dtype=np.int32) + 2 * group
         batch.append(Request("agent", group, 1, lanes, Step(np.zeros((2, 4)), outcomes), 0.0))
     tally = Tally(most_scored=0.15)
     predictor: Any = SimpleNamespace(tally=tally, pacing=SimpleNamespace(steps=7))
     Predictor._note_episodes(predictor, batch, ladder)
     found = [(each.score, each.epsilon, each.scored) for each in tally.take_episodes()]
     assert found == [(0.0, pytest.approx(0.4), False), (1.0, pytest.approx(0.1), True)]
+    for _ in range(100):
+        tally.episode(0, 0.0, 1)
+    assert [tally.has_full_mean({lane}) for lane in range(4)] == [True, False, False, True]
     assert 0 < assembly.most_scored(PRESETS["apex"]) < 0.4
     assert assembly.most_scored(PRESETS["dqn-pictures"]) == math.inf
 
