@@ -1,4 +1,4 @@
-"""Evaluation protocols: how games are played. Every setting is kept with the score, and read again."""
+"""Evaluation protocols: how games are played. Their settings are kept with every score."""
 
 import contextlib
 import re
