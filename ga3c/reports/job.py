@@ -1,6 +1,7 @@
 """A run to make, and its progress according to what its directory holds."""
 
 import contextlib
+import itertools
 import json
 import shlex
 from pathlib import Path
@@ -18,6 +19,7 @@ from ga3c.runs.finding import EVALUATIONS, LOCK, LOG, RESULT, newest_figures
 from ga3c.runs.kept_config import CONFIG, load_config
 from ga3c.runs.trust import META
 from ga3c.settings.checks import WrongInput
+from ga3c.settings.choices import TRAITS
 from ga3c.settings.train import TrainConfig
 
 
@@ -193,22 +195,30 @@ def asked_evaluation(evaluating: list[str]) -> EvaluateConfig:
 
 
 def protocols_of(asked: EvaluateConfig, trained: TrainConfig) -> list[dict[str, Any]]:
-    """The protocols that such an evaluation may be kept with, for finite and continuous actions.
+    """The protocols that such an evaluation may be kept with, for any actions of the game.
 
-    Which actions a game has shows only where it is made, and this machine may lack its packages.
+    These show only where it is made, and this machine may lack its packages. If the algorithm is
+    the user's own, they are for greedy policies as well as for those that sample.
     """
-    found = []
-    for actions in (Actions(2), Actions(0)):
+    ours, found = TRAITS.get(trained.algorithm), []
+    greedy = (False, True) if ours is None else ("dqn" in ours.sections,)
+    for actions, is_greedy in itertools.product((Actions(2), Actions(0)), greedy):
+        spaces = Spaces((1,), "float32", actions, 1)
         with contextlib.suppress(ValueError):  # the protocol is not for such actions
-            found.append(protocol_of(asked, trained, Spaces((1,), "float32", actions, 1)))
+            found.append(protocol_of(asked, trained, spaces, is_greedy))
     return found
 
 
-def protocol_of(asked: EvaluateConfig, trained: TrainConfig, spaces: Spaces) -> dict[str, Any]:
-    """The protocol that the evaluation is kept with. Raises ValueError if it cannot be made."""
+def protocol_of(
+    asked: EvaluateConfig, trained: TrainConfig, spaces: Spaces, is_greedy: bool = False
+) -> dict[str, Any]:
+    """The protocol that the evaluation is kept with. Raises ValueError if it cannot be made.
+
+    Args: is_greedy: whether the policy is, as `Protocol.named` says.
+    """
     played = asked.as_played(trained)
     name, settings = asked.played_by(played, spaces)
-    return settings.named(name, played.environment, asked.checkpoint)
+    return settings.named(name, played.environment, asked.checkpoint, is_greedy)
 
 
 def _known(file: Path) -> dict[str, str]:

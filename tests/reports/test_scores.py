@@ -28,6 +28,7 @@ from ga3c.runs import checkpoints
 from ga3c.runs.finding import EVALUATIONS, LOCK, is_running, locked, newest_figures
 from ga3c.runs.kept_config import CONFIG, load_config, to_json
 from ga3c.settings.checks import WrongInput
+from ga3c.settings.presets import PRESETS
 from ga3c.settings.train import TrainConfig
 from tests.commands import (
     BEGIN_S,
@@ -118,11 +119,13 @@ def test_a_table_is_trained_and_evaluated_as_it_was_published(tmp_path: Path) ->
     assert played(games=("CartPole-v1",), protocol="paper") == ("paper", ""), "no Atari game"
 
 
-def kept_evaluation(run: Path, name: str, weights: str, seed: int, **changed: Any) -> None:
+def kept_evaluation(
+    run: Path, name: str, weights: str, seed: int, is_greedy: bool = False, **changed: Any
+) -> None:
     """Give the run one evaluation: its newest checkpoint by a protocol, over 30 games."""
     steps = int(checkpoints.kept(run / "checkpoints")[-1].name)
     settings = replace(PROTOCOLS[name], **changed)
-    protocol = settings.named(name, load_config(run).environment, weights)
+    protocol = settings.named(name, load_config(run).environment, weights, is_greedy)
     entry = {"steps": steps, "protocol": protocol, "episodes": 30, "mean": 1.0, "seed": seed}
     entry["infos"] = {"goals": 1.0}
     (run / EVALUATIONS).write_text(json.dumps(entry) + "\n")
@@ -157,6 +160,16 @@ def test_a_job_is_done_only_by_the_evaluation_that_is_asked_for(
         assert (job.next_command == []) == (arguments in done), arguments
         more = job._replace(evaluation=evaluation._replace(episodes=31))
         assert more.next_command[:2] == ["evaluate", str(run)]
+
+
+def test_an_evaluation_of_dqn_is_kept_as_greedy_and_counts(pong_run: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(pong_run, tmp_path / "run")
+    (run / CONFIG).write_text(json.dumps(to_json(PRESETS["dqn-pictures"])))
+    kept_evaluation(run, "trained", "newest", 0, is_greedy=True)
+    for arguments, is_done in (("", True), ("--policy greedy", True), ("--step-cap 9", False)):
+        evaluation = Evaluation(protocol=None, episodes=30, arguments=arguments)
+        job = Job(run, "Pong", 0, steps=1, seconds=None, evaluation=evaluation)
+        assert (job.next_command == []) == is_done, arguments
 
 
 def test_a_run_that_is_begun_anew_forgets_how_its_predecessor_was_resumed(tmp_path: Path) -> None:
