@@ -76,14 +76,14 @@ def load(wanted: LearnedConfig) -> tuple[TrainConfig, Path, Checkpoint]:
             raise RuntimeError(f"run {path} has no whole checkpoint")
         return config, path, found
     kept = {str(int(each.name)): each for each in checkpoints.kept(directory)}
-    steps = ", ".join(kept)
     if best := checkpoints.kept(path / BEST):
         kept[BEST] = best[-1]
-    chosen = kept.get(checkpoint.lstrip("0") or checkpoint)  # a checkpoint's name begins with zeros
+    asked = checkpoint.lstrip("0") or checkpoint[:1]  # a checkpoint's name begins with zeros
+    chosen = kept.get(asked)
     if chosen is None:
-        raise WrongInput(
-            f"checkpoint {checkpoint:.80}: the run has newest, {steps}, or best if it was evaluated"
-        )
+        has = ", ".join(("newest", *kept))
+        only = "" if best else "; the best are kept only by train --evaluate-every"
+        raise WrongInput(f"checkpoint {checkpoint:.80}: the run has {has}{only}")
     try:
         return config, path, checkpoints.read(chosen)
     except checkpoints.Damaged as error:

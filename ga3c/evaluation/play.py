@@ -18,7 +18,7 @@ from ga3c.evaluation.protocols import Protocol
 from ga3c.evaluation.window import Window
 from ga3c.runs.finding import VIDEOS
 from ga3c.runs.tally import short_score
-from ga3c.settings.checks import WrongInput
+from ga3c.settings.checks import WrongInput, check_file
 
 NAMED = 100  # the most characters of a protocol and arguments in a file name
 PROGRESS_S = 5.0
@@ -68,6 +68,15 @@ def _file_name(*parts: str) -> str:
     return safe if safe == whole else f"{safe}-{zlib.crc32(whole.encode()):08x}"
 
 
+def _check_folder(out: Path) -> None:
+    """Make the folder of a video. Raises WrongInput if the video could not be written there."""
+    try:
+        out.parent.mkdir(exist_ok=True)
+        check_file("out", out)
+    except (OSError, ValueError) as error:
+        raise WrongInput(f"the video {out} could not be written: give --out FILE") from error
+
+
 def run(config: Config) -> None:
     """Play a game and write or show it. Raises WrongInput or RuntimeError."""
     try:
@@ -86,6 +95,8 @@ def _show(config: Config) -> None:
     out = config.out or path / VIDEOS / f"{chosen.checkpoint.steps}-{named}"
     if config.pretrained and config.out is None:
         out = Path(f"{path.name}-{named}")
+    if not config.window:
+        _check_folder(out)
     with (
         closing(Pictures(environment)) as pictures,
         closing(moments(chosen.policy, pictures, environment, protocol, config.seed)) as game,

@@ -448,7 +448,7 @@ def test_what_cannot_be_evaluated_is_refused_in_one_line(pong_run: Path, tmp_pat
         (each / "arrays.npz").write_bytes(b"")
     for arguments, code, words in (
         (["nowhere"], 2, "nowhere"),
-        ([str(pong_run), "--checkpoint", "best"], 2, "checkpoint best"),
+        ([str(pong_run), "--checkpoint", "best"], 2, "kept only by train --evaluate-every"),
         ([str(pong_run), "--checkpoint", "17"], 2, "checkpoint 17"),
         ([str(pong_run), "--checkpoint", ""], 2, "checkpoint : the run has newest"),
         ([str(pong_run), "--checkpoint", "9" * 300], 2, "9: the run has newest"),

@@ -107,7 +107,7 @@ def test_scores_keep_the_digits_that_count(score: float, shown: str) -> None:
 
 
 def test_a_game_that_cannot_be_rendered_is_refused() -> None:
-    with pytest.raises(NoPictures, match="Corridor-v0 cannot be rendered"):
+    with pytest.raises(NoPictures, match=r"Corridor-v0 cannot be rendered: .*take render_mode"):
         Pictures(EnvironmentConfig(game="tests.tiny:Corridor-v0")).reset(0)
     assert children() == set()
 
@@ -195,6 +195,14 @@ def test_videos_by_a_changed_protocol_do_not_replace_others(pong_run: Path, tmp_
         assert done.returncode == 0, done.stderr
     names = sorted(file.name.partition("-")[2] for file in (run / "video").iterdir())
     assert names == ["trained-0.mp4", "trained-noop_max=1-0.mp4", "trained-noop_max=25-0.mp4"]
+
+
+def test_a_run_that_takes_no_video_is_refused_in_one_line(pong_run: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(pong_run, tmp_path / "mine")
+    (run / "video").touch()
+    assert re.search(
+        r"the video \S+ could not be written: give --out FILE", refused("play", str(run))
+    )
 
 
 def test_a_file_name_is_safe_and_differs_where_what_it_names_does() -> None:

@@ -402,7 +402,7 @@ def test_a_control_task_stands_beside_scores_published_at_the_same_steps() -> No
 
 @pytest.mark.parametrize("command", ["table", "plot", "report"])
 def test_a_path_that_is_not_a_run_is_refused(command: str, tmp_path: Path) -> None:
-    out = str(tmp_path / "x.png")
+    out = str(tmp_path / ("x.html" if command == "report" else "x.png"))
     assert "nowhere" in refused(command, str(tmp_path / "nowhere"), "--out", out)
     assert list(tmp_path.iterdir()) == []
 
@@ -411,6 +411,12 @@ def test_a_run_without_an_evaluation_makes_no_table(pong_run: Path) -> None:
     done = ended("table", str(pong_run))
     assert done.returncode == 2
     assert "run ga3c evaluate RUN first" in done.stderr
+
+
+def test_a_table_says_which_runs_it_leaves_out(runs: list[Path], pong_run: Path) -> None:
+    done = ended("table", str(runs[0]), str(pong_run))
+    assert done.returncode == 0, done.stderr
+    assert f"not in the table, not evaluated: {pong_run}; run ga3c evaluate RUN" in done.stderr
 
 
 # Plots and reports
@@ -511,7 +517,9 @@ def test_the_report_is_one_page_that_needs_nothing_else(runs: list[Path], tmp_pa
     assert "protocol paper" in text and "protocol nature" in text
     done = ended("report", *map(str, runs), "--out", str(tmp_path / "report.html"))
     assert done.returncode == 0, done.stderr
+    assert re.search(r"wrote \S+, \S+ MiB, of \d runs\n", done.stdout)
     assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
+    assert "notes.md: must end in .html" in refused("report", "1", "--out", "notes.md")
 
 
 # Listing
