@@ -47,11 +47,9 @@ def run(config: Config) -> None:
     score_tables = tables(runs)
     if not score_tables:
         raise WrongInput("none of the runs has been evaluated: run ga3c evaluate RUN first")
-    if missing := [str(run.path) for run in runs if not run.evaluations]:
-        how = "run ga3c evaluate RUN first"
-        print(
-            f"ga3c: not in the table, not evaluated: {', '.join(missing)}; {how}", file=sys.stderr
-        )
+    if missing := ", ".join(str(run.path) for run in runs if not run.evaluations):
+        why = f"not evaluated: {missing}; run ga3c evaluate RUN first"
+        print(f"ga3c: not in the table, {why}", file=sys.stderr)
     print("\n".join(map(markdown, score_tables)))
     if config.out is not None:
         write(score_tables, config.out)

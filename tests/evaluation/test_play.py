@@ -200,9 +200,8 @@ def test_videos_by_a_changed_protocol_do_not_replace_others(pong_run: Path, tmp_
 def test_a_run_that_takes_no_video_is_refused_in_one_line(pong_run: Path, tmp_path: Path) -> None:
     run = shutil.copytree(pong_run, tmp_path / "mine")
     (run / "video").touch()
-    assert re.search(
-        r"the video \S+ could not be written: give --out FILE", refused("play", str(run))
-    )
+    said = refused("play", str(run))
+    assert re.search(r"the video \S+ could not be written: give --out FILE", said)
 
 
 def test_a_file_name_is_safe_and_differs_where_what_it_names_does() -> None:
