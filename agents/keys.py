@@ -78,7 +78,7 @@ def own(file: Path) -> Pair:
         pair = Pair(zmq.curve_public(secret.encode()).decode(), secret)
     except OSError as error:
         words = f"cannot be read: {error.strerror}"
-        raise ValueError(f"key {file}: {words}; ga3c keys makes a key") from None
+        raise ValueError(f"key {file}: {words}; ga3c keys makes one") from None
     except (ValueError, zmq.ZMQError):  # UnicodeDecodeError is a ValueError
         raise ValueError(f"key {file}: holds no secret key; ga3c keys makes one") from None
     if is_open:

@@ -62,7 +62,7 @@ def test_a_file_that_holds_no_key_is_refused_with_how_to_make_one(tmp_path: Path
     (tmp_path / "binary").write_bytes(bytes(range(256)))
     for file, words in (
         ("open", "chmod 600"),
-        ("gone", "gone: cannot be read: No such file or directory; ga3c keys makes a key$"),
+        ("gone", "gone: cannot be read: No such file or directory; ga3c keys makes one$"),
         ("short", "short: holds no secret key; ga3c keys makes one$"),
         ("binary", "binary: holds no secret key; ga3c keys makes one$"),
     ):
