@@ -155,7 +155,7 @@ def _service(
         ),
         trace=common.trace,
         scratch=common.scratch,
-        predictor=_predictor(config.learning.discount, common, model, book, pacing, frontend),
+        predictor=_predictor(config, common, model, pacing, frontend),
         trainer=_trainer(feed, common),
     )
 
@@ -224,21 +224,22 @@ def _agents(config: TrainConfig, frontend: Frontend, common: _Common, model: Mod
 
 
 def _predictor(
-    discount: float, common: _Common, model: Model, book: Book, pacing: Pacing, frontend: Frontend
+    config: TrainConfig, common: _Common, model: Model, pacing: Pacing, frontend: Frontend
 ) -> Body:
     build = partial(
         Predictor,
         requests=common.requests,
         segments=common.segments,
-        book=book,
+        book=model.source.book,
         pacing=pacing,
         model=model,
         frontend=frontend,
         metrics=common.metrics,
         tally=common.tally,
-        discount=discount,
+        discount=config.learning.discount,
         gate=common.gate,
         actions=common.actions,
+        synchronized=config.service.synchronized,
         trace=common.trace,
     )
     return lambda stop: build(stop=stop).run
