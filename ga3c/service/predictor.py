@@ -135,9 +135,6 @@ class Predictor:
         except FloatingPointError as error:
             raise RunFailed(f"{error}; {REMEDIES}") from error
         cpu_s = time.thread_time() - cpu_s
-        if exploration.any() and exploration.min() == exploration.max():  # not a ladder
-            name = "noise" if actions.dtype.kind == "f" else "epsilon"
-            self.metrics.set(**{name: float(exploration[0])})
         self._note_episodes(batch, exploration)
         if self.actions:
             self.actions.append(actions)

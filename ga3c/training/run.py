@@ -231,7 +231,8 @@ class Run:
     def _show(self, window: Window, counts: Counts) -> progress.Values:
         service = self._service
         queued = service.requests.size, service.segments.size
-        values = progress.figures(window, service.metrics, service.tally, counts, *queued)
+        made = progress.figures(window, service.metrics, service.tally, counts, *queued)
+        values = {**made, **progress.explored(service)}
         self._directory.metrics(values)
         self._directory.log(progress.line(values))
         self._view.show(values)
