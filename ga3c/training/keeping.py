@@ -16,6 +16,8 @@ from ga3c.settings.train import TrainConfig
 from ga3c.training.interrupts import Interrupts
 
 READ_TIMEOUT_S = 1.0  # longest wait for an update to end before the weights are read
+BATCH_TIMEOUT_S = 86_400.0  # the same in lockstep, for all updates of a batch
+PATIENCE_S = 2.0  # a stop that waits this long for a batch of updates says so
 WRITING_S = 5.0  # seconds between progress lines while a checkpoint is written
 
 
@@ -68,7 +70,8 @@ class Keeper:
         seconds = tally.seconds
 
         def write() -> None:
-            found = self._service.kept.read(READ_TIMEOUT_S)
+            timeout_s = max(READ_TIMEOUT_S, self.batch_s)
+            found = self._service.kept.read(timeout_s, hurry=self.hurry(stops=False))
             self._directory.episodes(tally.take_episodes())  # all up to this checkpoint
             if found is None:
                 raise checkpoints.NotWritten("an update did not end")
@@ -79,6 +82,33 @@ class Keeper:
             return True
         self._checkpoints.postpone(seconds)
         return False
+
+    @property
+    def batch_s(self) -> float:
+        """How long to wait for a batch's updates, of which a lockstep checkpoint holds no part."""
+        return BATCH_TIMEOUT_S if self._service.config.lockstep else 0.0
+
+    def hurry(self, stops: bool) -> Callable[[], bool]:
+        """A function that says whether a second signal has come, which cuts all waiting short.
+
+        In lockstep it also tells the user what a stop waits for, once it has waited for a while.
+
+        Args: stops: whether the run is at its end; otherwise it is once a first signal has come.
+        """
+        interrupts, said, began_s = self._interrupts, False, time.monotonic()
+
+        def second() -> bool:
+            nonlocal said
+            waits = self.batch_s and time.monotonic() > began_s + PATIENCE_S
+            if waits and not said and (stops or interrupts.first.is_set()):
+                said = True
+                self._say(
+                    "lockstep: waiting for all updates of a batch, because no checkpoint can hold "
+                    "a part of them; Ctrl-C again ends the run at its last checkpoint"
+                )
+            return interrupts.second.is_set()
+
+        return second
 
     def keep_best(self, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> bool:
         """Write the weights with the best evaluation so far into the folder for them.
