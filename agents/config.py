@@ -99,6 +99,11 @@ class EnvironmentConfig:
         return found
 
     @property
+    def arguments(self) -> str:
+        """`env_args` in one form, whatever their order and quotes: sorted, as Python values."""
+        return " ".join(f"{name}={value!r}" for name, value in sorted(self.keywords.items()))
+
+    @property
     def without_effect(self) -> frozenset[str]:
         """The settings that have no effect because the game is not an Atari game."""
         if resolve(self.game).is_atari:

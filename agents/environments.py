@@ -188,6 +188,7 @@ class Environments:
         named = {"reward": rewards, "terminated": terminated, "truncated": truncated}
         for name, values in named.items():
             check_shape(self._game.name, name, values, (self.num_envs,))
+        self.info = info  # of the last step, as the back end says it
         terminated, truncated = (np.asarray(each, np.bool_) for each in (terminated, truncated))
         first, finished = self._finished, terminated | truncated
         self._lengths_steps += 1

@@ -29,6 +29,7 @@ END_S = 5.0
 # Gymnasium renders many games with pygame, which needs no screen but complains if there is none.
 WITHOUT_SCREEN = {"SDL_VIDEODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
 WITHOUT_SCREEN |= {"MUJOCO_GL": "egl"}  # for MuJoCo: renders on a GPU, or in software
+REMEDY = "; its constructor must take render_mode, and metadata name rgb_array (docs/extending.md)"
 
 
 class NoPictures(ValueError):
@@ -113,7 +114,8 @@ class _Drawn:
             if os.environ.get(name) in (None, control.WITHOUT_PICTURES[1]):  # not set by the user
                 os.environ[name] = value
         self._game = check(config.game)
-        with _refusing(config.game), warnings.catch_warnings():
+        remedy = "" if self._game.is_atari else REMEDY
+        with _refusing(config.game, remedy), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about a missing rgb_array: the error says so too
             self._vector: Any = make_vector(config, self._game, 1, 1, rendered=True)
         self.per_second = EMULATOR_FRAMES_PER_S / config.action_repeat
@@ -132,16 +134,16 @@ class _Drawn:
     def _seen(self, frames: np.ndarray) -> np.ndarray:
         if self._game.is_atari:
             return np.ascontiguousarray(frames[0, 0])
-        with _refusing(self._game.name):
+        with _refusing(self._game.name, REMEDY):
             return np.asarray(self._vector.render()[0], np.uint8)
 
 
 @contextlib.contextmanager
-def _refusing(name: str) -> Iterator[None]:
+def _refusing(name: str, remedy: str) -> Iterator[None]:
     try:
         yield
     except (Exception, SystemExit) as error:  # a package is missing, or there is no render_mode
-        raise NoPictures(f"{name} cannot be rendered: {fault(error)}") from error
+        raise NoPictures(f"{name} cannot be rendered: {fault(error)}{remedy}") from error
 
 
 def _action_names(game: Game, config: EnvironmentConfig, space: Space) -> list[str]:

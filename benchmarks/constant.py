@@ -98,9 +98,10 @@ def _of_game(game: str, found: Spaces, config: Config, kept: Memo) -> dict[str, 
         key = kept.key(game, config.protocol, action, episodes, seed)
         if key not in kept:
             policy: Any = Constant(found, action)
-            games = evaluate(policy, environment, protocol, episodes, AT_ONCE, seed)
+            how: dict[str, Any] = {"seed": seed, "at_once": AT_ONCE}
+            games = evaluate(policy, environment, protocol, episodes=episodes, **how)
             named = protocol.named(config.protocol, environment, "newest")
-            kept.keep(key, record(games, 0, named, seed, AT_ONCE, 0.0))
+            kept.keep(key, record(games, steps=0, protocol=named, seconds=0.0, **how))
             what = "random actions" if action is None else f"action {action}"
             print(f"{game}, {what}: {_shown(kept[key])}", flush=True)
         result: dict[str, Any] = kept[key]

@@ -1,4 +1,4 @@
-"""Each system's published settings and their sources; `test_presets.py` checks presets by them."""
+"""Published settings and their sources, by which tests check the presets and the protocols."""
 
 from typing import Any
 
@@ -12,6 +12,8 @@ DALEY, DALEY_CODE = "Daley and Amato 2021", "the public code of Daley and Amato 
 HORGAN = "Horgan et al. 2018, section 4 and appendix"
 HORGAN_ARXIV = "the arXiv version of Horgan et al. 2018, from memory and unchecked"
 ACME = "Acme's D4PG, by authors of Horgan et al. 2018"
+MACHADO = "Machado et al. 2018"
+NOT_STATED = "not stated, so as we chose"
 SCHAUL_RATE = "Schaul et al. 2016, whose rate Wang et al. took"
 MEAN = "0.01 / 256^2: Mnih's epsilon for the loss's mean"
 Fact = tuple[str, Any, str]
@@ -257,3 +259,35 @@ FACTS: dict[str, list[Fact]] = {
         ("scheduler.scheduler", "off", HORGAN),
     ],
 }
+
+PROTOCOL_FACTS: dict[str, list[Fact]] = {
+    "paper": [
+        ("policy", "sample", NOT_STATED),
+        ("noop_max", 4 * 4 + 1, "GA3C fills the first stack of four with no-ops (unverified)"),
+        ("sticky_actions", 0.25, GYM),
+        ("frame_cap", 100_000 * 4, A3C_CODE),  # steps of four frames
+        ("step_cap", 100_000, A3C_CODE),
+    ],
+    "nature": [
+        ("policy", "epsilon", NATURE),
+        ("epsilon", 0.05, NATURE),
+        ("noop_max", 31, NATURE),  # exclusive: 0 to 30 no-ops
+        ("sticky_actions", 0.0, NATURE),
+        ("frame_cap", 5 * 60 * 60, NATURE),  # five minutes of 60 frames a second
+    ],
+    "machado": [
+        ("policy", "sample", "the policy of the algorithm that is evaluated"),
+        ("noop_max", 0, MACHADO),
+        ("sticky_actions", 0.25, MACHADO),
+        ("frame_cap", 5 * 60 * 60, MACHADO),
+    ],
+    "apex": [
+        ("policy", "epsilon", NOT_STATED),
+        ("epsilon", round(0.4**7, 5), NOT_STATED),  # of its ladder
+        ("noop_max", 31, NATURE),
+        ("sticky_actions", 0.0, NOT_STATED),
+        ("frame_cap", 50_000, HORGAN),  # of training games
+    ],
+    "control": [("policy", "greedy", HORGAN)],
+}
+"""Protocol `trained` is our own: it plays as in training."""

@@ -37,11 +37,10 @@ class Moment(NamedTuple):
 
 @contextlib.contextmanager
 def video(out: Path, per_second: float) -> Iterator[Any]:
-    """A writer for the pictures of a video, .mp4 or .gif; its folder is created.
+    """A writer for the pictures of a video, .mp4 or .gif.
 
     The file gets its name once it is complete; an interrupted video leaves nothing behind.
     """
-    out.parent.mkdir(exist_ok=True)
     partial = out.with_name(f".partial-{out.name}")
     timing: dict[str, Any] = {"fps": per_second, "macro_block_size": 1, "quality": 7}
     if out.suffix == ".gif":

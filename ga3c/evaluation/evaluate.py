@@ -15,12 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from agents.signals import ending, handled, is_same_request, restore
-from ga3c import backend
-from ga3c.evaluation.chosen import load, policy_of, title
+from ga3c.evaluation.chosen import played
 from ga3c.evaluation.games import Game, evaluate, record
 from ga3c.evaluation.options import EvaluateConfig as Config
 from ga3c.runs import records
-from ga3c.runs.checkpoints import BEST
 from ga3c.runs.finding import EVALUATIONS
 from ga3c.runs.tally import short, short_score
 from ga3c.settings.machine import CORES, machine
@@ -104,37 +102,38 @@ def scores(config: Config) -> dict[str, Any]:
 
     Raises WrongInput, RuntimeError, or OSError if the scores, once printed, cannot be kept.
     """
-    trained, path, checkpoint = load(config)
-    trained = config.as_played(trained)
+    chosen = played(config)
+    path, named = chosen.path, chosen.named
     keeps = config.pretrained is None and _can_be_kept(path)
-    backend.configure(CORES, config.seed)
-    policy = policy_of(trained, checkpoint)
-    weights = config.checkpoint if config.checkpoint in ("newest", BEST) else "chosen"
-    name, played = config.played_by(trained, policy.spaces)
-    protocol = played.named(name, trained.environment, weights)
-    settings = ", ".join(f"{name} {value}" for name, value in protocol.items())
-    print(f"{path}: {title(trained, checkpoint)}; protocol {settings}", flush=True)
-    if protocol.get("sticky_actions", 0.0) > trained.environment.stickiness:
+    settings = ", ".join(f"{name} {value}" for name, value in named.items())
+    print(f"{path}: {chosen.title}; protocol {settings}", flush=True)
+    if named.get("sticky_actions", 0.0) > chosen.environment.stickiness:
         print("these games have sticky actions, which the run was not trained with", flush=True)
     started_s = time.monotonic()
     with _noticed() as interrupted:
         progress = _Progress(config.episodes, interrupted)
         try:
             games = evaluate(
-                policy,
-                trained.environment,
-                played,
-                config.episodes,
-                config.at_once,
-                config.seed,
-                CORES,
-                progress,
+                chosen.policy,
+                chosen.environment,
+                chosen.protocol,
+                episodes=config.episodes,
+                at_once=config.at_once,
+                seed=config.seed,
+                threads=CORES,
+                watch=progress,
             )
         except KeyboardInterrupt:
             print(f"{progress}; not kept, as the games that end first are short ones", flush=True)
             raise
-    seconds = time.monotonic() - started_s
-    entry = record(games, checkpoint.steps, protocol, config.seed, config.at_once, seconds)
+    entry = record(
+        games,
+        steps=chosen.checkpoint.steps,
+        protocol=named,
+        seed=config.seed,
+        at_once=config.at_once,
+        seconds=time.monotonic() - started_s,
+    )
     kept, failure = "", None
     if keeps:
         try:

@@ -38,9 +38,9 @@ class Evaluator:
         self._environment = config.environment
         self._config = config.evaluation
         self._name = fitting(self._config.evaluate_protocol, spaces.actions)
-        cap = self._config.evaluate_step_cap
-        self._protocol = replace(PROTOCOLS[self._name], step_cap=cap)
         self._policy = Policy(config, spaces)
+        protocol = replace(PROTOCOLS[self._name], step_cap=self._config.evaluate_step_cap)
+        self._protocol = protocol.as_played(self._policy.is_greedy)
         self._next_steps = self._after(steps)
         self._stop = threading.Event()
         self._stepped_s = 0.0
@@ -114,12 +114,20 @@ class Evaluator:
             self._policy,
             self._environment,
             self._protocol,
-            episodes,
-            episodes,
-            SEED,
+            episodes=episodes,
+            at_once=episodes,
+            seed=SEED,
             watch=self._goes_on,
         )
         if len(games) < episodes:
             return None
-        named = self._protocol.named(self._name, self._environment, "newest")
-        return record(games, steps, named, SEED, episodes, time.monotonic() - started_s)
+        greedy = self._policy.is_greedy
+        named = self._protocol.named(self._name, self._environment, "newest", greedy)
+        return record(
+            games,
+            steps=steps,
+            protocol=named,
+            seed=SEED,
+            at_once=episodes,
+            seconds=time.monotonic() - started_s,
+        )

@@ -9,6 +9,7 @@ import numpy as np
 
 from agents.environments import EnvironmentConfig, Environments, Spaces
 from agents.messages import NOT_SAID
+from agents.vectors import numbers, successes
 from ga3c.evaluation.policy import Policy, Stacks
 from ga3c.evaluation.protocols import Protocol
 
@@ -19,8 +20,8 @@ class Game(NamedTuple):
     score: float
     length: int  # in steps
     cut: bool  # by the protocol's step_cap or frame_cap, or by another limit of the environment
-    success: float = NOT_SAID  # 1 or 0, if the environment says so and the game ended
-    infos: tuple[tuple[str, float], ...] = ()  # info keys and numbers, nan where none was reported
+    success: float = NOT_SAID  # 1 or 0, if the info of the game's last step says so
+    infos: tuple[tuple[str, float], ...] = ()  # keys and numbers in that info, nan where none is
 
 
 Watch = Callable[[int, Collection[Game]], bool]
@@ -32,6 +33,7 @@ def evaluate(
     policy: Policy,
     environment: EnvironmentConfig,
     protocol: Protocol,
+    *,
     episodes: int,
     at_once: int,
     seed: int,
@@ -41,7 +43,8 @@ def evaluate(
     """Play `episodes` whole games, `at_once` in parallel; fewer if `watch` stops it.
 
     Each lane plays one game per round. Taking the games that end first would favour short games.
-    How a game goes depends on the seed and its number, not on how many are played in parallel.
+    How a game goes depends on the seed and its number, not on how many are played in parallel,
+    except for an id that exists only as a vector, where those in parallel share a seed.
     """
     games: dict[int, Game] = {}  # by number
     for first in range(0, episodes, at_once):
@@ -70,7 +73,7 @@ def _round(
     """
     lanes, first = environments.num_envs, len(games)
     draws = ActionDraws(seed, first, lanes)
-    stacks = Stacks(environments.spaces, lanes)
+    stacks, keys = Stacks(environments.spaces, lanes), environments.spaces.info_keys
     scores = np.zeros(lanes)  # of the games so far
     step = environments.reset(seed, first)
     for length in range(protocol.step_cap + 1):  # the reset does not count as a step
@@ -87,10 +90,9 @@ def _round(
                         "be finite, or scores cannot be compared"
                     )
                 cut = not ended or bool(outcome["truncated"])
-                success = float(outcome["success"]) if ended else NOT_SAID
-                said = () if step.infos is None else step.infos[lane].tolist()
-                infos = tuple(zip(environments.spaces.info_keys, said, strict=True))
-                games[first + lane] = Game(score, length, cut, success, infos)
+                success = float(successes(environments.info, lanes)[lane])
+                said = numbers(environments.info, keys, lanes)[lane].tolist()
+                games[first + lane] = Game(score, length, cut, success, tuple(zip(keys, said)))
         if len(games) == first + lanes or not watch(length, games.values()):
             break
         observations = stacks.push(step.frames, step.firsts)
@@ -139,6 +141,7 @@ def choose(protocol: Protocol, probabilities: np.ndarray, draws: np.ndarray) -> 
 
 def record(
     games: list[Game],
+    *,
     steps: int,
     protocol: Mapping[str, Any],
     seed: int,

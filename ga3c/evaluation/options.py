@@ -46,10 +46,8 @@ class PlayedConfig(LearnedConfig):
     """How games are played with them."""
 
     protocol: ProtocolName | None = None
-    """trained: as in training, except that a lost life does not end a game; paper: GA3C; nature:
-    Mnih et al. 2015; machado: Machado et al. 2018; apex: Horgan et al. 2018; control: continuous
-    actions, without noise; None: the run's --evaluate-protocol. The options in --help-all override
-    individual settings of it."""
+    """How games are played: `ga3c list protocols` says how by each; None: the run's
+    --evaluate-protocol. The options in --help-all override individual settings of it."""
     seed: int = 0
     """Seed for the games and the actions."""
     env_args: tuple[str, ...] = ()
@@ -98,7 +96,7 @@ class PlayedConfig(LearnedConfig):
         return replace(trained, environment=played)
 
     def played_by(self, trained: TrainConfig, spaces: Spaces) -> tuple[str, Protocol]:
-        """The protocol's name and settings. Raises WrongInput if it does not fit the actions."""
+        """The protocol's name and settings. Raises WrongInput if it does not fit the game."""
         name, settings = self.protocol, self.settings
         if name is None:
             name = fitting(trained.evaluation.evaluate_protocol, spaces.actions)
@@ -106,7 +104,7 @@ class PlayedConfig(LearnedConfig):
             settings = replace(PROTOCOLS[name], **changed)
         self._check_effect(settings, resolve(trained.environment.game).is_atari)
         try:
-            settings.check_actions(name, spaces.actions)
+            settings.check_fits(name, trained.environment, spaces.actions)
         except ValueError as error:
             raise WrongInput(str(error)) from error
         return name, settings
@@ -142,7 +140,8 @@ class PlayConfig(PlayedConfig):
 
     out: Path | None = None
     """File to write, .mp4 or .gif; None: video/STEPS-PROTOCOL-SEED.mp4 in the run's directory, or
-    with --pretrained GAME-PROTOCOL-SEED.mp4 in the working directory."""
+    with --pretrained GAME-PROTOCOL-SEED.mp4 in the working directory. PROTOCOL includes settings
+    that you change."""
     window: bool = False
     """Show the game in a window while it is played, and write no file."""
     max_seconds: float = 120.0

@@ -2,15 +2,15 @@
 
 import re
 import time
+import zlib
 from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
 
 from agents.environments import EnvironmentConfig, Environments
 from agents.pictures import NoPictures, Pictures
-from ga3c import backend
 from ga3c.evaluation.canvas import Canvas, Moment, video
-from ga3c.evaluation.chosen import load, policy_of, title
+from ga3c.evaluation.chosen import played
 from ga3c.evaluation.games import ActionDraws, chosen_actions
 from ga3c.evaluation.options import PlayConfig as Config
 from ga3c.evaluation.policy import Policy, Stacks
@@ -18,8 +18,7 @@ from ga3c.evaluation.protocols import Protocol
 from ga3c.evaluation.window import Window
 from ga3c.runs.finding import VIDEOS
 from ga3c.runs.tally import short_score
-from ga3c.settings.checks import WrongInput
-from ga3c.settings.machine import CORES
+from ga3c.settings.checks import WrongInput, check_file
 
 NAMED = 100  # the most characters of a protocol and arguments in a file name
 PROGRESS_S = 5.0
@@ -62,6 +61,22 @@ def moments(
             step, picture = environments.step(actions), pictures.step(actions)
 
 
+def _file_name(*parts: str) -> str:
+    """The parts in one name that any file system takes; others have another name."""
+    whole = "-".join(parts)
+    safe = re.sub(r"[^\w.=-]+", "_", whole, flags=re.ASCII)[:NAMED]
+    return safe if safe == whole else f"{safe}-{zlib.crc32(whole.encode()):08x}"
+
+
+def _check_folder(out: Path) -> None:
+    """Make the folder of a video. Raises WrongInput if the video could not be written there."""
+    try:
+        out.parent.mkdir(exist_ok=True)
+        check_file("out", out)
+    except (OSError, ValueError) as error:
+        raise WrongInput(f"the video {out} could not be written: give --out FILE") from error
+
+
 def run(config: Config) -> None:
     """Play a game and write or show it. Raises WrongInput or RuntimeError."""
     try:
@@ -71,31 +86,28 @@ def run(config: Config) -> None:
 
 
 def _show(config: Config) -> None:
-    trained, path, checkpoint = load(config)
-    trained = config.as_played(trained)
-    backend.configure(CORES, config.seed)
-    policy = policy_of(trained, checkpoint)
-    name, protocol = config.played_by(trained, policy.spaces)
-    environment = protocol.environment(trained.environment)
-    learned = title(trained, checkpoint)
-    named = protocol.named(name, trained.environment, config.checkpoint)["name"]
-    print(f"{path}: {learned}; protocol {named}", flush=True)
-    named = "-".join([named.replace(", ", "-"), *config.env_args])
-    named = re.sub(r"[^\w.=-]+", "_", named)[:NAMED]
-    out = config.out or path / VIDEOS / f"{checkpoint.steps}-{named}-{config.seed}.mp4"
+    chosen = played(config)
+    path, learned, protocol = chosen.path, chosen.title, chosen.protocol
+    environment = protocol.environment(chosen.environment)
+    print(f"{path}: {learned}; protocol {chosen.named['name']}", flush=True)
+    changes = (f"{setting}={value}" for setting, value in chosen.changes.items())
+    named = f"{_file_name(chosen.name, *changes, *config.env_args)}-{config.seed}.mp4"
+    out = config.out or path / VIDEOS / f"{chosen.checkpoint.steps}-{named}"
     if config.pretrained and config.out is None:
-        out = Path(f"{path.name}-{named}-{config.seed}.mp4")
+        out = Path(f"{path.name}-{named}")
+    if not config.window:
+        _check_folder(out)
     with (
         closing(Pictures(environment)) as pictures,
-        closing(moments(policy, pictures, environment, protocol, config.seed)) as played,
+        closing(moments(chosen.policy, pictures, environment, protocol, config.seed)) as game,
     ):
-        last = next(played)
+        last = next(game)
         canvas, rate = Canvas(learned, pictures.actions), pictures.per_second
         with Window(learned, rate) if config.window else video(out, rate) as writer:
             frame = canvas.draw(last)
             writer.append_data(frame)
             said_s = time.monotonic()
-            for last, _ in zip(played, range(int(config.max_seconds * rate) - 1), strict=False):
+            for last, _ in zip(game, range(int(config.max_seconds * rate) - 1), strict=False):
                 frame = canvas.draw(last)
                 writer.append_data(frame)
                 if time.monotonic() - said_s > PROGRESS_S:

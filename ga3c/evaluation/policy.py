@@ -56,6 +56,11 @@ class Policy:
         self._signature = [((None, *ring.observation_shape), spaces.dtype)]
         self._judge = backend.compiled(self.model, self._signature)
 
+    @property
+    def is_greedy(self) -> bool:
+        """Whether it takes the action with the largest Q, as it does if the algorithm learns Q."""
+        return hasattr(self._algorithm, "action_values")
+
     def load(self, values: Mapping[str, np.ndarray]) -> None:
         """Load `weights/PATH` of a checkpoint. Raises ValueError if they do not fit."""
         weights.restore({"weights": self.network.weights}, values)

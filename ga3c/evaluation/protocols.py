@@ -1,14 +1,22 @@
-"""Evaluation protocols: how games are played. Every setting is kept with the score."""
+"""Evaluation protocols: how games are played. Their settings are kept with every score."""
 
+import contextlib
+import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from agents.actions import Actions
 from agents.environments import EnvironmentConfig
 from agents.games import check
+from ga3c.runs import records
+from ga3c.runs.finding import EVALUATIONS
+from ga3c.runs.kept_config import CONFIG
 from ga3c.settings.checks import check_count, check_share
 from ga3c.settings.run import STEP_CAP, ProtocolName
 
+_ARGUMENT = re.compile(r" (?=[^\W\d]\w*=)")  # the space before an argument
 OF_GAMES = ("noop_max", "sticky_actions", "frame_cap")  # None: as in training
 
 
@@ -31,7 +39,7 @@ class Protocol:
     """Environment steps after which any game is cut short; its score so far counts."""
 
     def __post_init__(self) -> None:
-        self.environment(EnvironmentConfig())  # checks the values passed on to it
+        self.environment(EnvironmentConfig(action_repeat=1))  # checks the values passed on to it
         check_count(self, "step_cap")
         check_share(self, "epsilon")
 
@@ -41,8 +49,16 @@ class Protocol:
         whole = replace(trained, sticky_actions=trained.stickiness, life_loss_terminates=False)
         return replace(whole, **{name: v for name, v in given.items() if v is not None})
 
-    def check_actions(self, name: str, actions: Actions) -> None:
-        """Raises ValueError if this protocol, called `name`, cannot play such actions."""
+    def as_played(self, is_greedy: bool) -> "Protocol":
+        """This protocol with its policy as it is in effect.
+
+        Args: is_greedy: whether the policy has one action only, so that sampling would play that.
+        """
+        return replace(self, policy="greedy") if is_greedy and self.policy == "sample" else self
+
+    def check_fits(self, name: str, trained: EnvironmentConfig, actions: Actions) -> None:
+        """Raises ValueError if this protocol, called `name`, cannot play that environment."""
+        self.environment(trained)
         if name == "control" and not actions.is_continuous:
             raise ValueError(
                 "protocol control: is for continuous actions, but those of the game are "
@@ -54,27 +70,36 @@ class Protocol:
                 "without noise: choose the protocol control"
             )
 
-    def named(self, name: str, trained: EnvironmentConfig, weights: str) -> dict[str, Any]:
+    def changes(self, name: str, is_greedy: bool = False) -> dict[str, Any]:
+        """The settings that differ from those of the protocol `name`."""
+        own, unchanged = (asdict(each.as_played(is_greedy)) for each in (self, PROTOCOLS[name]))
+        return {key: value for key, value in own.items() if value != unchanged[key]}
+
+    def named(
+        self, name: str, trained: EnvironmentConfig, weights: str, is_greedy: bool = False
+    ) -> dict[str, Any]:
         """All settings, with the protocol's name, which says if a setting was changed.
 
-        Args: weights: newest, best or chosen. It is kept because the best of several evaluations
-            is not a typical one.
+        Args:
+            weights: newest, best or chosen. It is kept because the best of several evaluations is
+                not a typical one.
+            is_greedy: as in `as_played`; that sampling is greedy then, is no change.
         """
-        actions = "full" if trained.full_action_space else "minimal"
-        fixed: dict[str, Any] = {"life_loss_ends": False, "fire_on_reset": trained.fire_on_reset}
-        fixed |= {"action_set": actions, "action_repeat": trained.action_repeat}
+        played = self.as_played(is_greedy)
+        is_changed = self.changes(name, is_greedy)
+        kept: dict[str, Any] = {"name": f"{name}, changed" if is_changed else name}
+        kept |= {"weights": weights, "policy": played.policy}
+        if played.policy == "epsilon":
+            kept["epsilon"] = played.epsilon
         if check(trained.game).is_atari:
-            played = self.environment(trained)
-            kept = {**asdict(self), **{name: getattr(played, name) for name in OF_GAMES}, **fixed}
-        else:
-            own = {"env_args": " ".join(trained.env_args)} if trained.env_args else {}
-            # With different arguments it may be a different game.
-            kept = {"policy": self.policy, "epsilon": self.epsilon, **own}
-        if self.policy != "epsilon":
-            kept.pop("epsilon", None)
-        kept.pop("step_cap", None)  # it comes last, as in `runs.finding.evaluations`
-        full_name = name if PROTOCOLS[name] == self else f"{name}, changed"
-        return {"name": full_name, "weights": weights, **kept, "step_cap": self.step_cap}
+            games = self.environment(trained)
+            kept |= {each: getattr(games, each) for each in OF_GAMES}
+            kept |= {"life_loss_ends": False, "fire_on_reset": games.fire_on_reset}
+            kept["action_set"] = "full" if games.full_action_space else "minimal"
+            kept["action_repeat"] = games.action_repeat
+        elif trained.env_args:  # with different arguments it may be a different game
+            kept["env_args"] = trained.arguments
+        return {**kept, "step_cap": self.step_cap}
 
 
 def fitting(name: ProtocolName, actions: Actions) -> ProtocolName:
@@ -98,3 +123,32 @@ PROTOCOLS = {
     # Continuous actions without noise (Lillicrap et al. 2016; Horgan et al. 2018).
     "control": Protocol("greedy"),
 }
+
+
+def evaluations(path: Path) -> list[dict[str, Any]]:
+    """The evaluations of the run in `path`, oldest first, each with its complete protocol.
+
+    Without a protocol a score means nothing: such entries are left out.
+    """
+    algorithm = records.whole(path / CONFIG).get("algorithm")
+    return [
+        {**entry, "protocol": whole_protocol(protocol, algorithm)}
+        for entry in records.read(path / EVALUATIONS)
+        if isinstance(protocol := entry.get("protocol"), dict) and "name" in protocol
+    ]
+
+
+def whole_protocol(protocol: Mapping[str, Any], algorithm: str | None) -> dict[str, Any]:
+    """A protocol that an earlier version may have kept, as it would be kept today.
+
+    Games recorded before `step_cap` existed ended below it. env_args were kept as they were given,
+    and the policy of a run of dqn as sampled, though it is greedy.
+    """
+    whole = {**protocol, "step_cap": protocol.get("step_cap", STEP_CAP)}
+    if algorithm == "dqn" and whole.get("policy") == "sample":
+        whole["policy"] = "greedy"
+    if "env_args" in whole:
+        with contextlib.suppress(ValueError, TypeError):  # what is no argument today stays
+            given = tuple(_ARGUMENT.split(whole["env_args"]))
+            whole["env_args"] = EnvironmentConfig(env_args=given).arguments
+    return whole

@@ -13,6 +13,7 @@ import numpy as np
 from ga3c.reports.groups import Group, grouped
 from ga3c.reports.history import History
 from ga3c.reports.published_figures import CONTROL, published_scores
+from ga3c.runs.checkpoints import BEST
 
 RESAMPLES = 10_000
 INTERVAL = (2.5, 97.5)  # percentiles
@@ -80,7 +81,7 @@ class Row(NamedTuple):
     scores: np.ndarray  # [seeds] mean score of each run's evaluation
     seeds: tuple[int, ...]  # of the same runs
     games: int  # the smallest number of games that a run was evaluated over
-    steps: tuple[int, int]  # the fewest and the most that a run was trained for
+    steps: tuple[int, int]  # the fewest and the most after which a run was evaluated
     random: float | None
     human: float | None
     published: tuple[float | None, ...]
@@ -107,6 +108,7 @@ class Evaluation(NamedTuple):
     mean: float
     games: int
     steps: int
+    trained_steps: int  # of the whole run if its best weights were evaluated, else the same
 
 
 class ScoreTable(NamedTuple):
@@ -139,12 +141,14 @@ def _counted(run: History) -> dict[str, Evaluation]:
     """
     ordered = sorted(run.evaluations, key=lambda entry: (entry["steps"], entry["episodes"]))
     seed = run.config.run.seed
-    return {
-        json.dumps(entry["protocol"]): Evaluation(
-            seed, entry["mean"], entry["episodes"], entry["steps"]
-        )
-        for entry in ordered
-    }
+    whole = max((line["steps"] for line in (*run.figures, *ordered)), default=0)
+    counted = {}
+    for entry in ordered:
+        mean, games, steps = entry["mean"], entry["episodes"], entry["steps"]
+        trained_steps = whole if entry["protocol"].get("weights") == BEST else steps
+        evaluation = Evaluation(seed, mean, games, steps, trained_steps)
+        counted[json.dumps(entry["protocol"])] = evaluation
+    return counted
 
 
 def _table(
@@ -194,19 +198,19 @@ def _row(
 
 
 def _by_steps(evaluations: Sequence[Evaluation]) -> list[tuple[str, list[Evaluation]]]:
-    """Evaluations after similar numbers of steps, with words that tell several of them apart.
+    """Evaluations after similar training, with words that tell several of them apart.
 
     A run that was interrupted early, or evaluated at an early checkpoint, is no further seed.
     """
     parts: list[list[Evaluation]] = []
-    for evaluation in sorted(evaluations, key=lambda each: each.steps, reverse=True):
-        if parts and evaluation.steps >= SIMILAR_STEPS * parts[-1][0].steps:
+    for evaluation in sorted(evaluations, key=lambda each: each.trained_steps, reverse=True):
+        if parts and evaluation.trained_steps >= SIMILAR_STEPS * parts[-1][0].trained_steps:
             parts[-1].append(evaluation)
         else:
             parts.append([evaluation])
     if len(parts) == 1:
         return [("", list(evaluations))]
-    return [(f", after {part[0].steps:,} steps", part) for part in parts]
+    return [(f", trained for {part[0].trained_steps:,} steps", part) for part in parts]
 
 
 def median(scores: Scores) -> float:

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from agents.games import resolve
+from ga3c.evaluation.protocols import evaluations
 from ga3c.runs import records
-from ga3c.runs.finding import EPISODES, METRICS, Resume, evaluations, find_run, resumes
+from ga3c.runs.finding import EPISODES, METRICS, Resume, find_run, resumes
 from ga3c.runs.kept_config import load_config
 from ga3c.runs.tally import ROLLING_EPISODES, Episode
 from ga3c.settings.checks import WrongInput

@@ -1,11 +1,17 @@
 """A run to make, and its progress according to what its directory holds."""
 
+import contextlib
+import itertools
 import json
 import shlex
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from agents.actions import Actions
+from agents.environments import Spaces
 from agents.games import are_same
+from ga3c.command.line import WrongUse, parsed
+from ga3c.evaluation.options import EvaluateConfig
 from ga3c.reports import history
 from ga3c.runs import checkpoints
 from ga3c.runs.durable import rewrite_whole
@@ -13,6 +19,8 @@ from ga3c.runs.finding import EVALUATIONS, LOCK, LOG, RESULT, newest_figures
 from ga3c.runs.kept_config import CONFIG, load_config
 from ga3c.runs.trust import META
 from ga3c.settings.checks import WrongInput
+from ga3c.settings.choices import TRAITS
+from ga3c.settings.train import TrainConfig
 
 
 class Evaluation(NamedTuple):
@@ -36,7 +44,7 @@ class Job(NamedTuple):
 
     @property
     def asked(self) -> Path:
-        """The file that records the extra arguments of its training and its evaluation."""
+        """The file that records the extra arguments of its training."""
         return self.path.parent / f"{self.path.name}.arguments.json"
 
     @property
@@ -80,10 +88,9 @@ class Job(NamedTuple):
             )
 
     def note(self, **arguments: str) -> None:
-        """Record the extra arguments of its training (train) or its evaluation (evaluate).
+        """Record the extra arguments of its training (train), which replace all of an earlier one.
 
-        When it is resumed, also the requested `steps`, and `until` when it then runs. Those of a
-        training that begins replace all of an earlier one.
+        When it is resumed, also the requested `steps`, and `until` when it then runs.
         """
         known = {} if "train" in arguments else _known(self.asked)
         rewrite_whole(self.asked, json.dumps({**known, **arguments}))
@@ -98,7 +105,7 @@ class Job(NamedTuple):
             limits = [*self._limits(until), *(self._schedule if until != self.steps else ())]
             return ["train", "--resume", str(self.path), "--trust", *limits]
         if self.evaluation and not self._evaluated:
-            return ["evaluate", str(self.path), "--trust", *self.evaluating]
+            return ["evaluate", *self.evaluating]
         return []
 
     @property
@@ -139,11 +146,11 @@ class Job(NamedTuple):
 
     @property
     def evaluating(self) -> list[str]:
-        """The arguments of its evaluation, without the run; empty if it is not to be evaluated."""
+        """The arguments of `ga3c evaluate`; empty if it is not to be evaluated."""
         if not self.evaluation:
             return []
         protocol, episodes, arguments = self.evaluation
-        own = ["--protocol", protocol] if protocol else []
+        own = [str(self.path), "--trust", *(["--protocol", protocol] if protocol else [])]
         return [*own, "--episodes", str(episodes), *shlex.split(arguments)]
 
     @property
@@ -159,20 +166,59 @@ class Job(NamedTuple):
 
     @property
     def _evaluated(self) -> bool:
-        assert self.evaluation is not None
-        newest = int(self.kept[-1].name)
-        run = history.read(self.path)
-        protocol = self.evaluation.protocol or run.config.evaluation.evaluate_protocol
-        arguments = self.evaluation.arguments
-        own = (protocol, "control") if protocol == "trained" else (protocol,)  # see `fitting`
-        names = {*own, *(f"{name}, changed" for name in own if arguments)}
-        return _known(self.asked).get("evaluate", arguments) == arguments and any(
-            entry["steps"] == newest
-            and entry["protocol"]["name"] in names
-            and entry["protocol"].get("weights", "newest") == "newest"
-            and entry["episodes"] >= self.evaluation.episodes
-            for entry in run.evaluations
+        """Whether its newest checkpoint has been evaluated as is asked for."""
+        newest, run = int(self.kept[-1].name), history.read(self.path)
+        of_newest = [entry for entry in run.evaluations if entry["steps"] == newest]
+        if not of_newest:
+            return False
+        asked = asked_evaluation(self.evaluating)
+        protocols = protocols_of(asked, run.config)
+        return any(
+            entry["protocol"] in protocols
+            and entry["episodes"] >= asked.episodes
+            and entry.get("seed") == asked.seed  # that of evaluations during training is another
+            and set(asked.info_keys) <= set(entry.get("infos", ()))
+            for entry in of_newest
         )
+
+
+def asked_evaluation(evaluating: list[str]) -> EvaluateConfig:
+    """What these arguments ask of `ga3c evaluate`. Raises WrongInput."""
+    base = EvaluateConfig.defaults(evaluating)
+    try:
+        asked: EvaluateConfig = parsed(evaluating, EvaluateConfig, "ga3c evaluate", base)
+    except WrongUse as error:
+        raise WrongInput(str(error)) from error
+    if asked.pretrained is not None:
+        raise WrongInput(f"pretrained {asked.pretrained}: what is evaluated is the trained run")
+    return asked
+
+
+def protocols_of(asked: EvaluateConfig, trained: TrainConfig) -> list[dict[str, Any]]:
+    """The protocols that such an evaluation may be kept with, for any actions of the game.
+
+    These show only where it is made, and this machine may lack its packages. If the algorithm is
+    the user's own, they are for greedy policies as well as for those that sample.
+    """
+    ours, found = TRAITS.get(trained.algorithm), []
+    greedy = (False, True) if ours is None else ("dqn" in ours.sections,)
+    for actions, is_greedy in itertools.product((Actions(2), Actions(0)), greedy):
+        spaces = Spaces((1,), "float32", actions, 1)
+        with contextlib.suppress(ValueError):  # the protocol is not for such actions
+            found.append(protocol_of(asked, trained, spaces, is_greedy))
+    return found
+
+
+def protocol_of(
+    asked: EvaluateConfig, trained: TrainConfig, spaces: Spaces, is_greedy: bool = False
+) -> dict[str, Any]:
+    """The protocol that the evaluation is kept with. Raises ValueError if it cannot be made.
+
+    Args: is_greedy: whether the policy is, as `Protocol.named` says.
+    """
+    played = asked.as_played(trained)
+    name, settings = asked.played_by(played, spaces)
+    return settings.named(name, played.environment, asked.checkpoint, is_greedy)
 
 
 def _known(file: Path) -> dict[str, str]:

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from ga3c.reports.job import Job
 from ga3c.reports.listing import show_states
-from ga3c.reports.processes import LOST, Process, check_commands, end, here
+from ga3c.reports.processes import LOST, Process, check_commands, check_evaluation, end, here
 from ga3c.runs.finding import is_running
-from ga3c.runs.kept_config import CONFIG
+from ga3c.runs.kept_config import CONFIG, load_config
 
 STATES = {"train": "training", "evaluate": "evaluation"}  # by the command that runs
 POLL_S = 0.5
@@ -41,6 +41,9 @@ def complete(
         new = {(job.game, job.arguments): job for job in jobs if not job.kept}
         for job in new.values():
             check_commands(job.training, job.evaluating)
+        for job in jobs:
+            if job.kept and job.next_command:
+                check_evaluation(job.evaluating, load_config(job.path))
     for parent in {job.path.parent for job in jobs}:
         parent.mkdir(parents=True, exist_ok=True)
     if busy := [job.path.name for job in jobs if is_running(job.path)]:
@@ -65,8 +68,6 @@ def complete(
                         waiting.append(job)
                         continue
                     _check(job, process)
-                    if command[0] == "evaluate" and job.evaluation:
-                        job.note(evaluate=job.evaluation.arguments)
                     next_command = job.next_command
                     if next_command == command:
                         raise RuntimeError(f"{job.path.name}: {command} ended without any effect")

@@ -54,13 +54,16 @@ class Config:
 
     def __post_init__(self) -> None:
         check_file("out", self.out)
+        if self.out.suffix not in (".html", ".htm"):
+            raise ValueError(f"out {self.out}: must end in .html")
 
 
 def run(config: Config) -> None:
     """Write the page. Raises WrongInput."""
     runs = history.load(config.runs, config.runs_dir)
     config.out.write_text(page(config.title, runs), encoding="utf-8")
-    print(f"wrote {config.out}, {config.out.stat().st_size / 2**20:.1f} MiB, of {len(runs)} runs")
+    of_runs = f"{len(runs)} run{'s' * (len(runs) > 1)}"
+    print(f"wrote {config.out}, {config.out.stat().st_size / 2**20:.1f} MiB, of {of_runs}")
 
 
 def page(title: str, runs: Sequence[History]) -> str:

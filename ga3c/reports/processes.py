@@ -3,6 +3,7 @@
 Commands on Ray need directories that all nodes of the cluster share.
 """
 
+import functools
 import logging
 import math
 import os
@@ -11,21 +12,21 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
-from agents.environments import spaces
+from agents.environments import EnvironmentConfig, Spaces, spaces
 from agents.launchers import search_path
 from agents.machine import COUNTED
 from agents.signals import end_with_parent, ending, handled, is_same_request, restore
 from ga3c.command.effects import check_effects
 from ga3c.command.line import WrongUse, parsed
 from ga3c.command.parse import TrainArguments
-from ga3c.evaluation.options import EvaluateConfig
+from ga3c.reports.job import asked_evaluation, protocol_of
 from ga3c.settings.begin import given_value
 from ga3c.settings.checks import WrongInput
+from ga3c.settings.train import TrainConfig
 
 END_S = SAY_S = 12.0  # longer than most clean stops take
 KILL_S = 12.0  # after that, a killed command's node counts as unreachable
@@ -70,21 +71,38 @@ def check_arguments(setting: str, arguments: str, command: str) -> None:
 def check_commands(training: list[str], evaluating: list[str]) -> None:
     """Raises WrongInput if `ga3c train` or `ga3c evaluate` refuses these arguments.
 
-    Otherwise a mistake in the evaluation would only show after all training. Checks nothing if
-    --config is given. Args: evaluating: empty if there is no evaluation.
+    With --config, it does not check how they fit together. Args: evaluating: empty if there is no
+    evaluation.
     """
     if given_value(training, "--config") is not None:
+        asked_evaluation(evaluating)
         return
     try:
         config = parsed(training, TrainArguments, "ga3c train").settings
-        played = spaces(config.environment, tried=False)
-        check_effects(config, played, training)
-        if evaluating:
-            base = EvaluateConfig.defaults(evaluating)
-            asked = parsed(evaluating, EvaluateConfig, "ga3c evaluate", base)
-            asked.played_by(config, played)
+        check_effects(config, _spaces(config.environment), training)
     except (WrongUse, ValueError) as error:
         raise WrongInput(str(error)) from error
+    check_evaluation(evaluating, config)
+
+
+def check_evaluation(evaluating: list[str], trained: TrainConfig) -> None:
+    """Raises WrongInput if `ga3c evaluate` refuses these arguments for a run with such settings.
+
+    Otherwise a mistake would only show after all training. Args: evaluating: as above.
+    """
+    if not evaluating:
+        return
+    asked = asked_evaluation(evaluating)
+    try:
+        protocol_of(asked, trained, _spaces(asked.as_played(trained).environment))
+    except ValueError as error:
+        raise WrongInput(str(error)) from error
+
+
+@functools.cache
+def _spaces(environment: EnvironmentConfig) -> Spaces:
+    """Its spaces; it is made only once, which may take seconds. Raises ValueError."""
+    return spaces(environment, tried=False)
 
 
 def here(command: list[str], errors: Path) -> Process:
@@ -189,7 +207,7 @@ def _command(command: list[str], errors: str, directory: str, cores: int) -> int
             stdout=subprocess.DEVNULL,
             stderr=file,
             start_new_session=True,
-            preexec_fn=partial(end_with_parent, signal.SIGTERM),
+            preexec_fn=functools.partial(end_with_parent, signal.SIGTERM),
         )
         try:
             return process.wait()

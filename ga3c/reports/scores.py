@@ -132,8 +132,11 @@ def _jobs(config: Config) -> list[Job]:
 
 def _games_of(protocol: ProtocolName | None, game: str) -> str:
     """Arguments that train with a protocol's sticky actions, which otherwise cost much score."""
-    sticky = PROTOCOLS[protocol].sticky_actions if protocol and check(game).is_atari else None
-    return f"--sticky-actions {sticky}" if sticky else ""
+    found = check(game)
+    sticky = PROTOCOLS[protocol].sticky_actions if protocol and found.is_atari else None
+    # Zero is what most names imply anyway.
+    needs = sticky is not None and max(sticky, found.sticky_actions) > 0
+    return f"--sticky-actions {sticky}" if needs else ""
 
 
 def _conclude(config: Config, jobs: Sequence[Job]) -> None:

@@ -5,6 +5,7 @@ the median, the mean and the interquartile mean over all games, with intervals.
 """
 
 import csv
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
@@ -42,9 +43,13 @@ class Config:
 
 def run(config: Config) -> None:
     """Print every table, and write the file. Raises WrongInput."""
-    score_tables = tables(load(config.runs, config.runs_dir))
+    runs = load(config.runs, config.runs_dir)
+    score_tables = tables(runs)
     if not score_tables:
         raise WrongInput("none of the runs has been evaluated: run ga3c evaluate RUN first")
+    if missing := ", ".join(str(run.path) for run in runs if not run.evaluations):
+        why = f"not evaluated: {missing}; run ga3c evaluate RUN first"
+        print(f"ga3c: not in the table, {why}", file=sys.stderr)
     print("\n".join(map(markdown, score_tables)))
     if config.out is not None:
         write(score_tables, config.out)

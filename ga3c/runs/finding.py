@@ -20,7 +20,6 @@ from agents.games import resolve
 from ga3c.runs import records
 from ga3c.runs.kept_config import CONFIG, load_config
 from ga3c.runs.trust import META, is_begun_by_user
-from ga3c.settings.run import STEP_CAP
 from ga3c.settings.train import TrainConfig
 
 RESULT, LOCK, LOG = "result.json", "lock", "log.txt"
@@ -168,18 +167,6 @@ def newest_figures(path: Path) -> dict[str, Any]:
     return records.whole(path / RESULT) or records.newest(path / METRICS)
 
 
-def evaluations(path: Path) -> list[dict[str, Any]]:
-    """The evaluations of the run in `path`, oldest first, each with its complete protocol.
-
-    Without a protocol a score means nothing: such entries are left out.
-    """
-    return [
-        {**entry, "protocol": whole_protocol(protocol)}
-        for entry in records.read(path / EVALUATIONS)
-        if isinstance(protocol := entry.get("protocol"), dict) and "name" in protocol
-    ]
-
-
 def resumes(path: Path) -> list[Resume]:
     """The resumes of the run in `path`, by their steps; earlier versions did not note these.
 
@@ -212,11 +199,6 @@ def short_names(runs: Sequence[Path]) -> dict[Path, str]:
     while len({run.parts[-depth:] for run in runs}) < len(set(runs)):
         depth += 1
     return {run: "/".join(run.parts[-depth:]) for run in runs}
-
-
-def whole_protocol(protocol: Mapping[str, Any]) -> dict[str, Any]:
-    """A protocol with all fields. Games recorded before `step_cap` existed ended below it."""
-    return {**protocol, "step_cap": protocol.get("step_cap", STEP_CAP)}
 
 
 def is_running(path: Path) -> bool:

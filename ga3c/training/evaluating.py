@@ -7,10 +7,10 @@ from typing import Any
 
 from agents.environments import Spaces
 from ga3c.evaluation.evaluator import Evaluator
+from ga3c.evaluation.protocols import evaluations, whole_protocol
 from ga3c.runs import checkpoints
 from ga3c.runs.checkpoints import BEST
 from ga3c.runs.directory import RunDirectory
-from ga3c.runs.finding import evaluations, whole_protocol
 from ga3c.service.service import Service
 from ga3c.service.threads import Deadline
 from ga3c.settings.train import TrainConfig
@@ -39,11 +39,12 @@ class Evaluations:
     ) -> None:
         last = max((entry["steps"] for entry in evaluations(directory.path)), default=0)
         self._evaluator = Evaluator(config, spaces, last)
+        self._algorithm = config.algorithm
         self._service = service
         self._directory = directory
         self._keeper = keeper
         self._say = say
-        self._told = False  # whether a stuck evaluation has been reported
+        self._told = False  # whether it has been said that the evaluation is stuck
         self._best: tuple[Any, dict[str, Any]] | None = None  # the best weights, until written
         self._retry_s = 0.0  # when to try to write them again
         if kept := checkpoints.newest(directory.path / BEST)[0]:  # of a resumed run
@@ -62,10 +63,12 @@ class Evaluations:
     def tend(self, steps: float) -> None:
         """Record evaluations that have finished, and start another if it is due."""
         self._note()
-        if self._evaluator.is_stuck and not self._told:
-            self._told = True
+        is_stuck = self._evaluator.is_stuck
+        if is_stuck and not self._told:
             silent = f"no step for {self._evaluator.patience_s:g} s"
-            self._say(f"an evaluation has made {silent}: no more will be started", sys.stderr)
+            rule = "none will be started until it ends"
+            self._say(f"an evaluation has made {silent}: {rule}", sys.stderr)
+        self._told = is_stuck
         due = self._evaluator.due(steps)
         if due and (found := self._service.kept.read(READ_TIMEOUT_S, experience=False)):
             self._evaluator.begin(*found)
@@ -117,5 +120,5 @@ class Evaluations:
             before = kept.state["evaluation"]
         else:
             return True
-        is_other = whole_protocol(before["protocol"]) != entry["protocol"]
-        return is_other or entry["mean"] > before["mean"]
+        old, new = (whole_protocol(each["protocol"], self._algorithm) for each in (before, entry))
+        return old != new or entry["mean"] > before["mean"]

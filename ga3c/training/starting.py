@@ -93,7 +93,7 @@ def prepared(config: TrainConfig, known: Known | None) -> Start:
     if config.evaluation.evaluate_every:
         name = fitting(config.evaluation.evaluate_protocol, found.actions)
         try:
-            PROTOCOLS[name].check_actions(name, found.actions)
+            PROTOCOLS[name].check_fits(name, config.environment, found.actions)
         except ValueError as error:
             raise ValueError(f"evaluate_protocol: {error}") from error
     return Start(config, found, known.path if known else new_run_path(config))

@@ -1,6 +1,5 @@
 """Evaluation plays whole games by a protocol, and records all its settings with the score."""
 
-import dataclasses
 import json
 import os
 import re
@@ -8,7 +7,9 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Collection
+from dataclasses import asdict, fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -19,15 +20,21 @@ import ga3c
 from agents.actions import Actions
 from agents.environments import EnvironmentConfig, Environments, Spaces, spaces
 from ga3c.command.parse import parse
+from ga3c.evaluation.evaluate import scores
+from ga3c.evaluation.evaluator import Evaluator
 from ga3c.evaluation.games import Game, choose, evaluate, record
-from ga3c.evaluation.options import PlayConfig
+from ga3c.evaluation.options import EvaluateConfig, PlayConfig
 from ga3c.evaluation.policy import Policy
-from ga3c.evaluation.protocols import PROTOCOLS, Protocol
+from ga3c.evaluation.protocols import PROTOCOLS, Protocol, evaluations
+from ga3c.learning import weights
 from ga3c.runs import checkpoints, records
-from ga3c.runs.finding import evaluations
+from ga3c.runs.finding import PRETRAINED
+from ga3c.settings.presets import PRESETS
 from ga3c.settings.run import EvaluationConfig
 from ga3c.settings.train import TrainConfig
+from ga3c.training.evaluating import Evaluations
 from tests.commands import BEGIN_S, CORRIDOR, LIGHT, STOP_S, Command, ended, refused
+from tests.published_facts import PROTOCOL_FACTS
 from tests.tiny import CORRIDOR_LENGTH, ledger_end
 
 PROBABILITIES = np.array([0.1, 0.6, 0.3])
@@ -71,7 +78,7 @@ def test_protocol_trained_keeps_the_settings_of_training() -> None:
         assert not played.life_loss_terminates
         named = PROTOCOLS["trained"].named("trained", trained, "newest")
         assert (named["noop_max"], named["sticky_actions"]) == (noop_max, sticky)
-        other = dataclasses.replace(PROTOCOLS["trained"], sticky_actions=0.25)
+        other = replace(PROTOCOLS["trained"], sticky_actions=0.25)
         assert other.named("trained", trained, "newest")["name"] == "trained, changed"
 
 
@@ -84,31 +91,37 @@ def test_settings_that_are_given_change_the_runs_own_protocol() -> None:
         ([], PROTOCOLS["nature"]),
         (
             given,
-            dataclasses.replace(
-                PROTOCOLS["nature"], policy="sample", frame_cap=108_000, step_cap=7
-            ),
+            replace(PROTOCOLS["nature"], policy="sample", frame_cap=108_000, step_cap=7),
         ),
         (
             ["--sticky-actions", "None"],
-            dataclasses.replace(PROTOCOLS["nature"], sticky_actions=None),
+            replace(PROTOCOLS["nature"], sticky_actions=None),
         ),
         (["--protocol=paper"], PROTOCOLS["paper"]),
         (
             ["--protocol", "paper", *given],
-            dataclasses.replace(PROTOCOLS["paper"], policy="sample", frame_cap=108_000, step_cap=7),
+            replace(PROTOCOLS["paper"], policy="sample", frame_cap=108_000, step_cap=7),
         ),
     ):
         config = parse(arguments, PlayConfig, "ga3c play", base=PlayConfig.defaults(arguments))
         assert config.played_by(trained, shapes)[1] == expected
 
 
+@pytest.mark.parametrize("name", [*PROTOCOLS])
+def test_a_published_protocol_has_every_published_value(name: str) -> None:
+    facts = PROTOCOL_FACTS.get(name, [("policy", "sample", "ours")])
+    given = {setting: value for setting, value, _ in facts}
+    expected = {**asdict(Protocol()), **given}  # the others do not matter, or are as in training
+    assert asdict(PROTOCOLS[name]) == expected
+
+
 def test_every_setting_of_a_protocol_is_named() -> None:
     trained = EnvironmentConfig(game="Pong")
     named = PROTOCOLS["nature"].named("nature", trained, "newest")
-    assert {field.name for field in dataclasses.fields(Protocol)} < set(named)
+    assert {field.name for field in fields(Protocol)} < set(named)
     assert named["name"] == "nature"
     assert named["action_set"] == "minimal"
-    changed = dataclasses.replace(PROTOCOLS["nature"], epsilon=0.01)
+    changed = replace(PROTOCOLS["nature"], epsilon=0.01)
     assert changed.named("nature", trained, "newest")["name"] == "nature, changed"
     of_another = changed.named("nature", EnvironmentConfig(game="CartPole-v1"), "best")
     assert "noop_max" not in of_another
@@ -119,7 +132,54 @@ def test_other_environment_arguments_make_another_protocol() -> None:
     """Scores of games with other arguments share no table column, nor compete for the best one."""
     games = [EnvironmentConfig("FrozenLake-v1", args) for args in ((), ("map_name=8x8",))]
     plain, larger = (PROTOCOLS["trained"].named("trained", each, "newest") for each in games)
-    assert plain != larger == {**plain, "env_args": "map_name=8x8"}
+    assert plain != larger == {**plain, "env_args": "map_name='8x8'"}
+
+
+def test_the_same_environment_arguments_in_other_words_make_the_same_protocol(
+    tmp_path: Path,
+) -> None:
+    """Also in evaluations.jsonl, where earlier versions kept them as they were given."""
+    kept = tmp_path / "evaluations.jsonl"
+    for given in (("map_name='8x8'", "is_slippery=False"), ("is_slippery=False", "map_name=8x8")):
+        environment = EnvironmentConfig("FrozenLake-v1", given)
+        named = PROTOCOLS["trained"].named("trained", environment, "newest")
+        for env_args in (named["env_args"], " ".join(given)):
+            records.append(kept, {"steps": 1, "protocol": {**named, "env_args": env_args}})
+    protocols = [json.dumps(entry["protocol"]) for entry in evaluations(tmp_path)]
+    assert protocols == [json.dumps(named)] * 4
+    records.append(kept, {"steps": 1, "protocol": {**named, "env_args": "is_slippery=false"}})
+    assert evaluations(tmp_path)[-1]["protocol"]["env_args"] == "is_slippery=false", "it stays"
+
+
+def test_a_policy_without_probabilities_is_kept_as_greedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With or without `--policy greedy`, in the run and after it, these are the same games."""
+    config = replace(PRESETS["dqn-vectors"], environment=EnvironmentConfig("CartPole-v1"))
+    config = replace(config, evaluation=EvaluationConfig(1000, evaluate_episodes=1))
+    evaluator = Evaluator(config, spaces(config.environment), 0)
+    read = weights.read({"weights": evaluator._policy.network.weights})
+    checkpoint = checkpoints.Checkpoint(tmp_path, {"steps": 0}, read)
+    monkeypatch.setattr(
+        "ga3c.evaluation.chosen.load", lambda wanted: (config, tmp_path, checkpoint)
+    )
+    entries = [
+        scores(EvaluateConfig(episodes=1, settings=Protocol(policy), given=given))
+        for policy, given in (("sample", ()), ("greedy", ("policy",)))
+    ]
+    assert entries[0]["scores"] == entries[1]["scores"]
+    in_the_run = evaluator._play(0)
+    assert in_the_run is not None
+    protocols = [entry["protocol"] for entry in (*entries, in_the_run)]
+    assert protocols == [{**protocols[0], "name": "trained", "policy": "greedy"}] * 3
+    nature = PROTOCOLS["nature"].named("nature", config.environment, "newest", is_greedy=True)
+    assert (nature["name"], nature["policy"]) == ("nature", "epsilon")
+
+    earlier = {"steps": 1, "protocol": {**protocols[0], "policy": "sample"}}
+    (tmp_path / "evaluations.jsonl").write_text(json.dumps(earlier) + "\n")
+    for algorithm, policy in (("dqn", "greedy"), ("a3c", "sample")):
+        (tmp_path / "config.json").write_text(json.dumps({"algorithm": algorithm}))
+        assert evaluations(tmp_path)[0]["protocol"] == {**protocols[0], "policy": policy}
 
 
 def policy_for(environment: EnvironmentConfig) -> Policy:
@@ -127,12 +187,16 @@ def policy_for(environment: EnvironmentConfig) -> Policy:
     return Policy(TrainConfig(environment=environment), spaces(environment))
 
 
+def recorded(games: list[Game]) -> dict[str, Any]:
+    return record(games, steps=0, protocol={}, seed=0, at_once=1, seconds=1.0)
+
+
 def test_each_lane_plays_its_first_game_to_the_end_however_long() -> None:
     """Taking the first games to end would favour short ones. Here, the number of an environment
     determines the length of its game."""
     environment = EnvironmentConfig(game="tests.tiny:Ledger-v0")
     policy, protocol = policy_for(environment), Protocol("sample")
-    games = evaluate(policy, environment, protocol, 16, 16, seed=3)
+    games = evaluate(policy, environment, protocol, episodes=16, at_once=16, seed=3)
     twin = Environments(environment, 16)
     numbers = twin.reset(3).frames[:, 0].astype(int)
     twin.close()
@@ -141,25 +205,45 @@ def test_each_lane_plays_its_first_game_to_the_end_however_long() -> None:
     assert len(set(expected)) > 5
 
 
-def test_the_success_rate_is_of_the_games_that_ended() -> None:
+def test_the_success_rate_is_of_the_games_that_report_it() -> None:
     environment = EnvironmentConfig(game="tests.tiny:Corridor-v0")
-    games = evaluate(policy_for(environment), environment, Protocol("sample"), 40, 20, seed=0)
+    games = evaluate(
+        policy_for(environment), environment, Protocol("sample"), episodes=40, at_once=20, seed=0
+    )
     won = [float(game.score > 0) for game in games]
     assert [game.success for game in games] == won
     assert 0 < sum(won) < 40
-    assert record(games, 0, {}, 0, 20, 1.0)["success_rate"] == pytest.approx(sum(won) / 40)
-    cut = evaluate(
-        policy_for(environment), environment, Protocol("sample", step_cap=2), 3, 3, seed=0
+    assert recorded(games)["success_rate"] == pytest.approx(sum(won) / 40)
+    silent = EnvironmentConfig(game="CartPole-v1")
+    games = evaluate(policy_for(silent), silent, Protocol("sample"), episodes=3, at_once=3, seed=0)
+    assert recorded(games)["success_rate"] is None
+
+
+def test_a_cut_game_counts_with_what_its_last_step_reports() -> None:
+    """Otherwise, a success rate would leave out the games that do not reach the goal in time."""
+    environment = EnvironmentConfig(game="tests.tiny:Corridor-v0", info_keys=("position",))
+    protocol = Protocol("sample", step_cap=4)  # a game takes three steps, or five, or more
+    games = evaluate(
+        policy_for(environment), environment, protocol, episodes=20, at_once=10, seed=0
     )
-    assert record(cut, 0, {}, 0, 3, 1.0)["success_rate"] is None
+    goal = CORRIDOR_LENGTH - 1
+    positions = [dict(game.infos)["position"] for game in games]
+    assert [game.cut for game in games] == [0 < position < goal for position in positions]
+    assert [game.success for game in games] == [position == goal for position in positions]
+    entry = recorded(games)
+    assert 0 < entry["games_cut"] < 20
+    assert entry["success_rate"] == sum(game.score > 0 for game in games) / 20
+    assert entry["infos"]["position"] == pytest.approx(sum(positions) / 20)
 
 
 def test_means_of_infos_are_over_the_games_that_report_them() -> None:
     keys = ("position", "lost")
     environment = EnvironmentConfig(game="tests.tiny:Corridor-v0", info_keys=keys)
-    games = evaluate(policy_for(environment), environment, Protocol("sample"), 20, 10, seed=0)
+    games = evaluate(
+        policy_for(environment), environment, Protocol("sample"), episodes=20, at_once=10, seed=0
+    )
     right = sum(game.score > 0 for game in games)
-    kept = record(games, 0, {}, 0, 10, 1.0)["infos"]
+    kept = recorded(games)["infos"]
     assert kept["position"] == pytest.approx(right / 20 * (CORRIDOR_LENGTH - 1))
     assert kept["lost"] is None
 
@@ -168,7 +252,8 @@ def test_the_seed_determines_the_games_and_as_many_are_played_as_asked_for() -> 
     environment = EnvironmentConfig(game="CartPole-v1")
     policy, protocol = policy_for(environment), Protocol("sample")
     one, same, other = (
-        evaluate(policy, environment, protocol, 7, at_once=3, seed=seed) for seed in (1, 1, 2)
+        evaluate(policy, environment, protocol, episodes=7, at_once=3, seed=seed)
+        for seed in (1, 1, 2)
     )
     assert len(one) == len(other) == 7
     assert one == same
@@ -180,9 +265,10 @@ def test_the_seed_determines_the_games_and_as_many_are_played_as_asked_for() -> 
 def test_games_are_the_same_however_many_are_played_at_once(game: str, protocol: Protocol) -> None:
     environment = EnvironmentConfig(game=game, noop_max=30, sticky_actions=0.25)
     policy = policy_for(environment)
-    protocol = dataclasses.replace(protocol, noop_max=30, sticky_actions=0.25, step_cap=250)
+    protocol = replace(protocol, noop_max=30, sticky_actions=0.25, step_cap=250)
     alone, some, all_of_them = (
-        evaluate(policy, environment, protocol, 5, at_once, seed=4) for at_once in (1, 2, 5)
+        evaluate(policy, environment, protocol, episodes=5, at_once=at_once, seed=4)
+        for at_once in (1, 2, 5)
     )
     assert alone == some == all_of_them
     assert len(set(alone)) > 2
@@ -192,14 +278,18 @@ def test_games_are_the_same_however_many_are_played_at_once(game: str, protocol:
 def test_a_game_without_an_end_is_cut_and_counts_with_its_score_so_far(episodes: int) -> None:
     environment = EnvironmentConfig(game="tests.unruly:Endless-v0")
     protocol = Protocol("sample", step_cap=40)
-    games = evaluate(policy_for(environment), environment, protocol, episodes, 2, seed=0)
+    games = evaluate(
+        policy_for(environment), environment, protocol, episodes=episodes, at_once=2, seed=0
+    )
     assert games == [Game(score=40 * 0.5, length=40, cut=True)] * episodes
 
 
 def test_a_game_that_the_emulators_frame_cap_ends_is_cut() -> None:
     environment = EnvironmentConfig(game="Pong")
     protocol = Protocol("sample", noop_max=0, frame_cap=200)
-    (game,) = evaluate(policy_for(environment), environment, protocol, 1, 1, seed=0)
+    (game,) = evaluate(
+        policy_for(environment), environment, protocol, episodes=1, at_once=1, seed=0
+    )
     assert game == Game(score=game.score, length=50, cut=True)
 
 
@@ -213,7 +303,7 @@ def test_the_watch_callback_sees_each_step_and_the_finished_games_and_may_stop()
         return len(seen) < limit
 
     limit = 1000
-    games = evaluate(policy, environment, protocol, 12, 8, seed=3, watch=watch)
+    games = evaluate(policy, environment, protocol, episodes=12, at_once=8, seed=3, watch=watch)
     first, second = games[:8], games[8:]
     expected = [
         (steps, sorted([*before, *(game for game in of_round if game.length <= steps)]))
@@ -223,7 +313,7 @@ def test_the_watch_callback_sees_each_step_and_the_finished_games_and_may_stop()
     assert seen == expected
     limit, whole = 3, len(seen)
     seen.clear()
-    stopped = evaluate(policy, environment, protocol, 12, 8, seed=3, watch=watch)
+    stopped = evaluate(policy, environment, protocol, episodes=12, at_once=8, seed=3, watch=watch)
     assert stopped == [game for game in first if game.length < 3]
     assert len(seen) == 3 < whole
 
@@ -231,9 +321,11 @@ def test_the_watch_callback_sees_each_step_and_the_finished_games_and_may_stop()
 def test_a_game_that_ends_with_its_last_step_is_not_cut() -> None:
     environment = EnvironmentConfig(game="CartPole-v1")
     policy = policy_for(environment)
-    (whole,) = evaluate(policy, environment, Protocol("sample"), 1, 1, seed=0)
+    (whole,) = evaluate(policy, environment, Protocol("sample"), episodes=1, at_once=1, seed=0)
     at_its_end, before = (
-        evaluate(policy, environment, Protocol("sample", step_cap=cap), 1, 1, seed=0)
+        evaluate(
+            policy, environment, Protocol("sample", step_cap=cap), episodes=1, at_once=1, seed=0
+        )
         for cap in (whole.length, whole.length - 1)
     )
     assert at_its_end == [whole]
@@ -243,7 +335,9 @@ def test_a_game_that_ends_with_its_last_step_is_not_cut() -> None:
 def test_a_nan_reward_is_an_error() -> None:
     environment = EnvironmentConfig(game="tests.unruly:Nameless-v0")
     with pytest.raises(RuntimeError, match="reward of environment 0 is nan"):
-        evaluate(policy_for(environment), environment, Protocol("sample"), 1, 1, seed=0)
+        evaluate(
+            policy_for(environment), environment, Protocol("sample"), episodes=1, at_once=1, seed=0
+        )
 
 
 def test_evaluations_from_before_the_step_cap_have_the_same_protocol(tmp_path: Path) -> None:
@@ -253,7 +347,7 @@ def test_evaluations_from_before_the_step_cap_have_the_same_protocol(tmp_path: P
         records.append(tmp_path / "evaluations.jsonl", {"steps": 1, "protocol": protocol})
     old, new = evaluations(tmp_path)
     assert json.dumps(old["protocol"]) == json.dumps(new["protocol"])
-    capped = dataclasses.replace(PROTOCOLS["paper"], step_cap=7)
+    capped = replace(PROTOCOLS["paper"], step_cap=7)
     assert capped.named("paper", EnvironmentConfig("Pong"), "newest")["name"] == "paper, changed"
 
 
@@ -292,7 +386,7 @@ def test_a_run_is_evaluated_in_its_environment_with_other_arguments(tmp_path: Pa
     run = ga3c.train(**given, algorithm="a3c", steps=500, runs_dir=tmp_path, agents=1)
     kept = ga3c.evaluate(run, episodes=2, env_args={"is_slippery": True}, info_keys=["prob"])
     assert kept["infos"] == {"prob": pytest.approx(1 / 3)}
-    assert kept["protocol"]["env_args"] == "map_name='4x4' is_slippery=True"
+    assert kept["protocol"]["env_args"] == "is_slippery=True map_name='4x4'"
     assert run.evaluate(episodes=2)["protocol"]["env_args"] == "is_slippery=False map_name='4x4'"
     for options, words in (
         (["--env-args", "map_name=8x8"], "expected"),  # the network has 16 inputs
@@ -354,9 +448,11 @@ def test_what_cannot_be_evaluated_is_refused_in_one_line(pong_run: Path, tmp_pat
         (each / "arrays.npz").write_bytes(b"")
     for arguments, code, words in (
         (["nowhere"], 2, "nowhere"),
-        ([str(pong_run), "--checkpoint", "best"], 2, "checkpoint best"),
+        ([str(pong_run), "--checkpoint", "best"], 2, "kept only by train --evaluate-every"),
         ([str(pong_run), "--checkpoint", "17"], 2, "checkpoint 17"),
         ([str(pong_run), "--checkpoint", ""], 2, "checkpoint : the run has newest"),
+        ([str(pong_run), "--checkpoint", "9" * 300], 2, "9: the run has newest"),
+        ([str(pong_run), "--checkpoint", "9" * 5000], 2, "9: the run has newest"),
         (["--pretrained", "Pong", "--game", "Breakout"], 2, "game Breakout with pretrained Pong"),
         ([str(pong_run), "--episodes", "0"], 2, "episodes 0"),
         ([str(pong_run), "--step-cap", "0"], 2, "step_cap 0"),
@@ -370,6 +466,25 @@ def test_what_cannot_be_evaluated_is_refused_in_one_line(pong_run: Path, tmp_pat
         ([str(broken)], 1, "no whole checkpoint"),
     ):
         assert words in refused("evaluate", *arguments, code=code)
+
+
+@pytest.mark.parametrize("command", ["evaluate", "play"])
+def test_a_frame_cap_below_the_runs_action_repeat_is_refused(command: str, tmp_path: Path) -> None:
+    run = shutil.copytree(PRETRAINED / "pong", tmp_path / "mine")
+    settings = json.loads((run / "config.json").read_text())
+    settings["environment"]["action_repeat"] = 8
+    (run / "config.json").write_text(json.dumps(settings))
+    said = refused(command, str(run), "--frame-cap", "5")
+    assert said == "ga3c: frame_cap 5 < action_repeat 8: no whole step would fit into a game"
+
+
+def test_a_protocol_whose_frame_cap_is_below_the_action_repeat_is_refused_at_the_start(
+    tmp_path: Path,
+) -> None:
+    given = ["--action-repeat", "20000", "--evaluate-every", "9", "--evaluate-protocol", "nature"]
+    said = refused("train", *given, "--seconds", "1", "--runs-dir", str(tmp_path))
+    assert "evaluate_protocol: frame_cap 18000 < action_repeat 20000" in said
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_run_evaluates_itself_and_keeps_its_best_weights(tmp_path: Path) -> None:
@@ -446,10 +561,32 @@ def test_a_hanging_evaluation_is_reported_and_does_not_keep_the_run_from_ending(
     given += ["--evaluate-every", "1000", "--evaluate-episodes", "1", "--name", "mine"]
     done = ended(*given, "--runs-dir", str(tmp_path))
     assert done.returncode == 1, done.stderr
-    assert "an evaluation has made no step for 3.5 s: no more will be started" in done.stderr
+    assert "no step for 3.5 s: none will be started until it ends" in done.stderr
     assert "did not end in time: evaluator" in done.stderr
     newest = checkpoints.kept(tmp_path / "mine" / "checkpoints")[-1]
     assert checkpoints.read(newest).state["steps"] >= 3000
+
+
+def test_after_an_evaluation_that_was_stuck_others_are_started_and_may_be_stuck_too() -> None:
+    said: list[str] = []
+    begun: list[int] = []
+    evaluator = SimpleNamespace(
+        take=list,
+        take_failures=list,
+        patience_s=3.0,
+        due=lambda steps: not evaluator.is_stuck,
+        begin=begun.append,
+    )
+    evaluations = Evaluations.__new__(Evaluations)
+    evaluations._evaluator, evaluations._best, evaluations._told = evaluator, None, False  # type: ignore[assignment]
+    evaluations._say = lambda text, to=None: said.append(text)
+    kept = SimpleNamespace(read=lambda timeout_s, experience: (len(said),))
+    evaluations._service = SimpleNamespace(kept=kept)  # type: ignore[assignment]
+    for evaluator.is_stuck in (True, True, False, True, True, False):
+        evaluations.tend(0)
+    words = "an evaluation has made no step for 3 s: none will be started until it ends"
+    assert said == [words, words]
+    assert begun == [1, 2], "after each of them"
 
 
 def test_an_evaluation_leaves_the_replay_where_it_is(tmp_path: Path) -> None:

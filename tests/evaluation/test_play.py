@@ -1,6 +1,7 @@
 """A video shows exactly the game that is played."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from contextlib import closing
@@ -24,6 +25,7 @@ from ga3c.evaluation.canvas import (
     Canvas,
     Moment,
 )
+from ga3c.evaluation.play import _file_name
 from ga3c.runs.finding import newest_run
 from ga3c.runs.tally import short_score
 from tests.commands import (
@@ -105,7 +107,7 @@ def test_scores_keep_the_digits_that_count(score: float, shown: str) -> None:
 
 
 def test_a_game_that_cannot_be_rendered_is_refused() -> None:
-    with pytest.raises(NoPictures, match="Corridor-v0 cannot be rendered"):
+    with pytest.raises(NoPictures, match=r"Corridor-v0 cannot be rendered: .*take render_mode"):
         Pictures(EnvironmentConfig(game="tests.tiny:Corridor-v0")).reset(0)
     assert children() == set()
 
@@ -188,11 +190,27 @@ def test_an_interrupted_video_is_not_kept(
 
 def test_videos_by_a_changed_protocol_do_not_replace_others(pong_run: Path, tmp_path: Path) -> None:
     run = shutil.copytree(pong_run, tmp_path / "mine")
-    for given in ([], ["--policy", "greedy"]):
+    for given in ([], ["--noop-max", "1"], ["--noop-max", "25"]):
         done = ended("play", str(run), "--max-seconds", "1", *given)
         assert done.returncode == 0, done.stderr
     names = sorted(file.name.partition("-")[2] for file in (run / "video").iterdir())
-    assert names == ["trained-0.mp4", "trained-changed-0.mp4"]
+    assert names == ["trained-0.mp4", "trained-noop_max=1-0.mp4", "trained-noop_max=25-0.mp4"]
+
+
+def test_a_run_that_takes_no_video_is_refused_in_one_line(pong_run: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(pong_run, tmp_path / "mine")
+    (run / "video").touch()
+    said = refused("play", str(run))
+    assert re.search(r"the video \S+ could not be written: give --out FILE", said)
+
+
+def test_a_file_name_is_safe_and_differs_where_what_it_names_does() -> None:
+    assert _file_name("trained", "map_name=8x8") == "trained-map_name=8x8"
+    odd = [f"map_name={text}" for text in ("a/b", "a b", "ä" * 300, "ä" * 301, "x" * 200)]
+    names = {_file_name("trained", each) for each in odd}
+    assert len(names) == len(odd)
+    assert all(re.fullmatch(r"trained-[\w=.-]+", name, re.ASCII) for name in names)
+    assert max(map(len, names)) < 120
 
 
 def test_what_is_played_is_the_first_game_of_an_evaluation(pong_run: Path, tmp_path: Path) -> None:

@@ -95,4 +95,6 @@ def test_the_policy_is_greedy_in_its_action_values() -> None:
     assert action_values.shape == (7, spaces.actions.count)
     np.testing.assert_array_equal(action_values.argmax(axis=1), probabilities.argmax(axis=1))
     np.testing.assert_allclose(action_values.max(axis=1), values, rtol=1e-5)
-    assert Policy(PRESETS["a3c-vectors"], spaces).action_values(observations) is None
+    sampled = Policy(PRESETS["a3c-vectors"], spaces)
+    assert sampled.action_values(observations) is None
+    assert (policy.is_greedy, sampled.is_greedy) == (True, False)

@@ -52,6 +52,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pictures = Pictures(EnvironmentConfig(game="Pong"))
     canvas, action = Canvas("Pong", pictures.actions), np.array([2], np.int32)
     likely, shown = np.full(len(pictures.actions), 1 / 6), pictures.reset(0)
+    (runs[0] / "video").mkdir()
     with video(runs[0] / "video" / "1.mp4", pictures.per_second) as writer:
         for step in range(30):
             writer.append_data(canvas.draw(Moment(shown, 0.0, step, 0.1 * step, likely, 2, False)))

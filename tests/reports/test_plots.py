@@ -20,30 +20,10 @@ from ga3c.runs.finding import Resume, short_names
 from ga3c.runs.kept_config import to_json
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.presets import PRESETS
-from ga3c.settings.train import TrainConfig
 from tests.commands import ROOT
+from tests.histories import made, windows
 
-WINDOW = {"pps": 900.0, "tps": 800.0, "prediction_queue": 8, "training_queue": 40}
-WINDOW |= {"policy_lag": 4.0, "agents": 2, "predictors": 1, "trainers": 1}
-WINDOW |= {f"{role}_waiting": 0.5 for role in plots.ROLES}
 CONFIG = {name: PRESETS[f"{name}-pictures"] for name in ("a3c", "dqn")}
-
-
-def windows(*trained: float, start: int = 1) -> list[dict[str, Any]]:
-    """Windows of 100 steps and 60 seconds, each with its trained samples a second."""
-    return [
-        {**WINDOW, "steps": 100 * number, "seconds": 60.0 * number, "tps": tps}
-        for number, tps in enumerate(trained, start)
-    ]
-
-
-def made(
-    name: str, config: TrainConfig, seed: int = 0, end: float = 500.0, **parts: Any
-) -> History:
-    config = replace(config, run=replace(config.run, seed=seed))
-    curve = Curve(*np.array([[60.0, 60.0 * end / 100], [100.0, end], [-20.0, 20.0]]))
-    figures = parts.pop("figures", windows(*[800.0] * 5))
-    return History(Path(name), config, parts.pop("curve", curve), figures, [], **parts)
 
 
 def drawn(runs: list[History], panels: tuple[str, ...] = plots.PANELS) -> list[Axes]:

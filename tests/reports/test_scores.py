@@ -11,21 +11,24 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 from unittest.mock import MagicMock
 
 import pytest
 
+from ga3c.evaluation.protocols import PROTOCOLS
 from ga3c.reports import jobs, processes
 from ga3c.reports.job import Evaluation, Job
 from ga3c.reports.jobs import complete
 from ga3c.reports.processes import LOST
 from ga3c.reports.scores import Config, _jobs
-from ga3c.runs import checkpoints, records
-from ga3c.runs.finding import LOCK, is_running, locked, newest_figures
+from ga3c.runs import checkpoints
+from ga3c.runs.finding import EVALUATIONS, LOCK, is_running, locked, newest_figures
 from ga3c.runs.kept_config import CONFIG, load_config, to_json
 from ga3c.settings.checks import WrongInput
+from ga3c.settings.presets import PRESETS
 from ga3c.settings.train import TrainConfig
 from tests.commands import (
     BEGIN_S,
@@ -38,8 +41,10 @@ from tests.commands import (
 )
 
 GAMES = ["tests.tiny:Careless-v0", "CartPole-v1"]
+CARTPOLE = ["--games", "CartPole-v1"]
 LIGHT = "--algorithm a3c --agents 1 --envs-per-agent 8 --scheduler off --progress-every-s 0.5"
 
+OF_TRAINING = 2**31  # the seed of evaluations during training
 STEPS = 8_000  # 16 s at 2 ms per step, so that the list is interrupted in its first game
 
 
@@ -103,29 +108,68 @@ def test_a_table_is_trained_and_evaluated_as_it_was_published(tmp_path: Path) ->
     assert played(games=("ga3c-paper",), protocol="paper") == ("paper", "--sticky-actions 0.25")
     assert played(games=("ga3c-paper",), protocol="nature") == ("nature", "")
     assert played(games=("fast-dqn",)) == ("nature", "")
+    for game in ("ALE/Pong-v5", "Pong-v0"):  # which imply sticky actions
+        zero = played(games=(game,), protocol="nature")
+        assert zero == ("nature", "--sticky-actions 0.0")
+        assert played(games=(game,), protocol="paper") == ("paper", "--sticky-actions 0.25")
+        assert played(games=(game,)) == (None, "")
+    assert played(games=("Pong-v4",), protocol="nature") == ("nature", "")
     assert played(games=("Pong",)) == (None, "")
     assert played(games=("Pong",), protocol="paper") == ("paper", "--sticky-actions 0.25")
     assert played(games=("CartPole-v1",), protocol="paper") == ("paper", ""), "no Atari game"
 
 
-def test_a_job_is_done_only_by_an_evaluation_with_its_protocol_and_weights(
-    pong_run: Path, tmp_path: Path
+def kept_evaluation(
+    run: Path, name: str, weights: str, seed: int, is_greedy: bool = False, **changed: Any
+) -> None:
+    """Give the run one evaluation: its newest checkpoint by a protocol, over 30 games."""
+    steps = int(checkpoints.kept(run / "checkpoints")[-1].name)
+    settings = replace(PROTOCOLS[name], **changed)
+    protocol = settings.named(name, load_config(run).environment, weights, is_greedy)
+    entry = {"steps": steps, "protocol": protocol, "episodes": 30, "mean": 1.0, "seed": seed}
+    entry["infos"] = {"goals": 1.0}
+    (run / EVALUATIONS).write_text(json.dumps(entry) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "weights", "seed", "done"),
+    [
+        ("nature", {}, "newest", 0, []),
+        ("trained", {}, "best", 0, []),
+        ("trained", {}, "newest", 0, ["", "--info-keys goals"]),
+        ("trained", {"policy": "greedy"}, "newest", 0, ["--policy greedy"]),
+        ("trained", {}, "newest", 1, ["--seed 1"]),
+        ("trained", {}, "newest", OF_TRAINING, []),
+    ],
+)
+def test_a_job_is_done_only_by_the_evaluation_that_is_asked_for(
+    name: str,
+    changed: dict[str, Any],
+    weights: str,
+    seed: int,
+    done: list[str],
+    pong_run: Path,
+    tmp_path: Path,
 ) -> None:
     run = shutil.copytree(pong_run, tmp_path / "run")
-    steps = int(checkpoints.kept(run / "checkpoints")[-1].name)
-    for protocol, weights, is_done, is_done_if_changed in (
-        ("nature", "newest", False, False),
-        ("trained", "best", False, False),
-        ("trained, changed", "newest", False, True),
-        ("trained", "newest", True, True),
-    ):
-        played = {"name": protocol, "weights": weights}
-        entry = {"steps": steps, "protocol": played, "episodes": 30, "mean": 1.0}
-        records.append(run / "evaluations.jsonl", {**entry, "scores": [1.0] * 30})
-        for arguments, done in (("", is_done), ("--policy greedy", is_done_if_changed)):
-            evaluation = Evaluation(protocol=None, episodes=30, arguments=arguments)
-            job = Job(run, "Pong", 0, steps=1, seconds=None, evaluation=evaluation)
-            assert (job.next_command == []) == done, (protocol, weights, arguments)
+    kept_evaluation(run, name, weights, seed, **changed)
+    infos = ("--info-keys goals", "--info-keys goals coins")
+    for arguments in ("", "--policy greedy", "--policy epsilon", "--seed 1", *infos):
+        evaluation = Evaluation(protocol=None, episodes=30, arguments=arguments)
+        job = Job(run, "Pong", 0, steps=1, seconds=None, evaluation=evaluation)
+        assert (job.next_command == []) == (arguments in done), arguments
+        more = job._replace(evaluation=evaluation._replace(episodes=31))
+        assert more.next_command[:2] == ["evaluate", str(run)]
+
+
+def test_an_evaluation_of_dqn_is_kept_as_greedy_and_counts(pong_run: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(pong_run, tmp_path / "run")
+    (run / CONFIG).write_text(json.dumps(to_json(PRESETS["dqn-pictures"])))
+    kept_evaluation(run, "trained", "newest", 0, is_greedy=True)
+    for arguments, is_done in (("", True), ("--policy greedy", True), ("--step-cap 9", False)):
+        evaluation = Evaluation(protocol=None, episodes=30, arguments=arguments)
+        job = Job(run, "Pong", 0, steps=1, seconds=None, evaluation=evaluation)
+        assert (job.next_command == []) == is_done, arguments
 
 
 def test_a_run_that_is_begun_anew_forgets_how_its_predecessor_was_resumed(tmp_path: Path) -> None:
@@ -160,15 +204,6 @@ def test_a_run_trained_with_other_arguments_than_the_requested_is_refused(
     first.check()
     with pytest.raises(WrongInput, match="with 'none' is asked for"):
         complete([first._replace(arguments="")])
-    steps = int(checkpoints.kept(run / "checkpoints")[-1].name)
-    played = {"name": "trained", "weights": "newest"}
-    entry = {"steps": steps, "protocol": played, "episodes": 30, "mean": 1.0, "scores": [1.0] * 30}
-    records.append(run / "evaluations.jsonl", entry)
-    second = first._replace(evaluation=Evaluation(None, 30, "--seed 1"))
-    second.note(evaluate="--seed 1")
-    assert second.next_command == []
-    third = second._replace(evaluation=Evaluation(None, 30, "--seed 2"))
-    assert third.next_command[0] == "evaluate"
 
 
 @pytest.mark.parametrize("name", ["ALE/Pong-v5", "mine:Pong", "Boxing"])
@@ -334,6 +369,14 @@ def test_wrong_arguments_are_refused_before_anything_is_trained(tmp_path: Path) 
         (["--train=--agents 0"], "agents 0: must be between 1"),
         (["--train=--noise 0.5"], "--noise has no effect on algorithm ppo"),
         (["--evaluate=--nonsense"], "unknown option --nonsense"),
+        (["--evaluate=--info-keys coins"], "Pong takes no info_keys: it is an Atari game"),
+        (["--evaluate=--env-args a=1"], "Pong takes no env_args: it is an Atari game"),
+        (["--evaluate=--pretrained pong"], "pretrained pong: what is evaluated is the trained run"),
+        (["--evaluate=otherrun"], "'otherrun' belongs to no option"),
+        (["--train=--action-repeat 8", "--evaluate=--frame-cap 5"], "frame_cap 5 < action_repeat"),
+        ([*CARTPOLE, "--evaluate=--env-args nonsense"], "env_args nonsense: must be key=value"),
+        ([*CARTPOLE, "--evaluate=--env-args foo=1"], "unexpected keyword argument 'foo'"),
+        ([*CARTPOLE, "--train=--config x", "--evaluate=--nonsense"], "unknown option --nonsense"),
         (["--protocol", "control"], "protocol control: is for continuous actions"),
         (["--gpus", "3"], "--gpus has no effect on --on here"),
         (["--on", "ray", "--at-once", "2"], "--at-once has no effect on --on ray"),
@@ -421,6 +464,16 @@ def test_what_is_trained_already_is_not_checked_again(pong_run: Path, tmp_path: 
     complete([Job(run, "Pong", 0, steps=1, seconds=None, arguments=refused)])
     with pytest.raises(WrongInput, match=f"{refused} has no effect"):
         complete([Job(tmp_path / "new", "Pong", 0, steps=1, seconds=None, arguments=refused)])
+
+
+def test_an_evaluation_that_a_begun_run_refuses_is_refused_before_it_goes_on(
+    pong_run: Path, tmp_path: Path
+) -> None:
+    run, coins = shutil.copytree(pong_run, tmp_path / "run"), Evaluation(None, 30, "--info-keys c")
+    job = Job(run, "Pong", 0, steps=5000, seconds=None, evaluation=coins)
+    assert job.next_command[:2] == ["train", "--resume"]
+    with pytest.raises(WrongInput, match="Pong takes no info_keys"):
+        complete([job])
 
 
 def test_a_run_that_fails_ends_the_list_with_its_error(tmp_path: Path) -> None:

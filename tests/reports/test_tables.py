@@ -22,7 +22,7 @@ import pytest
 from agents.environments import EnvironmentConfig
 from ga3c.reports import comparison, history, listing, plots, tables
 from ga3c.reports.groups import grouped
-from ga3c.reports.history import Curve, History
+from ga3c.reports.history import History
 from ga3c.reports.page import page
 from ga3c.reports.published_figures import published_scores
 from ga3c.runs import records
@@ -31,6 +31,7 @@ from ga3c.runs.kept_config import to_json
 from ga3c.settings.presets import PRESETS
 from ga3c.settings.train import TrainConfig
 from tests.commands import ROOT, ended, refused
+from tests.histories import made
 
 PONG = ROOT / "benchmarks" / "results" / "pong"
 SCORES = [np.array([0.1, 0.5, 0.9]), np.array([2.0, 4.0, 3.0]), np.array([-1.0, 0.0, 8.0])]
@@ -50,16 +51,12 @@ def evaluated(run: Path, *entries: tuple[str, float]) -> Path:
 def played(game: str, *scores: tuple[str, float], seed: int = 0, discount: float = 0.99) -> History:
     """A run of a game with a score by each of some protocols, over 30 games after 4,000 steps."""
     base = TrainConfig(environment=EnvironmentConfig(game=game))
-    config = replace(
-        base,
-        run=replace(base.run, seed=seed),
-        learning=replace(base.learning, discount=discount),
-    )
+    config = replace(base, learning=replace(base.learning, discount=discount))
     entries = [
         {"steps": 4_000, "episodes": 30, "mean": mean, "protocol": {"name": protocol}}
         for protocol, mean in scores
     ]
-    return History(Path(f"{game}-{seed}"), config, Curve(*np.zeros((3, 0))), [], entries)
+    return made(f"{game}-{seed}", config, seed, evaluations=entries)
 
 
 @pytest.fixture
@@ -143,14 +140,31 @@ def test_a_run_that_was_interrupted_early_is_not_averaged_with_a_whole_one(
         (run / "evaluations.jsonl").write_text(text + "\n")
     (table,) = comparison.tables([history.read(run) for run in runs])
     assert [(row.name, row.scores.tolist(), row.steps[0]) for row in table.rows] == [
-        ("pong, after 10,000,032 steps", [20.0], 10_000_032),
-        ("pong, after 500,000 steps", [14.0], 500_000),
+        ("pong, trained for 10,000,032 steps", [20.0], 10_000_032),
+        ("pong, trained for 500,000 steps", [14.0], 500_000),
     ]
     text = json.dumps({**entry, "protocol": {"name": "paper"}, "steps": 9_000_000})
     (runs[1] / "evaluations.jsonl").write_text(text + "\n")
     (table,) = comparison.tables([history.read(run) for run in runs])
     assert table.rows[0].scores.tolist() == [20.0, 14.0]
     assert "9.00M to 10.00M" in tables.markdown(table)
+
+
+def test_the_best_weights_of_seeds_are_one_row_unless_a_run_is_short() -> None:
+    def best(seed: int, steps: int, whole: int) -> History:
+        protocol = {"name": "paper", "weights": "best"}
+        entry = {"steps": steps, "episodes": 30, "mean": float(seed), "protocol": protocol}
+        figures = [{"steps": whole, "seconds": 9.0}]
+        return played("Pong", seed=seed)._replace(evaluations=[entry], figures=figures)
+
+    runs = [best(1, 900, 4000), best(2, 4000, 4000), best(3, 2000, 3900)]
+    (table,) = comparison.tables(runs)
+    (row,) = table.rows
+    assert sorted(row.scores) == [1.0, 2.0, 3.0] and row.steps == (900, 4000)
+    assert "Human-normalised, over 1 of 1 games" in tables.summary(table)
+    (table,) = comparison.tables([*runs, best(4, 900, 1000)])
+    names = ["pong, trained for 4,000 steps", "pong, trained for 1,000 steps"]
+    assert [row.name for row in table.rows] == names
 
 
 def test_runs_of_other_settings_are_not_seeds_of_one(runs: list[Path]) -> None:
@@ -182,10 +196,9 @@ def test_a_game_without_known_scores_is_reported_with_several_settings_too(
 
 
 def test_what_the_name_of_a_game_implies_tells_runs_apart() -> None:
-    nothing = Curve(*np.zeros((3, 0)))
     names = ["Pong", "ALE/Pong-v5", "pong", "mine:Game-v0", "other:Game-v0"]
     configs = [TrainConfig(environment=EnvironmentConfig(game=name)) for name in names]
-    found = [History(Path(name), config, nothing, [], []) for name, config in zip(names, configs)]
+    found = [made(name, config) for name, config in zip(names, configs, strict=True)]
     together = [[run.path.name for run in group.runs] for group in grouped(found)]
     assert together == [["Pong", "pong"], ["Pong-v5"], ["mine:Game-v0"], ["other:Game-v0"]]
     assert grouped(found)[1].name == "pong (sticky actions 0.25)"
@@ -204,8 +217,7 @@ def test_groups_are_told_apart_by_the_fewest_settings_in_words() -> None:
             service=replace(base.service, training_batch_min=40),
         ),
     ]
-    nothing = Curve(*np.zeros((3, 0)))
-    found = [History(Path(str(n)), config, nothing, [], []) for n, config in enumerate(configs)]
+    found = [made(str(number), config) for number, config in enumerate(configs)]
     names = [group.differs for group in grouped(found)]
     assert names[0] == "a3c, layer norm"
     assert names[1].startswith("a3c, ") and "no layer norm" in names[1]
@@ -390,7 +402,7 @@ def test_a_control_task_stands_beside_scores_published_at_the_same_steps() -> No
 
 @pytest.mark.parametrize("command", ["table", "plot", "report"])
 def test_a_path_that_is_not_a_run_is_refused(command: str, tmp_path: Path) -> None:
-    out = str(tmp_path / "x.png")
+    out = str(tmp_path / ("x.html" if command == "report" else "x.png"))
     assert "nowhere" in refused(command, str(tmp_path / "nowhere"), "--out", out)
     assert list(tmp_path.iterdir()) == []
 
@@ -399,6 +411,12 @@ def test_a_run_without_an_evaluation_makes_no_table(pong_run: Path) -> None:
     done = ended("table", str(pong_run))
     assert done.returncode == 2
     assert "run ga3c evaluate RUN first" in done.stderr
+
+
+def test_a_table_says_which_runs_it_leaves_out(runs: list[Path], pong_run: Path) -> None:
+    done = ended("table", str(runs[0]), str(pong_run))
+    assert done.returncode == 0, done.stderr
+    assert f"not in the table, not evaluated: {pong_run}; run ga3c evaluate RUN" in done.stderr
 
 
 # Plots and reports
@@ -499,7 +517,9 @@ def test_the_report_is_one_page_that_needs_nothing_else(runs: list[Path], tmp_pa
     assert "protocol paper" in text and "protocol nature" in text
     done = ended("report", *map(str, runs), "--out", str(tmp_path / "report.html"))
     assert done.returncode == 0, done.stderr
+    assert re.search(r"wrote \S+, \S+ MiB, of \d runs\n", done.stdout)
     assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
+    assert "notes.md: must end in .html" in refused("report", "1", "--out", "notes.md")
 
 
 # Listing

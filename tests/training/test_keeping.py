@@ -12,9 +12,9 @@ import pytest
 
 from agents.environments import spaces
 from ga3c.command.parse import parse
+from ga3c.evaluation.protocols import whole_protocol
 from ga3c.runs import checkpoints
 from ga3c.runs.directory import RunDirectory
-from ga3c.runs.finding import whole_protocol
 from ga3c.runs.tally import Episode, Tally
 from ga3c.service.threads import HURRIED_S, Deadline, Gate
 from ga3c.service.wiring import build_service
@@ -154,10 +154,10 @@ def test_the_best_weights_are_kept_once_the_disk_has_room(tmp_path: Path) -> Non
     directory = SimpleNamespace(path=tmp_path, evaluation=lambda entry: None)
     evaluations._directory = directory  # type: ignore[assignment]
     evaluations._keeper, evaluations._say = run._keeper, lambda text, to=None: None
-    evaluations._best, evaluations._retry_s = None, 0.0
+    evaluations._best, evaluations._retry_s, evaluations._algorithm = None, 0.0, "a3c"
 
     def evaluated(mean: float, steps: int) -> None:
-        protocol = whole_protocol({"name": "trained"})
+        protocol = whole_protocol({"name": "trained"}, "a3c")
         entry = {"mean": mean, "steps": steps, "protocol": protocol}
         finished.append((entry, {"weights/x": np.full(3, mean)}, {"steps": steps}))
         evaluations._note()
