@@ -144,11 +144,11 @@ class Service:
         return self.agents.tend()
 
     def stop(
-        self, timeout_s: float, hurry: Callable[[], bool] = lambda: False, batch_s: float = 0.0
+        self, timeout_s: float, hurry: Callable[[], bool] = lambda: False, threads_s: float = 0.0
     ) -> list[str]:
         """End everything within about `timeout_s`, or at once when `hurry` says so.
 
-        Before that, wait up to `batch_s` for the updates in progress.
+        Before that, wait up to `threads_s` for the predictions and updates in progress.
 
         Returns the names of the parts that did not end. A second call only returns them again.
         """
@@ -157,7 +157,8 @@ class Service:
         self.agents.dismiss()  # the frontend ends once the queues are closed
         self.requests.close()
         self.segments.close()
-        self._trainers.join(Deadline(batch_s, hurry))
+        for workers in (self._trainers, self._predictors):
+            workers.join(Deadline(threads_s, hurry))
         deadline = Deadline(timeout_s, hurry)
         stuck = [
             role

@@ -160,7 +160,7 @@ class Run:
                 self._show(rest, counts)
             service.tally.end()
             keeper = self._keeper
-            stuck = service.stop(STOP_TIMEOUT_S, keeper.hurry(stops=True), keeper.batch_s)
+            stuck = service.stop(STOP_TIMEOUT_S, keeper.hurry(stops=True), keeper.stop_s)
             result = {"ended": reason, **figures(config, service, counts)}
             if fault:
                 first, *others = fault.strip().splitlines()

@@ -1,6 +1,7 @@
 """When checkpoints are written: tests set the clock and the steps, and make the disk fail."""
 
 import shutil
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -37,7 +38,8 @@ class Run:
         pacing = SimpleNamespace(steps=0)
         kept = SimpleNamespace(read=self._read)
         config = SimpleNamespace(lockstep=False)
-        service: Any = SimpleNamespace(tally=self.tally, pacing=pacing, kept=kept, config=config)
+        known = {"tally": self.tally, "pacing": pacing, "kept": kept, "config": config}
+        service: Any = SimpleNamespace(**known, model=SimpleNamespace(updates=0))
         directory: Any = SimpleNamespace(
             path=path, episodes=self.episodes.extend, check=lambda: None
         )
@@ -238,7 +240,7 @@ def test_in_lockstep_checkpoint_and_stop_wait_for_a_batch_of_updates(
         begin_a_batch()
         assert keeper.keep() and said == []
         begin_a_batch()
-        assert service.stop(1.0, keeper.hurry(stops=True), keeper.batch_s) == []
+        assert service.stop(1.0, keeper.hurry(stops=True), keeper.stop_s) == []
     finally:
         service.stop(1.0)
     assert keeper.keep()
@@ -248,6 +250,43 @@ def test_in_lockstep_checkpoint_and_stop_wait_for_a_batch_of_updates(
     assert [count % updates for count in made] == [0, 0]
     (line,) = said
     assert line.startswith("lockstep: waiting for all updates of a batch")
+
+
+def test_a_stop_waits_for_the_first_update_which_is_being_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ga3c.training.keeping.PATIENCE_S", 0.1)
+    given = "--game tests.tiny:Corridor-v0 --algorithm a3c --scheduler off"
+    config = parse(given.split(), TrainConfig, "test")
+    service = build_service(config, spaces(config.environment))
+    learn, begun = service.model.learn, threading.Event()
+
+    def slow_learn(*inputs: Any, progress: float) -> Any:
+        begun.set()
+        time.sleep(1.5)
+        return learn(*inputs, progress=progress)
+
+    monkeypatch.setattr(service.model, "learn", slow_learn)
+    directory: Any = SimpleNamespace(path=tmp_path, episodes=lambda _: None, check=lambda: None)
+    said: list[str] = []
+    keeper = Keeper(
+        config.checkpoints,
+        service,
+        directory,
+        interrupts=Interrupts(),
+        say=lambda text, to=None: said.append(text),
+    )
+    keeper.begin()
+    service.start()
+    try:
+        assert begun.wait(60.0)
+        assert service.stop(0.2, keeper.hurry(stops=True), keeper.stop_s) == []
+    finally:
+        service.stop(1.0)
+    assert service.model.updates > 0
+    assert keeper.stop_s == 0.0
+    (line,) = said
+    assert line.startswith("waiting for the first predictions and the first update")
 
 
 def test_in_lockstep_a_second_signal_ends_the_wait_for_a_batch(tmp_path: Path) -> None:
