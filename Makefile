@@ -28,6 +28,8 @@ OTHER_TENSORFLOW := $(if $(filter gpu,$(DEVICE)),tensorflow-cpu,tensorflow)
 PINS := setup.cfg requirements/lock.txt $(REQUIREMENTS)
 PINS_SUM := $(firstword $(shell { pwd; cat $(PINS); } | cksum))
 STAMP := .venv/.installed-$(DEVICE)-$(PINS_SUM)
+INSTALLING := installing pinned versions for $(DEVICE) into .venv
+SILENCE := $(if $(filter gpu,$(DEVICE)),about five,one to three) minutes without output
 
 # Runs a command that Ctrl-C ends without an error line from make. The signal reaches make, which it
 # ends; this shell, which then reports no failure; and the command. Other signals, which only make
@@ -131,7 +133,6 @@ clean:  ## remove caches and build products, but not .venv and runs/
 	@find . \( -path ./.venv -o -path ./.git -o -path ./runs \) -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
 $(STAMP):
-	@rm -f .venv/.installed-*
 	@if ! $(BIN)/python -c 'import pip' 2>/dev/null; then \
 	    for candidate in python3.11 python3 none; do \
 	        $$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; \
@@ -139,11 +140,14 @@ $(STAMP):
 	    if [ $$candidate = none ]; then \
 	        echo "no python3.11, and no python3 of 3.11 or later, on PATH: cannot make .venv" >&2; exit 2; \
 	    fi; \
-	    echo "installing pinned versions for $(DEVICE) into .venv (first use, $(if $(filter gpu,$(DEVICE)),about five,one to three) minutes without output)"; \
+	    echo "$(INSTALLING) (first use, $(SILENCE))"; \
 	    $$candidate -m venv --clear .venv; \
+	elif [ "$(wildcard .venv/.installed-*)" ]; then \
+	    echo "$(INSTALLING) (they have changed, $(SILENCE))"; \
 	else \
-	    echo "installing pinned versions for $(DEVICE) into .venv (they have changed)"; \
+	    echo "$(INSTALLING) (going on with an installation that was not finished, $(SILENCE))"; \
 	fi
+	@rm -f .venv/.installed-*
 	@# Both builds install the same files, so the other one is removed first.
 	@if $(BIN)/python -m pip show -q $(OTHER_TENSORFLOW) 2>/dev/null; then \
 	    $(BIN)/python -m pip uninstall -q -y $(OTHER_TENSORFLOW) tensorflow tensorflow-cpu; \

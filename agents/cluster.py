@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from agents.extras import missing
 from agents.launchers import search_path
 from agents.nodes import Orders, Word
 
@@ -24,7 +25,7 @@ def check_ray(address: str) -> None:
     if not re.fullmatch(r"[^/\s:]+:\d{1,5}", address):
         raise ValueError(f"ray_address {address}: must be HOST:PORT, as head:6379")
     if importlib.util.find_spec("ray") is None:
-        raise ValueError("Ray is not installed: pip install 'ga3c[ray]'")
+        raise ValueError(missing("ray", "ray"))
     host, port = address.split(":")
     try:
         socket.create_connection((host, int(port)), REACHED_S).close()

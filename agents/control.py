@@ -14,6 +14,8 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
 
+from agents.extras import missing
+
 NAMESPACE = "dm_control/"
 PICTURE = 480  # height and width of a rendered picture, in pixels
 WITHOUT_PICTURES = ("MUJOCO_GL", "disable")  # otherwise MuJoCo looks for a display or a GPU
@@ -29,7 +31,7 @@ class MissingPackage(ValueError):
 def _suite() -> Any:
     """dm_control's suite. Raises MissingPackage."""
     if importlib.util.find_spec("dm_control") is None:
-        raise MissingPackage("dm_control is missing: pip install 'ga3c[control]'")
+        raise MissingPackage(missing("dm_control", "control"))
     os.environ.setdefault(*WITHOUT_PICTURES)
     from dm_control import suite
 

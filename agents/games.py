@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import os
 import re
+import sys
 import sysconfig
 import traceback
 from pathlib import Path
@@ -16,6 +17,7 @@ import gymnasium
 from ale_py import registration, roms
 
 from agents import control
+from agents.extras import missing
 
 # Patterns of Atari games' names, with the sticky actions that each implies, as Gymnasium's ids do.
 _ATARI = (
@@ -29,6 +31,7 @@ NEEDED_BY_JAX_IDS = ("jax", "flax")
 EXTRAS = {"Box2D": "box2d", "MuJoCo": "control"}  # of ga3c, by the package that is missing
 OURS = (Path(__file__).parent, Path(__file__).parents[1] / "ga3c")
 GYMNASIUM = Path(gymnasium.__file__).parent
+IMPORTLIB = Path(importlib.__file__).parent
 LIBRARIES = (Path(sysconfig.get_path("stdlib")), Path(sysconfig.get_path("purelib")))
 _TWO_PLAYERS = {"combat", "joust", "maze_craze", "warlords"}  # excluded: there is no second player
 
@@ -89,8 +92,19 @@ def resolve(name: str) -> Game:
     return Game(gymnasium_id, False, 0.0)
 
 
+def check_found(module: str) -> None:
+    """Raises ValueError if there is no such module. Its outermost package is not loaded for it."""
+    top = module.partition(".")[0]
+    if top.isidentifier() and top not in sys.modules and importlib.util.find_spec(top) is None:
+        raise ValueError(
+            f"module {module} cannot be imported: there is no {top}.py or folder {top} here: run "
+            "ga3c where it is, or name that folder in PYTHONPATH"
+        )
+
+
 def imported(module: str) -> ModuleType:
     """A module that the user wrote. Raises ValueError with one line if it cannot be imported."""
+    check_found(module)
     try:
         return importlib.import_module(module)
     except (Exception, SystemExit) as error:  # it may raise anything
@@ -106,7 +120,7 @@ def fault(error: BaseException) -> str:
     if isinstance(error, gymnasium.error.DependencyNotInstalled):
         for package, extra in EXTRAS.items():
             if text.lower().startswith(f"{package.lower()} is not installed"):
-                return f"{package} is missing: pip install 'ga3c[{extra}]'"
+                return missing(package, extra)
     if isinstance(error, gymnasium.error.Error):
         return text  # the message names what is missing
     if isinstance(error, SyntaxError):
@@ -120,7 +134,10 @@ def fault(error: BaseException) -> str:
 def _theirs(error: BaseException) -> str:
     """The last file and line of the author's own code that led to the error; empty if none."""
     frames = traceback.extract_tb(error.__traceback__)
-    for others in ((*OURS, *LIBRARIES), (*OURS, GYMNASIUM)):  # theirs may be installed, too
+    for others in (
+        (*OURS, *LIBRARIES),
+        (*OURS, GYMNASIUM, IMPORTLIB),  # theirs may be installed, too
+    ):
         theirs = [
             each
             for each in frames

@@ -76,8 +76,11 @@ def own(file: Path) -> Pair:
         is_open = file.stat().st_mode & OTHERS
         secret = file.read_text().strip()
         pair = Pair(zmq.curve_public(secret.encode()).decode(), secret)
-    except (OSError, ValueError, zmq.ZMQError) as error:
-        raise ValueError(f"key {file}: holds no secret key: {error}; ga3c keys makes one") from None
+    except OSError as error:
+        words = f"cannot be read: {error.strerror}"
+        raise ValueError(f"key {file}: {words}; ga3c keys makes a key") from None
+    except (ValueError, zmq.ZMQError):  # UnicodeDecodeError is a ValueError
+        raise ValueError(f"key {file}: holds no secret key; ga3c keys makes one") from None
     if is_open:
         raise ValueError(f"key {file}: others may read it; chmod 600 {file}")
     return pair
@@ -100,8 +103,10 @@ def public(files: Iterable[Path]) -> dict[str, str]:
     for file in files:
         try:
             lines = file.read_text().splitlines()
-        except (OSError, ValueError) as error:
-            raise ValueError(f"keys {file}: cannot be read: {error}") from None
+        except OSError as error:
+            raise ValueError(f"keys {file}: cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise ValueError(f"keys {file}: cannot be read: it is not a text file") from None
         for line in lines:
             key, _, name = line.strip().partition(" ")
             if not key or key.startswith("#"):  # a comment; no Z85 key begins with #

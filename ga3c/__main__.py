@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import ga3c
 from ga3c.command import frameworks, streams
-from ga3c.command.arguments import HELP, NEAR, at_home, near
+from ga3c.command.arguments import HELP, NEAR, at_home, check_paths, near
 from ga3c.command.line import WrongUse, complained, done, parsed
 from ga3c.command.usage import USAGE
 from ga3c.training.interrupts import Interrupts
@@ -59,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if error.name not in frameworks.FRAMEWORKS:
             raise
-        return complained(f"{error.name} is missing: {frameworks.FRAMEWORKS[error.name]}", 2)
+        return complained(frameworks.FRAMEWORKS[error.name], 2)
 
 
 def _leave(number: int, frame: Any) -> None:
@@ -84,7 +84,7 @@ def program() -> NoReturn:
     except BrokenPipeError:  # the reader has closed the pipe: `ga3c train --help | head -2`
         code = 0
     except OSError as error:  # for example, help redirected to a full disk
-        code = complained(str(error), 1)
+        code = complained(streams.in_words(error), 1)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     atexit._run_exitfuncs()
@@ -111,6 +111,7 @@ def _train(arguments: list[str]) -> int:
 
     file = given_value(arguments, "--config")
     try:
+        check_paths(arguments, TrainArguments)
         of_file = {} if file is None else settings_in(Path(file))
         given, arguments = arguments, [*as_arguments(of_file), *arguments]
         resumed = given_value(arguments, "--resume")
@@ -155,9 +156,7 @@ def _run(start: "Start") -> int:
     interrupted = interrupts.first.is_set()
     if outcome.stuck:
         os._exit(130 if interrupted else 1)  # unlike sys.exit, this does not wait for threads
-    if interrupted:
-        return 130
-    return 0 if outcome.kept else 1
+    return 130 if interrupted else int(not outcome.kept)
 
 
 MEASURED = ("limits", "throughput")  # the benchmarks that are part of the installed package

@@ -78,6 +78,8 @@ def train(
             "ga3c.train was called while an agent loaded this script: put it under `if __name__ == "
             '"__main__":`, or every agent would train'
         )
+    if on_figures is not None and not callable(on_figures):
+        raise ValueError(f"on_figures {on_figures!r}: must be a function, which takes the figures")
     frameworks.choose()
     start = prepared(*_wanted(config, settings))._replace(on_figures=on_figures)
     of_command = {"ga3c.train, which returns the result": frozenset({"json"})}
@@ -207,9 +209,8 @@ def _meant(
     """The fields of `LearnedConfig`, which select a run's weights."""
     from ga3c.evaluation.options import LearnedConfig
 
-    values: dict[str, Any] = {"run": _named(run), "pretrained": pretrained}
-    values |= {"checkpoint": str(checkpoint), "runs_dir": runs_dir}
-    values["trust"] = trust or isinstance(run, Run)
+    values: dict[str, Any] = {"run": _named(run), "pretrained": pretrained, "runs_dir": runs_dir}
+    values |= {"checkpoint": str(checkpoint), "trust": trust or isinstance(run, Run)}
     return typed(LearnedConfig, values)
 
 

@@ -88,7 +88,7 @@ def test_the_script_with_an_environment_of_its_own_runs(written: Path) -> None:
     done = run(written, "script.py")
     assert done.returncode == 0, done.stderr
     assert "Backwards-v0" in done.stdout
-    assert "1200 steps done" in done.stdout
+    assert "1,200 steps done" in done.stdout
 
 
 def slugs(page: Path) -> set[str]:

@@ -70,7 +70,7 @@ def few(command: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("command", COMMANDS[1:-1], ids=" ".join)
 def test_the_commands_on_the_page_train(command: list[str], own: Path) -> None:
-    assert "1500 steps done" in ga3c(own, *few(command))
+    assert "1,500 steps done" in ga3c(own, *few(command))
 
 
 def test_a_run_of_a_custom_algorithm_is_resumed_and_evaluated(own: Path) -> None:
@@ -138,7 +138,7 @@ def test_a_custom_algorithm_may_learn_from_a_replay_without_a_target_network(own
     (own / "more.py").write_text(MORE)
     given = ["--game", "my_games:Maze-v0", "--algorithm", "more:Online", "--learns-from", "replay"]
     given += SMALL_REPLAY
-    assert "1500 steps done" in ga3c(own, "train", *given, "--target-period", "20", *FEW)
+    assert "1,500 steps done" in ga3c(own, "train", *given, "--target-period", "20", *FEW)
     by_period = [*given[: given.index("--update-size")], "--pacing", "target-period"]
     said = ga3c(own, "train", *by_period, code=2)
     assert "more:Online has no target network" in said.splitlines()[-1]
@@ -150,7 +150,7 @@ def test_updates_of_a_custom_algorithm_may_be_smaller_than_a_segment(name: str, 
     (own / "more.py").write_text(MORE)
     given = ["--game", "my_games:Maze-v0", "--algorithm", name, "--learns-from", "segments"]
     given += ["--t-max", "16", "--passes", "2", "--minibatch", "4", "--name", "mine"]
-    assert "1500 steps done" in ga3c(own, "train", *given, *FEW)
+    assert "1,500 steps done" in ga3c(own, "train", *given, *FEW)
     result = json.loads((own / "runs/mine/result.json").read_text())
     size = result["replay_ratio"] * result["steps"] / result["updates"]
     assert size == pytest.approx(4 if name == "more:OfSteps" else 16, rel=0.01)
@@ -176,7 +176,7 @@ def test_a_faulty_algorithm_is_refused_in_one_line(name: str, words: str, own: P
 def test_a_loss_need_not_depend_on_all_weights(own: Path) -> None:
     (own / "more.py").write_text(MORE)
     given = ["--algorithm", "more:Ungrateful", "--learns-from", "segments"]
-    assert "1500 steps done" in ga3c(own, "train", "--game", "my_games:Maze-v0", *given, *FEW)
+    assert "1,500 steps done" in ga3c(own, "train", "--game", "my_games:Maze-v0", *given, *FEW)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_adding_an_algorithm_to_ga3c_takes_four_changes(own: Path, tmp_path: Pat
     given = ["--game", "my_games:Maze-v0", "--preset", "reinforce", *FEW]
     said = changed_ga3c(tree, own, "train", *given)
     assert "REINFORCE with a baseline" in said
-    assert "1500 steps done" in said
+    assert "1,500 steps done" in said
     assert "reinforce  policy gradient with a baseline (Williams 1992)" in changed_ga3c(
         tree, own, "list", "algorithms"
     )

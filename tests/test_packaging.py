@@ -18,6 +18,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from agents.extras import missing
 from tests.commands import hear_signals
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -283,6 +284,47 @@ def test_make_install_without_a_new_enough_python_fails_with_a_clear_message(tmp
     assert refused.returncode == 2
     assert refused.stderr.startswith("no python3.11, and no python3 of 3.11 or later, on PATH")
     assert not (tmp_path / ".venv").exists()
+
+
+@pytest.mark.parametrize(
+    ("stamp", "reason"),
+    [
+        (None, "going on with an installation that was not finished"),
+        (".installed-cpu-1", "they have changed"),
+    ],
+)
+def test_make_install_says_why_it_installs_again_and_that_it_takes_minutes(
+    tmp_path: Path, stamp: str | None, reason: str
+) -> None:
+    for copied in ("Makefile", "setup.cfg"):
+        shutil.copy(ROOT / copied, tmp_path)
+    shutil.copytree(ROOT / "requirements", tmp_path / "requirements")
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\nexit 0\n")  # has pip, and installs nothing
+    python.chmod(0o755)
+    if stamp:
+        (tmp_path / ".venv" / stamp).touch()
+
+    made = run_make("install", "DEVICE=cpu", cwd=tmp_path)
+
+    assert made.stdout.splitlines() == [
+        "installing pinned versions for cpu into .venv "
+        f"({reason}, one to three minutes without output)",
+        ".venv is ready (cpu)",
+    ]
+    assert len(list((tmp_path / ".venv").glob(".installed-*"))) == 1
+    assert run_make("install", "DEVICE=cpu", cwd=tmp_path).stdout == ".venv is ready (cpu)\n"
+
+
+def test_nothing_tells_users_to_get_ga3c_from_a_package_index():
+    """It is on none, where anybody could register the name."""
+    line = missing("wandb", "wandb")
+    assert line.endswith(f"run {sys.executable} -m pip install -e '.[wandb]'")
+    told = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    for top in ("agents", "ga3c", "benchmarks"):
+        told += (ROOT / top).rglob("*.py")
+    assert not [file for file in told if "ga3c[" in file.read_text()]
 
 
 def imported_names(source: str) -> set[str]:

@@ -5,6 +5,8 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 import tyro
@@ -63,6 +65,15 @@ def with_whole_numbers(arguments: list[str], kind: type[Any]) -> list[str]:
         name, has_value, value = argument.partition("=")
         found.append(f"{name}={_whole(value)}" if has_value and name in whole else argument)
     return found
+
+
+def check_paths(arguments: list[str], kind: type[Any]) -> None:
+    """Raises ValueError if an option's path is empty, which Python takes for the current folder."""
+    hints = options(kind)
+    for before, argument in pairwise(["", *arguments]):
+        option, equals, value = argument.partition("=") if argument else (before, "=", "")
+        if equals and not value and Path in (hints.get(option), *get_args(hints.get(option))):
+            raise ValueError(f"{option}: its value is empty; leave it out, or give a path")
 
 
 def _whole(text: str) -> str:

@@ -30,7 +30,9 @@ def read(file: Path) -> dict[str, Any]:
         values = reader(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ValueError(f"config {file} cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:  # the file is not valid UTF-8, TOML or JSON
+    except UnicodeDecodeError as error:
+        raise ValueError(f"config {file} cannot be read: it is not text in UTF-8") from error
+    except (ValueError, RecursionError) as error:  # the file is not valid TOML or JSON
         raise ValueError(f"config {file} cannot be read: {error}") from error
     if not isinstance(values, dict):
         raise ValueError(f"config {file}: must hold names and values, not a bare value or list")

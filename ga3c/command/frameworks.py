@@ -4,11 +4,13 @@ import importlib.util
 import os
 import sys
 
+from agents.extras import missing
+
 FRAMEWORKS = {
-    "tensorflow": "pip install 'ga3c[cpu]' or 'ga3c[gpu]', or choose KERAS_BACKEND=jax",
-    "jax": "pip install 'ga3c[jax]', or choose KERAS_BACKEND=tensorflow",
+    "tensorflow": f"{missing('tensorflow', 'cpu')} (or gpu), or choose KERAS_BACKEND=jax",
+    "jax": f"{missing('jax', 'jax')} (or jax-gpu), or choose KERAS_BACKEND=tensorflow",
 }
-"""The supported frameworks, each with what to do if it is missing."""
+"""The supported frameworks, each with what to say if it is missing."""
 
 _OUR_DEFAULTS = {
     "TF_CPP_MIN_LOG_LEVEL": "3",  # silences TensorFlow's startup messages

@@ -1,10 +1,15 @@
 """Help in two levels: --help shows the options that people use, --help-all shows all of them."""
 
+import contextlib
 import dataclasses
+import io
 import re
+import shutil
+import sys
+import textwrap
 from collections.abc import Collection, Mapping
 from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, TextIO, Union, get_args, get_origin
 
 import tyro
 from tyro.constructors import (
@@ -30,12 +35,38 @@ def show(arguments: list[str], kind: type[Any], command: str, base: Any) -> None
     """Print the requested help. Raises SystemExit, or ValueError as `parse` does."""
     hidden = ignored(kind) if HELP_ALL in arguments else ignored(kind) | rare(kind)
     arguments = ["--help" if each in HELP else each for each in arguments]
+    text = _Held(sys.stdout)
     try:
-        parse(arguments, kind, command, base, rules(hidden, getattr(kind, "texts", {})))
+        with contextlib.redirect_stdout(text):
+            parse(arguments, kind, command, base, rules(hidden, getattr(kind, "texts", {})))
     except SystemExit:
+        print(_wrapped(text.getvalue()))
         if hidden > ignored(kind):
             print(f"{command} {HELP_ALL} lists all {len(effective(kind))} options.")
         raise
+
+
+class _Held(io.StringIO):
+    """Text for a stream, with colours and boxes as tyro would draw them there."""
+
+    encoding = ""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self.isatty = stream.isatty  # type: ignore[method-assign]
+        self.encoding = stream.encoding
+
+
+def _wrapped(text: str) -> str:
+    """Help no line of which is wider than the terminal; tyro wraps the text in boxes only."""
+    width = shutil.get_terminal_size().columns
+    lines = (
+        textwrap.fill(line, width, break_on_hyphens=False)
+        if len(line) > width and "\x1b" not in line
+        else line
+        for line in text.splitlines()
+    )
+    return "\n".join(lines)
 
 
 def ignored(kind: type[Any]) -> frozenset[str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ga3c.command import streams
-from ga3c.command.arguments import HELP, near, unknown, with_whole_numbers
+from ga3c.command.arguments import HELP, check_paths, near, unknown, with_whole_numbers
 
 LISTED = {"--preset": "preset"}
 """Options with too many values to list in one line, and what `ga3c list` calls a value."""
@@ -30,7 +30,7 @@ def done(work: Callable[[], int | None]) -> int:
     except WrongInput as error:
         raise WrongUse(str(error)) from error
     except (RuntimeError, OSError) as error:  # a process, the service or the disk has failed
-        return complained(str(error), 1)
+        return complained(streams.in_words(error), 1)
     except MemoryError as error:
         return complained(f"out of memory: {error}", 1)
 
@@ -53,6 +53,7 @@ def parsed(arguments: list[str], kind: type[Any], command: str, base: Any = None
                 levels.show(arguments, kind, command, base)
         lists_all = levels.all_options(kind, command)
         levels.check_effect(arguments, levels.ignored(kind), command, lists_all)
+        check_paths(arguments, kind)
         arguments = with_whole_numbers(arguments, kind)
         # On a wide terminal, tyro does not break its messages into lines.
         with contextlib.redirect_stderr(said), _environment(COLUMNS="10000"):
@@ -101,8 +102,9 @@ def _plain(text: str, kind: type[Any], command: str) -> str:
         return f"{chosen[2]} {chosen[1]}: {near(chosen[1], names)}{known}"
     required = re.match(r"Missing from (.*?): ([A-Z]+|--\S+|\{.*?\})", text)
     if required:
+        of = required[1].removeprefix("ga3c ")  # which every message begins with
         what = required[2].strip("{}").replace(",", ", ")
-        return f"{required[1]}: {f'one of {what}' if required[2][0] == '{' else what} is missing"
+        return f"{of}: {f'one of {what}' if required[2][0] == '{' else what} is missing"
     missing = re.match(r"Missing value for argument '(.*?)'", text)
     if missing:
         return f"{missing[1]}: its value is missing"

@@ -93,7 +93,7 @@ def _taken(option: Any, value: Any) -> tuple[bool, Any]:
     if option is NoneType:
         return value is None or (isinstance(value, str) and value == NONE), None
     if option is Path:
-        is_path = isinstance(value, (str, Path))
+        is_path = isinstance(value, (str, Path)) and value != ""
         return is_path, Path(os.path.expanduser(value)) if is_path else None
     if option is bool:
         return isinstance(value, (bool, np.bool_)), bool(value)

@@ -62,10 +62,22 @@ def parse(
         named = _named(arguments, getattr(kind, "unless_named", None))
         default = kind(**{**_values(named), **getattr(kind, "fixed", {})})
     wanted: Any = Annotated[kind, tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes]
-    config: Any = tyro.cli(wanted, prog=command, args=arguments, default=default, registry=registry)
+    config: Any = tyro.cli(
+        wanted,
+        prog=command,
+        description=_flowing(kind.__doc__ or ""),
+        args=arguments,
+        default=default,
+        registry=registry,
+    )
     if isinstance(config, TrainConfig) and config.preset == DEFAULT:  # --preset default
         config = replace(config, preset=default.preset)
     return config
+
+
+def _flowing(text: str) -> str:
+    """A docstring with one line for each paragraph; tyro would keep some of our line breaks."""
+    return "\n\n".join(" ".join(each.split()) for each in text.split("\n\n"))
 
 
 def _named(arguments: list[str], unless_named: str | None = None) -> TrainConfig:

@@ -6,6 +6,7 @@ end a run, because its results are in files. Nor does a reader that stops readin
 
 import contextlib
 import io
+import logging
 import os
 import select
 import sys
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from typing import IO, Any, cast
 
 UNWRITTEN = (OSError, ValueError)  # ValueError: the stream is closed
+UNWRITABLE = "standard output cannot be written"
 READER_S = 1.0  # how long a run waits for a reader that has stopped
 MOST_CHARACTERS = 1024  # of one write: a pipe that is ready takes 4,096 bytes
 
@@ -75,7 +77,7 @@ class Tolerant:
     def _report(self, error: Exception) -> None:
         if self._reports_error:
             self._reports_error = False
-            complain(f"standard output cannot be written: {error}: the command goes on without it")
+            complain(f"{UNWRITABLE}: {in_words(error)}: the command goes on without it")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -85,8 +87,10 @@ def prepare() -> None:
     """Open the null device for each standard stream that is closed, as in `ga3c train >&-`.
 
     Otherwise the next file that is opened would get the stream's number, and prints would go there.
-    What an open stream cannot encode is printed as `?`.
+    What an open stream cannot encode is printed as `?`. Matplotlib does not say that it cannot keep
+    its cache where the home directory is not writable.
     """
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     for number in range(3):
         try:
             os.fstat(number)
@@ -121,6 +125,13 @@ def end_quietly_unread() -> None:
     sys.stdout = cast(Any, Tolerant(sys.stdout, (BrokenPipeError,), reports_error=False))
 
 
+def in_words(error: BaseException) -> str:
+    """What went wrong, without the system's number for it."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+
+
 def complain(message: str) -> None:
     """Print one line on standard error, if possible."""
     with contextlib.suppress(*UNWRITTEN):
@@ -135,7 +146,7 @@ def flushed(code: int) -> int:
         pass
     except UNWRITTEN as error:
         if not code:
-            complain(f"standard output cannot be written: {error}")
+            complain(f"{UNWRITABLE}: {in_words(error)}")
         code = code or 1
     with contextlib.suppress(*UNWRITTEN):
         sys.stderr.flush()

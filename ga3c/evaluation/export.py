@@ -14,6 +14,7 @@ import keras
 import numpy as np
 
 from agents.environments import EnvironmentConfig, Environments
+from agents.extras import missing
 from ga3c import backend
 from ga3c.evaluation.chosen import load, policy_of, title
 from ga3c.evaluation.options import ExportConfig as Config
@@ -46,7 +47,7 @@ def run(config: Config) -> None:
             raise RuntimeError(f"the export differs from the network by {difference:.2g}")
         partial.rename(config.out)
     except ModuleNotFoundError as error:
-        raise WrongInput(f"{error.name} is missing: pip install 'ga3c[onnx]'") from error
+        raise WrongInput(missing(str(error.name), "onnx")) from error
     finally:
         _remove(partial)
     print(

@@ -179,7 +179,9 @@ class Player:
     """
 
     def __init__(self, policy: LearnedPolicy, environment: gymnasium.Env[Any, Any]) -> None:
-        """Raises ValueError if the environment's actions differ from those in training."""
+        """Raises ValueError if it is no environment, or its actions are not those of training."""
+        if not isinstance(environment, gymnasium.Env):
+            raise ValueError(f"environment {environment!r}: must be a gymnasium.Env")
         self._policy, self._spaces = policy, policy._policy.spaces
         self._seen, self._taken = environment.observation_space, environment.action_space
         found = actions_of(policy.config.environment, self._taken)

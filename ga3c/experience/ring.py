@@ -80,7 +80,7 @@ class RingShape:
             raise ValueError(
                 f"a ring of {self.lanes:,} environments x {self.capacity:,} steps has "
                 f"{self.lanes * self.capacity:,} rows >= {MOST_ROWS:,}: row numbers have 32 bits; "
-                "keep fewer steps"
+                "use fewer --agents or --envs-per-agent, or keep fewer steps"
             )
 
     @property

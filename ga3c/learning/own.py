@@ -8,13 +8,13 @@ import functools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import Any
 
 import keras
 
 from agents.actions import Actions
 from agents.games import fault, imported
+from agents.spelling import meant
 from ga3c.backend import Tensor
 from ga3c.learning.algorithm import Algorithm
 from ga3c.settings.checks import without_arguments
@@ -111,8 +111,8 @@ def own_part(setting: str, given: str) -> Any:
     part = getattr(found, name, None)
     if part is None:
         place = getattr(found, "__file__", None) or f"module {module}"
-        near = "".join(f": did you mean {n}?" for n in get_close_matches(name, dir(found), n=1))
-        raise ValueError(f"{setting} {given}: {place} has no {name}{near}")
+        hint = meant(name, dir(found), 1)
+        raise ValueError(f"{setting} {given}: {hint}{place} has no {name}")
     if name == call or not callable(part):  # the caller says what it should be
         return part
     return functools.partial(part, **_keywords(setting, given, call))

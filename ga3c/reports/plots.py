@@ -68,6 +68,8 @@ class Config:
 
     def __post_init__(self) -> None:
         check_picture("out", self.out)
+        if not self.panels:
+            raise ValueError(f"panels: must be some of {', '.join(PANELS)}, or nothing is drawn")
         if unknown := sorted(set(self.panels) - set(PANELS)):
             raise ValueError(f"panels {', '.join(unknown)}: must be among {', '.join(PANELS)}")
 
@@ -76,8 +78,7 @@ def run(config: Config) -> None:
     """Draw. Raises WrongInput."""
     runs = history.load(config.runs, config.runs_dir)
     if not can_draw(runs, config.panels):
-        panels = ", ".join(config.panels) or "no panel"
-        raise WrongInput(f"none of the runs has figures for {panels}")
+        raise WrongInput(f"none of the runs has figures for {', '.join(config.panels)}")
     rows = sum(len(_parts(panel, runs)) for panel in config.panels)
     if rows > MOST_ROWS:
         games = len({run.game for run in runs})

@@ -69,10 +69,10 @@ class RunDirectory:
         self._lock = open(self.path / LOCK, "w")  # noqa: SIM115
         if not locked(self._lock):
             self._lock.close()
-            raise BlockingIOError(f"another process uses {path}")
+            raise BlockingIOError("another process uses it: wait until it ends, or stop it")
         if config.run.resume is None and (path / CONFIG).exists():
             self._lock.close()
-            raise FileExistsError(f"another process has created the run {path}")
+            raise FileExistsError("another process has created it")
         self._log = records.Rotated(self.path / LOG, MOST_BYTES[LOG])
         self._open: list[Any] = [self._lock, self._log]
         self._config = config

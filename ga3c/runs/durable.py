@@ -6,6 +6,7 @@ import hashlib
 import io
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,15 @@ SYNC_BYTES = 1 << 26  # written between two fsyncs, so that the last one does no
 READ_BYTES = 1 << 22
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
 Progress = Callable[[int, int], None]  # bytes done and in total; may raise to abort the write
+
+
+def is_writable(folder: Path) -> bool:
+    """Whether files can be made in `folder`. Permissions do not tell: nobody can in /proc."""
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError:
+        return False
+    return True
 
 
 class Work:

@@ -17,7 +17,9 @@ from typing import IO, Annotated, Any, NamedTuple
 import tyro
 
 from agents.games import resolve
+from agents.spelling import meant
 from ga3c.runs import records
+from ga3c.runs.durable import is_writable
 from ga3c.runs.kept_config import CONFIG, load_config
 from ga3c.runs.trust import META, is_begun_by_user
 from ga3c.settings.train import TrainConfig
@@ -71,7 +73,7 @@ def new_run_path(config: TrainConfig) -> Path:
             f"{shlex.quote(str(path))}"
         )
     parent = next(p for p in path.parents if p.exists())
-    if not (parent.is_dir() and os.access(parent, os.W_OK)):
+    if not is_writable(parent):
         raise ValueError(f"run {path} cannot be created: {parent} is not a writable folder")
     return path
 
@@ -159,7 +161,10 @@ def pretrained_run(game: str) -> Path:
         path = PRETRAINED / resolve(game).name
         if (path / CONFIG).is_file():
             return path
-    raise ValueError(f"pretrained {game}: must be one of {', '.join(pretrained())}")
+    known = pretrained()
+    raise ValueError(
+        f"pretrained {game}: {meant(game.lower(), known)}must be one of {', '.join(known)}"
+    )
 
 
 def newest_figures(path: Path) -> dict[str, Any]:

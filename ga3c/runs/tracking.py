@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from agents.extras import missing
 from ga3c.runs.durable import rewrite_whole
 from ga3c.runs.kept_config import leaves
 from ga3c.settings.checks import WrongInput
@@ -132,7 +133,7 @@ def check_tracker(name: str | None) -> None:
     """Raises ValueError if the package of the tracker is missing."""
     found = importlib.util.find_spec(name) if name else None
     if name and (found is None or found.origin is None):  # a folder called wandb is not the package
-        raise ValueError(f"track {name}: the package is missing: pip install 'ga3c[{name}]'")
+        raise ValueError(f"track {name}: {missing(name, name)}")
 
 
 def tracking(name: str, path: Path) -> "Tracking":

@@ -95,10 +95,8 @@ class ServiceConfig:
         for name in ("agents", "predictors", "trainers"):
             count, most = getattr(self, name), getattr(self.most, name)
             if not 1 <= count <= most:
-                raise ValueError(
-                    f"{name} {count}: must be between 1 and max_{name} {most}, "
-                    "or the run could not start"
-                )
+                rule = "at least 1" if count < 1 else f"at most max_{name} {most}"
+                raise ValueError(f"{name} {count}: must be {rule}, or the run could not start")
         if self.groups < 1 or self.envs_per_agent % self.groups or self.envs_per_agent < 1:
             raise ValueError(
                 f"envs_per_agent {self.envs_per_agent}: must be a multiple of groups "

@@ -6,6 +6,7 @@ from typing import Annotated, get_args
 import tyro
 
 from agents.environments import EnvironmentConfig
+from agents.spelling import meant
 from ga3c.settings.checks import check_finite, check_slack, is_own
 from ga3c.settings.choices import TRAITS, LearnsFrom, PresetName, learns_from, preset_lines
 from ga3c.settings.learning import (
@@ -63,7 +64,8 @@ class TrainConfig:
         ours = TRAITS.get(self.algorithm)
         if ours is None and not is_own(self.algorithm):
             raise ValueError(
-                f"algorithm {self.algorithm!r}: must be {' or '.join(TRAITS)}, or module:name "
+                f"algorithm {self.algorithm!r}: {meant(self.algorithm, TRAITS)}must be "
+                f"{' or '.join(TRAITS)}, or module:name "
                 "of your own"
             )
         if ours is None and self.learns_from not in FAMILIES:

@@ -13,6 +13,7 @@ from ga3c.service.service import Service
 from ga3c.service.threads import RunFailed
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.train import TrainConfig
+from ga3c.training.checks import nothing_left
 from ga3c.training.keeping import Say
 from ga3c.training.results import finished
 from ga3c.training.view import Plain
@@ -36,10 +37,7 @@ def restore(config: TrainConfig, service: Service, path: Path, say: Say) -> None
     except ValueError as error:
         raise WrongInput(f"{checkpoint.path} does not fit the settings: {error}") from error
     if reason := finished(config, service):
-        raise WrongInput(
-            f"run {path}: {reason} already, so nothing is left to do: give a larger --steps, "
-            "which replaces the other limits, or a larger --seconds or --score"
-        )
+        raise WrongInput(nothing_left(path, reason))
     _check_refill(config, service, checkpoint.steps)
     checkpoints.set_aside(checkpoint)
     say(f"goes on from {checkpoint.steps:,} steps")

@@ -10,6 +10,7 @@ from ga3c.service.service import Service
 from ga3c.settings.scheduler import Counts
 from ga3c.settings.train import TrainConfig
 from ga3c.training import progress
+from ga3c.training.checks import STEPS_DONE, TIME_PASSED
 
 ASKED, INTERRUPTED = "ended by on_figures", "interrupted"
 
@@ -26,9 +27,9 @@ def finished(config: TrainConfig, service: Service) -> str | None:
     """The limit that the run has reached, in words; None if it has reached none."""
     limits, tally, pacing = config.run, service.tally, service.pacing
     if limits.steps is not None and pacing.steps >= limits.steps and pacing.is_settled:
-        return f"{limits.steps} steps done"
+        return f"{limits.steps:,} {STEPS_DONE}"
     if limits.seconds is not None and tally.seconds >= limits.seconds:
-        return f"{limits.seconds:g} s have passed"
+        return f"{limits.seconds:g} {TIME_PASSED}"
     if limits.score is not None and tally.has_full_mean(service.agents.lanes):
         mean = tally.score_mean()
         if mean >= limits.score:

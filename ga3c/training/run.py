@@ -51,7 +51,7 @@ def train(start: Start, interrupts: Interrupts, launcher: LocalLauncher) -> Outc
         try:
             directory = RunDirectory(config, path)
         except OSError as error:
-            raise WrongInput(f"run {path} cannot be used: {error}") from error
+            raise WrongInput(f"run {path} cannot be used: {error.strerror or error}") from error
         run = Run(config, spaces, service, directory, interrupts, on_figures)
         try:
             if begun:

@@ -14,7 +14,7 @@ from agents.worker import Task
 from ga3c.command import files, frameworks, streams
 from ga3c.evaluation.protocols import PROTOCOLS, fitting
 from ga3c.runs.checkpoints import BEST
-from ga3c.runs.finding import PRETRAINED, find_run, game_of, is_running, new_run_path
+from ga3c.runs.finding import PRETRAINED, find_run, game_of, new_run_path
 from ga3c.runs.kept_config import CONFIG, load_config, read_config, replay_settings, to_json
 from ga3c.runs.tracking import check_tracker
 from ga3c.runs.trust import META, check_trust
@@ -22,6 +22,7 @@ from ga3c.settings.checks import WrongInput, without_arguments
 from ga3c.settings.choices import TORSOS
 from ga3c.settings.machine import CORES
 from ga3c.settings.train import TrainConfig
+from ga3c.training.checks import check_own_parts, check_resumable
 from ga3c.training.interrupts import Interrupts
 from ga3c.training.start import Start
 from ga3c.wire.doors import listening
@@ -73,10 +74,10 @@ def prepared(config: TrainConfig, known: Known | None) -> Start:
     """Check the settings and the environment before a run. Raises ValueError if it cannot start."""
     if known:
         check_resumed(config, known.config)
-        if is_running(known.path):
-            raise ValueError(f"another process uses {known.path}")
+        check_resumable(known.path, known.config, config)
     elif config.learning.initial_weights:
         config = _with_weights_found(config)
+    check_own_parts(config)
     check_tracker(config.run.track)
     listening(config.hosts)  # checks that the keys can be read
     if config.hosts.launcher == "ray":
@@ -128,8 +129,8 @@ def _check_meaning(config: TrainConfig, before: TrainConfig) -> None:
     for name, (value, old_value) in pairs.items():
         if value != old_value:
             raise ValueError(
-                f"{name} {value}: the weights were learned with {old_value}, and would mean "
-                "something else here"
+                f"the weights were learned in {before.environment.game} with {name} {old_value}, "
+                f"and would mean something else with {value}"
             )
 
 

@@ -15,6 +15,7 @@ from agents import control
 from agents.actions import Actions
 from agents.config import EnvironmentConfig
 from agents.environments import Environments, spaces
+from agents.extras import missing
 from agents.games import UnknownGame, resolve
 from agents.pictures import Pictures
 from agents.spaces import UnfitSpaces, own_actions
@@ -156,7 +157,7 @@ def test_a_missing_package_is_reported_with_the_command_that_installs_it(tmp_pat
     )
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert "dm_control is missing: pip install 'ga3c[control]'" in line
+    assert missing("dm_control", "control") in line
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,13 @@ def test_a_file_that_holds_no_key_is_refused_with_how_to_make_one(tmp_path: Path
     (tmp_path / "short").write_text("abc def\n")
     (tmp_path / "short").chmod(0o600)
     (tmp_path / "empty").write_text("# none\n")
-    for file, words in (("open", "chmod 600"), ("gone", "ga3c keys makes"), ("short", "ga3c keys")):
+    (tmp_path / "binary").write_bytes(bytes(range(256)))
+    for file, words in (
+        ("open", "chmod 600"),
+        ("gone", "gone: cannot be read: No such file or directory; ga3c keys makes a key$"),
+        ("short", "short: holds no secret key; ga3c keys makes one$"),
+        ("binary", "binary: holds no secret key; ga3c keys makes one$"),
+    ):
         with pytest.raises(ValueError, match=words):
             keys.own(tmp_path / file)
     (tmp_path / "other signs").write_text(40 * "_" + "\n")
@@ -68,7 +74,8 @@ def test_a_file_that_holds_no_key_is_refused_with_how_to_make_one(tmp_path: Path
         ("short", "3 characters"),
         ("other signs", "is not a public key .*key has 40 of Z85"),
         ("too large", "is not a public key .*key has 40 of Z85"),
-        ("gone", "cannot be read"),
+        ("gone", "gone: cannot be read: No such file or directory$"),
+        ("binary", "binary: cannot be read: it is not a text file$"),
         ("empty", "no publ"),
     ):
         with pytest.raises(ValueError, match=words):

@@ -126,7 +126,7 @@ def test_a_missing_framework_is_reported_in_one_line(framework: str) -> None:
     done = under(framework, "-c", program, "train", *CORRIDOR, "--steps", "1")
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert f"{framework} is missing: pip install" in line
+    assert f"{framework} is missing; in your checkout of ga3c, run " in line
 
 
 ON_CORES = """

@@ -46,14 +46,23 @@ from tests.commands import ended, refused
             "--learning-rate-end low: must be a number or constant",
         ),
         (["train", "--seconds"], "--seconds: its value is missing"),
+        (["train", "--agents", "0"], "agents 0: must be at least 1, or the run could not start"),
+        (
+            ["train", "--agents", "3", "--max-agents", "2"],
+            "agents 3: must be at most max_agents 2, or the run could not start",
+        ),
+        (["plot", "x", "--panels"], "panels: must be some of score, "),
+        (["train", "--algorithm", "pp0"], "algorithm 'pp0': did you mean ppo? must be a3c or "),
+        (["play", "--pretrained", "Pogn"], "pretrained Pogn: did you mean pong? must be one of "),
         (["list", "seeds"], "kind seeds: must be one of games, presets, networks, "),
         (["play", "--protocol", "x"], "--protocol x: must be one of apex, control, machado, "),
-        (["list"], "ga3c list: one of games, presets, networks, algorithms, protocols, "),
-        (["scores"], "ga3c scores: --out-dir is missing"),
-        (["keys"], "ga3c keys: PATH is missing"),
+        (["list"], "ga3c: list: one of games, presets, networks, algorithms, protocols, "),
+        (["scores"], "ga3c: scores: --out-dir is missing"),
+        (["keys"], "ga3c: keys: PATH is missing"),
         (["train", "--total-timesteps", "9"], "--total-timesteps: did you mean --steps? "),
-        (["train", "--resume", ""], "run .: no directory with a config.json"),
-        (["train", "--config", ""], "config .: its name must end in .toml or .json"),
+        (["train", "--resume", ""], "--resume: its value is empty; leave it out, or give a path"),
+        (["train", "--config="], "--config: its value is empty; leave it out, or give a path"),
+        (["play", "--out", "", "--seed", "1"], "--out: its value is empty; leave it out, or give "),
         (["train", "--resume", "--steps", "5"], "--resume: its value is missing"),
         (["train", "--config", "--steps", "5"], "--config: its value is missing"),
         (["train", "--resume", str(PRETRAINED / "pong")], "cannot be resumed, as it has weights"),
@@ -78,6 +87,11 @@ def test_wrong_arguments_are_refused_in_one_line_with_a_suggestion(
     assert line in said
     assert "Error parsing" not in said and "helptext" not in said
     assert len(said.strip().splitlines()) == 1
+
+
+def test_an_empty_text_is_no_path() -> None:
+    with pytest.raises(ValueError, match="runs_dir '': must be a path"):
+        checked({"runs_dir": ""})
 
 
 def test_errors_about_wrong_arguments_have_no_colours(

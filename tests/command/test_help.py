@@ -48,6 +48,19 @@ def kind_of(module: str) -> type[Any]:
     return kind
 
 
+@pytest.mark.parametrize("width", [60, 100])
+def test_help_is_as_wide_as_the_terminal(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    for kind in (TrainArguments, kind_of("ga3c.reports.listing")):
+        _, text = shown(kind, "--help", capsys)
+        lines = text.splitlines()
+        assert max(map(len, lines)) <= width, text
+        above = lines[: next(i for i, line in enumerate(lines) if " options " in line)]
+        assert max(map(len, above)) > width - 15, "the text fills the line"
+
+
 def test_the_first_level_of_train_is_short_and_names_the_second(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -51,6 +51,9 @@ class Parts(gymnasium.Env[Any, Any]):
 def test_a_player_refuses_observations_that_are_not_of_its_environments_space(
     observation: Any,
 ) -> None:
-    player = ga3c.load(pretrained="Pong").player(Parts())
+    policy = ga3c.load(pretrained="Pong")
+    with pytest.raises(ValueError, match=r"environment 3: must be a gymnasium\.Env"):
+        policy.player(3)  # type: ignore[arg-type]
+    player = policy.player(Parts())
     with pytest.raises(ValueError, match=r"must be of Dict\('a': Box.*observation space"):
         player.act(observation)

@@ -128,3 +128,8 @@ def test_a_ring_of_more_rows_than_32_bits_can_number_is_refused() -> None:
     with pytest.raises(ValueError, match="2,147,483,648 rows >= 2,147,483,648"):
         RingShape(2**10, 2**21, (1,), "uint8", 1)
     assert np.int32(2**10 * (2**21 - 1) - 1) > 0
+
+
+def test_a_ring_with_too_many_rows_names_the_settings_that_decide_it() -> None:
+    with pytest.raises(ValueError, match="use fewer --agents or --envs-per-agent, or keep fewer"):
+        RingShape(64_000_000, 100, (4,), "float32", 1)

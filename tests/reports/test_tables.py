@@ -551,7 +551,7 @@ def test_runs_are_listed_with_their_state(runs: list[Path]) -> None:
     done = ended("runs", "--runs-dir", str(runs[0].parent), "--json")
     assert done.returncode == 0, done.stderr
     found = {line["run"]: line for line in json.loads(done.stdout)}
-    assert found["one"]["state"] == "4000 steps done"
+    assert found["one"]["state"] == "4,000 steps done"
     assert found["other"]["state"] == "killed"
     assert found["one"]["steps"] >= 4000
     assert found["one"]["checkpoints"][0] == 0

@@ -27,6 +27,8 @@ from ga3c.runs.finding import find_run, is_running, new_run_path
 from ga3c.runs.kept_config import load_config, to_json
 from ga3c.settings.run import RunConfig
 from ga3c.settings.train import TrainConfig
+from ga3c.training import checks
+from ga3c.training.checks import check_resumable
 from ga3c.training.starting import check_resumed, known_run
 from tests.commands import (
     BEGIN_S,
@@ -252,7 +254,8 @@ def test_a_finished_run_is_extended_with_the_same_counters(tmp_path: Path) -> No
     assert "seed 3: a resumed run keeps" in refused("train", "--resume", str(run), "--seed", "3")
     again = ended("train", "--resume", str(run))
     assert again.returncode == 2
-    assert "nothing is left to do" in again.stderr.splitlines()[-1]
+    assert "4,000 steps done already, so nothing is left to do" in again.stderr.splitlines()[-1]
+    assert "building" not in again.stdout, "it is said before the framework is loaded"
     assert json.loads((run / "result.json").read_text()) == result
 
 
@@ -366,7 +369,7 @@ def test_a_directory_belongs_to_one_process_and_one_run(tmp_path: Path) -> None:
         RunDirectory(again, path)
     first.finish({"steps": 5})
     kept = (path / "metrics.jsonl").read_text()
-    with pytest.raises(FileExistsError, match="another process has created the run"):
+    with pytest.raises(FileExistsError, match="another process has created it"):
         RunDirectory(TrainConfig(), path)
     assert (path / "metrics.jsonl").read_text() == kept and (path / "result.json").exists()
     RunDirectory(again, path).close()
@@ -419,6 +422,34 @@ def test_the_best_weights_beyond_a_resumed_checkpoint_are_set_aside(tmp_path: Pa
         assert len(records.read(path / "evaluations.jsonl")) == left
     (aside,) = (path / "best").glob("beyond-*900-*")
     assert checkpoints.read(aside).state["steps"] == 900
+
+
+def test_a_run_that_cannot_be_resumed_is_refused_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = TrainConfig(run=RunConfig(steps=5))
+    run = RunDirectory(config, tmp_path / "run")
+    run.begin(0)
+    with pytest.raises(ValueError, match=r"another process uses it: wait until it ends, or stop"):
+        check_resumable(run.path, config, config)
+    for steps in (3, 6):
+        place = checkpoints.place_of(steps, run.path / "checkpoints")
+        checkpoints.write(place, {"a": np.ones(1)}, {"steps": steps})
+    run.finish({"ended": "5 steps done", "steps": 6})
+    with pytest.raises(ValueError, match=r"5 steps done already, so nothing is left to do: give a"):
+        check_resumable(run.path, config, config)
+    check_resumable(run.path, config, TrainConfig(run=RunConfig(steps=9)))
+    (checkpoints.kept(run.path / "checkpoints")[-1] / checkpoints.ARRAYS).write_bytes(b"")
+    check_resumable(run.path, config, config)
+    monkeypatch.setattr(checks, "is_writable", lambda folder: False)
+    with pytest.raises(ValueError, match="its folder cannot be written to, so it cannot be resum"):
+        check_resumable(run.path, config, config)
+
+
+def test_a_folder_for_runs_that_takes_no_file_is_refused_at_once() -> None:
+    config = TrainConfig(run=RunConfig(runs_dir=Path("/proc/runs")))
+    with pytest.raises(ValueError, match="cannot be created: /proc is not a writable folder"):
+        new_run_path(config)
 
 
 def test_two_services_cannot_use_one_directory(command: Start, tmp_path: Path) -> None:
@@ -590,5 +621,5 @@ def test_a_full_disk_is_reported_once_and_the_run_makes_all_its_steps(command: S
     said = run.err.count("no checkpoint: [Errno 27]")
     others = run.err.count("no checkpoint: an update did not end")
     assert 1 <= said <= 1 + others, "again only after another reason, not at each attempt"
-    assert "6000 steps done" in run.out
+    assert "6,000 steps done" in run.out
     assert_nothing_is_left(run)

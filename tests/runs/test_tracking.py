@@ -17,6 +17,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
 from tensorboard.plugins.hparams import metadata
 
+from agents.extras import missing
 from ga3c.runs import records, tracking
 from ga3c.runs.directory import RunDirectory
 from ga3c.runs.events import Events
@@ -254,14 +255,13 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
     line = refused("train", "--track", name, "--runs-dir", str(tmp_path / "runs"))
-    assert line == f"ga3c: track {name}: the package is missing: pip install 'ga3c[{name}]'"
+    assert line == f"ga3c: track {name}: {missing(name, name)}"
     assert not (tmp_path / "runs").exists()
     assert "track wanbd" in refused("train", "--track", "wanbd")
 
 
 def needs(name: str) -> pytest.MarkDecorator:
-    reason = f"{name} is not installed: pip install 'ga3c[{name}]'"
-    return pytest.mark.skipif(importlib.util.find_spec(name) is None, reason=reason)
+    return pytest.mark.skipif(importlib.util.find_spec(name) is None, reason=missing(name, name))
 
 
 @needs("wandb")

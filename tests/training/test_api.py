@@ -107,7 +107,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a number with a point": ({"steps": 1.5}, r"steps 1\.5: must be a whole number"),
     "setting of another algorithm": ({"clip_ratio": 0.1}, "clip_ratio has no effect on .* a3c"),
     "what only the command prints": ({"json": True}, "json has no effect on ga3c.train"),
-    "unknown choice": ({"algorithm": "sac"}, "algorithm 'sac': must be a3c or ppo or dqn"),
+    "unknown choice": ({"algorithm": "sac"}, "must be a3c or ppo or dqn or dpg, or"),
     "unknown preset": ({"preset": "fastest"}, "preset 'fastest': must be one of"),
     "settings that do not fit": ({"agents": 3, "max_agents": 2}, "agents 3"),
     "preset of another algorithm": ({"preset": "paper", "algorithm": "dqn"}, "algorithm dqn"),
@@ -164,6 +164,14 @@ def test_arguments_of_an_environment_that_no_file_can_hold_are_refused(given: An
 def test_a_config_that_is_not_a_trainconfig_is_refused() -> None:
     with pytest.raises(ValueError, match="must be a TrainConfig; pass single settings as game='P"):
         ga3c.train("Pong")  # type: ignore[arg-type]
+
+
+def test_an_on_figures_that_cannot_be_called_is_refused_before_anything_starts(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(ValueError, match="on_figures 3: must be a function"):
+        ga3c.train(**SMALL, on_figures=3, runs_dir=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize(
@@ -532,7 +540,7 @@ def test_a_run_is_resumed_by_its_object_or_its_number(tmp_path: Path) -> None:
 def test_a_pretrained_policy_is_loaded_by_its_game() -> None:
     policy = ga3c.load(pretrained="Pong")
     assert policy.config.environment.game.lower() == "pong"
-    with pytest.raises(ValueError, match="pretrained Pnog: must be one of"):
+    with pytest.raises(ValueError, match="pretrained Pnog: did you mean pong"):
         ga3c.load(pretrained="Pnog")
     with pytest.raises(ValueError, match="give one"):
         ga3c.load("mine", pretrained="Pong")

@@ -163,6 +163,7 @@ WRONG = {  # a file's name and text, arguments, and words that must be in the li
     "unknown game": ("a.toml", '[environment]\ngame = "Pogn"', [], ["Pogn", "Pong"]),
     "no TOML": ("a.toml", "agents: 2", [], ["cannot be read"]),
     "no JSON": ("a.json", "{", [], ["cannot be read"]),
+    "not UTF-8": ("a.toml", "\udcff", [], ["cannot be read: it is not text in UTF-8"]),
     "list": ("a.json", "[1]", [], ["list"]),
     "YAML": ("a.yaml", "agents: 2", [], [".toml or .json"]),
     "of a later version": ("config.json", '{"format": 99}', [], ["format 99"]),
@@ -172,7 +173,7 @@ WRONG = {  # a file's name and text, arguments, and words that must be in the li
 @pytest.mark.parametrize("fault", WRONG)
 def test_a_wrong_file_is_refused_in_one_line_that_names_it(fault: str, tmp_path: Path) -> None:
     name, text, arguments, words = WRONG[fault]
-    (tmp_path / name).write_text(text)
+    (tmp_path / name).write_text(text, errors="surrogateescape")
     runs = tmp_path / "runs"
     given = ["--config", str(tmp_path / name), *arguments, "--runs-dir", str(runs)]
     line = refused("train", *given)

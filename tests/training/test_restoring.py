@@ -86,7 +86,7 @@ def test_weights_are_not_taken_by_a_network_that_would_compute_something_else(
     given: list[str], tmp_path: Path
 ) -> None:
     run = shutil.copytree(pretrained_run("Pong"), tmp_path / "pong")
-    words = "the weights were learned with"
+    words = "the weights were learned in pong with "
     assert words in refused("train", "--initial-weights", str(run), *given)
     game = ["--game", "pong", "--steps", "20000000"]
     assert words in refused("train", "--resume", str(run), *game, *given)
@@ -163,6 +163,7 @@ def test_a_resumed_run_refuses_the_weights_of_another(tmp_path: Path) -> None:
     first = ga3c.train(steps=200, **SMALL, algorithm="a3c", runs_dir=tmp_path / "runs")
     with pytest.raises(ValueError, match="initial_weights has no effect on a run that is resumed"):
         ga3c.train(resume=first, steps=400, initial_weights=first)
-    command = Command(tmp_path, ["train", "--resume", "1", "--initial-weights", "1"])
+    given = ["--steps", "400", "--initial-weights", "1"]
+    command = Command(tmp_path, ["train", "--resume", "1", *given])
     assert command.wait(BEGIN_S) == 2
     assert "--initial-weights has no effect on a run that is resumed" in command.err

@@ -103,7 +103,7 @@ def test_a_terminal_shows_a_live_view(tmp_path: Path) -> None:
     ):
         assert words in words_of(on_it), words
         assert words in words_of(left), f"{words}: of the last picture, which stays"
-    assert "6000 steps done; kept in" in words_of(left).splitlines()[-1]
+    assert "6,000 steps done; kept in" in words_of(left).splitlines()[-1]
     assert "[Time" not in words_of(before + drawn)
     (run,) = tmp_path.glob("*a3c*")
     assert "[Time" in (run / "log.txt").read_text()
@@ -135,7 +135,7 @@ def test_a_terminal_that_is_closed_does_not_end_a_run(tmp_path: Path) -> None:
     assert os.read(terminal, 1), "the live view has begun"
     os.close(terminal)
     assert _waited(process, BEGIN_S) == 0
-    assert "6000 steps done" in (tmp_path / "mine" / "log.txt").read_text()
+    assert "6,000 steps done" in (tmp_path / "mine" / "log.txt").read_text()
     assert (tmp_path / "mine" / "result.json").exists()
 
 

@@ -1,0 +1,10 @@
+"""Suggests names that are similar to a misspelt one."""
+
+import difflib
+from collections.abc import Iterable
+
+
+def meant(name: str, known: Iterable[str], most: int = 2) -> str:
+    """A "did you mean" question with the `known` names most similar to `name`; "" if none is."""
+    found = difflib.get_close_matches(name, list(known), n=most)
+    return f"did you mean {' or '.join(found)}? " if found else ""
