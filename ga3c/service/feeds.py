@@ -16,7 +16,7 @@ from ga3c.experience.replay import Replay
 from ga3c.experience.replay_pacing import ReplayPacing, Turn
 from ga3c.experience.segments import SegmentBook
 from ga3c.learning.model import Learned, Model
-from ga3c.wire.queues import BatchQueue, Closed
+from ga3c.wire.queues import BatchQueue
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,8 @@ class Done:
 
 Part = tuple[np.ndarray, np.ndarray]
 """Segments of T steps: their lanes int32 [B] and slots int32 [B, T + 1]."""
+Progress = Callable[[], float]
+"""The position in the schedules."""
 Work = Callable[[], Done]
 """A piece of work. A checkpoint may be taken between two pieces, never within one."""
 
@@ -42,7 +44,7 @@ class Feed(Protocol):
     def next(self, timeout_s: float) -> Iterable[Work]:
         """The next pieces of work. Finish each before asking for the next.
 
-        Empty if there is none within the timeout. Raises Closed.
+        Empty if there is none within the timeout. Iterating raises Closed.
         """
 
     def waits(self) -> str:
@@ -83,8 +85,7 @@ class SegmentFeed:
     segments: BatchQueue[Segment]
     book: SegmentBook
     model: Model
-    progress: Callable[[], float]
-    """Position in the schedules."""
+    progress: Progress
     passes: Passes
     whole_batches: bool
     """Whether all updates of a batch are one piece of work."""
@@ -92,29 +93,18 @@ class SegmentFeed:
     """Held while a batch with prepared targets is trained: measuring another batch meanwhile would
     change the units of its observations and values."""
 
-    def next(self, timeout_s: float) -> Iterable[Work]:
-        """The updates of the next batch. Raises Closed."""
-        if not self.model.preparations:
-            return self._next(timeout_s)
-        if not self.turn.acquire(timeout=timeout_s):
-            return []
+    def next(self, timeout_s: float) -> Iterator[Work]:
+        """The updates of the next batch."""
+        takes_turns = bool(self.model.preparations)
+        if takes_turns and not self.turn.acquire(timeout=timeout_s):
+            return
         try:
-            return self._alone(self._next(timeout_s))
-        except Closed:
-            self.turn.release()
-            raise
-
-    def _next(self, timeout_s: float) -> Iterable[Work]:
-        batch = self.segments.get(timeout_s)
-        works = self._updates(batch) if batch else iter([])
-        return [partial(_in_one, works)] if batch and self.whole_batches else works
-
-    def _alone(self, works: Iterable[Work]) -> Iterator[Work]:
-        """The works. Releases the turn after them."""
-        try:
-            yield from works
+            if batch := self.segments.get(timeout_s):
+                works = self._updates(batch)
+                yield from [partial(_in_one, works)] if self.whole_batches else works
         finally:
-            self.turn.release()
+            if takes_turns:
+                self.turn.release()
 
     def _updates(self, batch: list[Segment]) -> Iterator[Work]:
         """The updates of a batch. A closed queue cuts them short, unless they are one piece."""
@@ -170,8 +160,7 @@ class ReplayFeed:
     pacing: ReplayPacing
     replay: Replay
     model: Model
-    progress: Callable[[], float]
-    """Position in the schedules."""
+    progress: Progress
     batch_size: int
     """Transitions per update."""
 

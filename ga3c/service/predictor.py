@@ -42,6 +42,8 @@ class Predictor:
     gate: Gate
     actions: ActionLog | None
     """Records all actions, unless None."""
+    synchronized: bool
+    """Whether each prediction is for all environments."""
     trace: Trace | None
     stop: threading.Event
 
@@ -68,9 +70,24 @@ class Predictor:
     def _with_room(self, requests: list[Request]) -> tuple[list[Request], list[Request]]:
         """A batch of requests whose next step may be made, and the requests held back.
 
-        An environment that must wait for learning does not block others, whose steps learning may
-        need. Waits briefly if all must wait. Raises Closed.
+        Waits briefly if all must wait. Raises Closed.
         """
+        batch, held = (self._all_or_none if self.synchronized else self._those_with_room)(requests)
+        count = sum(len(request.lanes) for request in batch)
+        while batch and not self.pacing.admit(count, WAIT_S):
+            if self.requests.closed:
+                raise Closed
+        return batch, held
+
+    def _all_or_none(self, requests: list[Request]) -> tuple[list[Request], list[Request]]:
+        """One batch, whenever learning makes room: otherwise the batches would depend on timing."""
+        lanes = [request.lanes for request in requests]
+        has_room = not lanes or self.book.admit(np.concatenate(lanes), HELD_S)
+        return (requests, []) if has_room else ([], requests)
+
+    def _those_with_room(self, requests: list[Request]) -> tuple[list[Request], list[Request]]:
+        """An environment that must wait for learning does not block others, whose steps learning
+        may need."""
         batch, held, count = list[Request](), list[Request](), 0
         for request in requests:
             fits = not batch or count + len(request.lanes) <= self.requests.max_batch
@@ -81,9 +98,6 @@ class Predictor:
                 held.append(request)
         if held and not batch:
             self.book.admit(held[0].lanes, HELD_S)
-        while batch and not self.pacing.admit(count, WAIT_S):
-            if self.requests.closed:
-                raise Closed
         return batch, held
 
     def _predict(self, batch: list[Request]) -> None:
@@ -121,9 +135,6 @@ class Predictor:
         except FloatingPointError as error:
             raise RunFailed(f"{error}; {REMEDIES}") from error
         cpu_s = time.thread_time() - cpu_s
-        if exploration.any() and exploration.min() == exploration.max():  # not a ladder
-            name = "noise" if actions.dtype.kind == "f" else "epsilon"
-            self.metrics.set(**{name: float(exploration[0])})
         self._note_episodes(batch, exploration)
         if self.actions:
             self.actions.append(actions)

@@ -143,17 +143,23 @@ class Service:
             raise RunFailed(f"the frontend thread has ended\n{self.frontend.failure}")
         return self.agents.tend()
 
-    def stop(self, timeout_s: float, hurry: Callable[[], bool] = lambda: False) -> list[str]:
+    def stop(
+        self, timeout_s: float, hurry: Callable[[], bool] = lambda: False, threads_s: float = 0.0
+    ) -> list[str]:
         """End everything within about `timeout_s`, or at once when `hurry` says so.
+
+        Before that, wait up to `threads_s` for the predictions and updates in progress.
 
         Returns the names of the parts that did not end. A second call only returns them again.
         """
         if self._stuck is not None:
             return self._stuck
-        deadline = Deadline(timeout_s, hurry)
         self.agents.dismiss()  # the frontend ends once the queues are closed
         self.requests.close()
         self.segments.close()
+        for workers in (self._trainers, self._predictors):
+            workers.join(Deadline(threads_s, hurry))
+        deadline = Deadline(timeout_s, hurry)
         stuck = [
             role
             for role, workers in (("predictors", self._predictors), ("trainers", self._trainers))

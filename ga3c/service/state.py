@@ -1,6 +1,6 @@
 """The saved state of a service: read at one moment, and restored before the next start."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from ga3c.runs.checkpoints import Checkpoint
 from ga3c.runs.metrics import Metrics
 from ga3c.runs.tally import Tally
 from ga3c.service.agents import Agents
-from ga3c.service.threads import Gate
+from ga3c.service.threads import Deadline, Gate
 from ga3c.wire.queues import BatchQueue
 
 ACTIONS = "actions.bin"  # the action file of a lockstep run
@@ -43,7 +43,7 @@ class Kept:
     starts afresh."""
 
     def read(
-        self, timeout_s: float, experience: bool = True
+        self, timeout_s: float, experience: bool = True, hurry: Callable[[], bool] = lambda: False
     ) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
         """A snapshot of arrays and counters, taken while no prediction or update is under way.
 
@@ -52,12 +52,13 @@ class Kept:
 
         Args:
             experience: False leaves out all experience; weights and counters remain.
+            hurry: whether to wait no longer, asked meanwhile.
 
         Returns:
             The content of a checkpoint; None if a prediction or an update does not end within
             `timeout_s`.
         """
-        with self.gate.held(timeout_s) as still:
+        with self.gate.held(Deadline(timeout_s, hurry)) as still:
             arrays = self.model.read(timeout_s) if still else {}
             if not arrays:
                 return None

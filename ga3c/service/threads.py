@@ -117,12 +117,11 @@ class Gate:
                 self._changed.notify_all()
 
     @contextlib.contextmanager
-    def held(self, timeout_s: float) -> Iterator[bool]:
-        """Keep all threads out. Yields False if one is still inside after the timeout."""
-        deadline_s = time.monotonic() + timeout_s
+    def held(self, deadline: Deadline) -> Iterator[bool]:
+        """Keep all threads out. Yields False if one is still inside at the deadline."""
         with self._changed:
             self._holds += 1
-            while self._inside and (left_s := deadline_s - time.monotonic()) > 0:
+            while self._inside and (left_s := deadline.left_s()) > 0:
                 self._changed.wait(min(left_s, SLICE_S))
             empty = not self._inside
         try:

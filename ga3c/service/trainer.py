@@ -28,11 +28,12 @@ class Trainer:
         """The thread's body."""
         with contextlib.suppress(Closed):
             while not self.stop.is_set():
-                started_s = time.monotonic()
-                works = self.feed.next(WAIT_S)
-                self.metrics.add(trainers_waiting_s=time.monotonic() - started_s)
-                for work in works:
+                free_s = time.monotonic()
+                for work in self.feed.next(WAIT_S):
+                    self.metrics.add(trainers_waiting_s=time.monotonic() - free_s)
                     self._do(work)
+                    free_s = time.monotonic()
+                self.metrics.add(trainers_waiting_s=time.monotonic() - free_s)
 
     def _do(self, work: Work) -> None:
         with self.gate.passing():

@@ -3,13 +3,12 @@
 import math
 import secrets
 from collections.abc import Callable
-from functools import partial
 
 from agents import messages
 from agents.environments import Spaces
 from agents.launchers import LocalLauncher
 from ga3c import backend
-from ga3c.experience.book import Book, Segment
+from ga3c.experience.book import Segment
 from ga3c.experience.memory import DEVICE, HOST
 from ga3c.experience.pacing import Pacing
 from ga3c.experience.replay import Replay
@@ -30,7 +29,7 @@ from ga3c.service.assembly import (
     build_source,
     most_scored,
 )
-from ga3c.service.feeds import Feed, Passes, ReplayFeed, SegmentFeed
+from ga3c.service.feeds import Feed, Passes, Progress, ReplayFeed, SegmentFeed
 from ga3c.service.predictor import Predictor
 from ga3c.service.service import Service
 from ga3c.service.state import ACTIONS, Kept
@@ -79,7 +78,7 @@ def build_service(
         source = build_source(config, spaces, algorithm, book, memory)
         model = build_model(config, spaces, algorithm, source, pacing.acts_on_target)
     common = _Common(config, spaces, LocalLauncher() if launcher is None else launcher)
-    built = _service(config, spaces, model, book, pacing, common)
+    built = _service(config, spaces, model, pacing, common)
     if listens := built.frontend.listening:
         address = listens.endpoint
         tell(f"other machines may play: ga3c agents --connect {address} (with the real address)")
@@ -114,7 +113,7 @@ class _Common:
 
 
 def _service(
-    config: TrainConfig, spaces: Spaces, model: Model, book: Book, pacing: Pacing, common: _Common
+    config: TrainConfig, spaces: Spaces, model: Model, pacing: Pacing, common: _Common
 ) -> Service:
     service = config.service
     schedule_steps = config.scheduled_optimizer.schedule_steps or math.inf
@@ -122,7 +121,7 @@ def _service(
     def progress() -> float:
         return pacing.schedule_steps / schedule_steps
 
-    feed = _feed(config, model, book, pacing, common.segments, progress)
+    feed = _feed(config, common, model, pacing, progress)
     if config.learns_from_replay:
         common.metrics.set(replay_steps=0.0)
     frontend = _frontend(config, spaces, common)
@@ -155,23 +154,19 @@ def _service(
         ),
         trace=common.trace,
         scratch=common.scratch,
-        predictor=_predictor(config.learning.discount, common, model, book, pacing, frontend),
+        predictor=_predictor(config, common, model, pacing, frontend),
         trainer=_trainer(feed, common),
     )
 
 
 def _feed(
-    config: TrainConfig,
-    model: Model,
-    book: Book,
-    pacing: Pacing,
-    segments: BatchQueue[Segment],
-    progress: Callable[[], float],
+    config: TrainConfig, common: _Common, model: Model, pacing: Pacing, progress: Progress
 ) -> Feed:
     """The feed of work for the trainers."""
+    book = model.source.book
     if isinstance(book, SegmentBook):
         return SegmentFeed(
-            segments=segments,
+            segments=common.segments,
             book=book,
             model=model,
             progress=progress,
@@ -224,24 +219,26 @@ def _agents(config: TrainConfig, frontend: Frontend, common: _Common, model: Mod
 
 
 def _predictor(
-    discount: float, common: _Common, model: Model, book: Book, pacing: Pacing, frontend: Frontend
+    config: TrainConfig, common: _Common, model: Model, pacing: Pacing, frontend: Frontend
 ) -> Body:
-    build = partial(
-        Predictor,
-        requests=common.requests,
-        segments=common.segments,
-        book=book,
-        pacing=pacing,
-        model=model,
-        frontend=frontend,
-        metrics=common.metrics,
-        tally=common.tally,
-        discount=discount,
-        gate=common.gate,
-        actions=common.actions,
-        trace=common.trace,
+    return lambda stop: (
+        Predictor(
+            requests=common.requests,
+            segments=common.segments,
+            book=model.source.book,
+            pacing=pacing,
+            model=model,
+            frontend=frontend,
+            metrics=common.metrics,
+            tally=common.tally,
+            discount=config.learning.discount,
+            gate=common.gate,
+            actions=common.actions,
+            synchronized=config.service.synchronized,
+            trace=common.trace,
+            stop=stop,
+        ).run
     )
-    return lambda stop: build(stop=stop).run
 
 
 def _trainer(feed: Feed, common: _Common) -> Body:

@@ -224,9 +224,9 @@ def _check_lockstep(config: TrainConfig) -> None:
             f"lockstep with training batches of {smallest} to {largest}: must be of one size, a "
             f"multiple of t_max {t_max}, or they would depend on timing"
         )
-    # Lanes are staggered: all wait once the first of them has no room for another segment.
+    # All lanes wait once one has no room. It has all its pending segments, others one less.
     envs = service.envs_per_agent
-    most = (envs * (service.pending_segments - 1) + max(envs // t_max, 1)) * t_max
+    most = (envs * (service.pending_segments - 1) + 1) * t_max
     if most < largest:
         raise ValueError(
             f"lockstep with training batches of {largest} samples: {envs} environments with "

@@ -16,6 +16,17 @@ from ga3c.settings.train import TrainConfig
 from ga3c.training.interrupts import Interrupts
 
 READ_TIMEOUT_S = 1.0  # longest wait for an update to end before the weights are read
+BATCH_TIMEOUT_S = 86_400.0  # the same in lockstep, for all updates of a batch
+COMPILE_TIMEOUT_S = 120.0  # longest wait of a stop for the first update, which is compiled
+PATIENCE_S = 2.0  # a stop that waits this long for an update says so
+BATCH = (
+    "lockstep: waiting for all updates of a batch, because no checkpoint can hold a part of them; "
+    "Ctrl-C again ends the run at its last checkpoint"
+)
+COMPILING = (
+    "waiting for the first predictions and the first update, which are being compiled; Ctrl-C "
+    "again ends the run at its last checkpoint"
+)
 WRITING_S = 5.0  # seconds between progress lines while a checkpoint is written
 
 
@@ -45,6 +56,7 @@ class Keeper:
         self._interrupts = interrupts
         self._say = say
         self._failure = ""  # the error of the last attempt, if it failed
+        self._updates = 0  # when this process began
         self._checkpoints = Checkpoints(
             directory.path / checkpoints.FOLDER,
             keep.keep_checkpoints,
@@ -55,6 +67,7 @@ class Keeper:
 
     def begin(self) -> None:
         """Start counting time and steps to the next checkpoint."""
+        self._updates = self._service.model.updates
         self._checkpoints.begin(self._service.tally.seconds, self._service.pacing.steps)
 
     def keep_if_due(self, steps: float) -> None:
@@ -68,7 +81,8 @@ class Keeper:
         seconds = tally.seconds
 
         def write() -> None:
-            found = self._service.kept.read(READ_TIMEOUT_S)
+            timeout_s = BATCH_TIMEOUT_S if self._service.config.lockstep else READ_TIMEOUT_S
+            found = self._service.kept.read(timeout_s, hurry=self.hurry(stops=False))
             self._directory.episodes(tally.take_episodes())  # all up to this checkpoint
             if found is None:
                 raise checkpoints.NotWritten("an update did not end")
@@ -79,6 +93,32 @@ class Keeper:
             return True
         self._checkpoints.postpone(seconds)
         return False
+
+    @property
+    def stop_s(self) -> float:
+        """How long a stop waits for a batch's updates in lockstep, or for the first update."""
+        if self._service.config.lockstep:
+            return BATCH_TIMEOUT_S
+        return COMPILE_TIMEOUT_S if self._service.model.updates == self._updates else 0.0
+
+    def hurry(self, stops: bool) -> Callable[[], bool]:
+        """A function that says whether a second signal has come, which cuts all waiting short.
+
+        It also tells the user what a stop waits for, once it has waited for a while.
+
+        Args: stops: whether the run is at its end; otherwise it is once a first signal has come.
+        """
+        interrupts, said, began_s = self._interrupts, False, time.monotonic()
+
+        def second() -> bool:
+            nonlocal said
+            waits = time.monotonic() > began_s + PATIENCE_S and self.stop_s
+            if waits and not said and (stops or interrupts.first.is_set()):
+                said = True
+                self._say(BATCH if self._service.config.lockstep else COMPILING)
+            return interrupts.second.is_set()
+
+        return second
 
     def keep_best(self, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> bool:
         """Write the weights with the best evaluation so far into the folder for them.

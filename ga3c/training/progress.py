@@ -3,8 +3,11 @@
 import math
 from collections.abc import Mapping
 
+import numpy as np
+
 from ga3c.runs.metrics import Metrics, Window
 from ga3c.runs.tally import INFO, Tally, short
+from ga3c.service.service import Service
 from ga3c.settings.scheduler import Counts
 
 ROLES = ("agents", "predictors", "trainers")
@@ -50,6 +53,21 @@ def figures(
         **{f"{role}_waiting": round(window.share(role, "waiting"), 3) for role in ROLES},
         **counts._asdict(),
     }
+
+
+def explored(service: Service) -> dict[str, float]:
+    """How much all environments explore now: `epsilon`, or `noise` of continuous actions.
+
+    Empty if each environment has its own epsilon, or if the algorithm has neither.
+    """
+    model, experience = service.model, service.model.experience
+    lanes = np.arange(experience.ring.lanes)
+    rates = model.exploration(lanes, service.pacing.steps)
+    explores = "replay_steps" in service.metrics.newest() or model.exploration(lanes, 0).any()
+    if not explores or rates.min() != rates.max():
+        return {}
+    _, dtype = experience.columns["action"]
+    return {"noise" if dtype.startswith("float") else "epsilon": round(float(rates[0]), 5)}
 
 
 def legend(values: Values) -> str:

@@ -55,6 +55,7 @@ def figures(config: TrainConfig, service: Service, counts: Counts) -> dict[str, 
     values = progress.figures(window, service.metrics, service.tally, counts, 0, 0)
     return {
         **values,
+        **progress.explored(service),
         "game": config.environment.game,
         "seed": config.run.seed,
         "frames": int(window.end["steps"]) * config.environment.frames_per_step,

@@ -159,12 +159,13 @@ class Run:
             if self._begun and (rest.seconds >= short or self._last is self._first):
                 self._show(rest, counts)
             service.tally.end()
-            stuck = service.stop(STOP_TIMEOUT_S, interrupts.second.is_set)
+            keeper = self._keeper
+            stuck = service.stop(STOP_TIMEOUT_S, keeper.hurry(stops=True), keeper.stop_s)
             result = {"ended": reason, **figures(config, service, counts)}
             if fault:
                 first, *others = fault.strip().splitlines()
                 result["error"] = ": ".join([first, *others[-1:]])  # the last line is the cause
-            kept = self._keeper.keep()
+            kept = keeper.keep()
             failed = reason == "failed"
             if self._evaluations and not self._evaluations.end(interrupts, failed, STOP_TIMEOUT_S):
                 stuck = [*stuck, "evaluator"]
@@ -231,7 +232,8 @@ class Run:
     def _show(self, window: Window, counts: Counts) -> progress.Values:
         service = self._service
         queued = service.requests.size, service.segments.size
-        values = progress.figures(window, service.metrics, service.tally, counts, *queued)
+        made = progress.figures(window, service.metrics, service.tally, counts, *queued)
+        values = {**made, **progress.explored(service)}
         self._directory.metrics(values)
         self._directory.log(progress.line(values))
         self._view.show(values)

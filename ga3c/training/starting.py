@@ -19,6 +19,7 @@ from ga3c.runs.kept_config import CONFIG, load_config, read_config, replay_setti
 from ga3c.runs.tracking import check_tracker
 from ga3c.runs.trust import META, check_trust
 from ga3c.settings.checks import WrongInput, without_arguments
+from ga3c.settings.choices import TORSOS
 from ga3c.settings.machine import CORES
 from ga3c.settings.train import TrainConfig
 from ga3c.training.checks import check_own_parts, check_resumable
@@ -119,8 +120,13 @@ def _with_weights_found(config: TrainConfig) -> TrainConfig:
 
 def _check_meaning(config: TrainConfig, before: TrainConfig) -> None:
     """Raises ValueError if the network would compute something else with the same weights."""
-    for name in OF_MEANING:
-        value, old_value = getattr(config.network, name), getattr(before.network, name)
+    pairs = {n: (getattr(config.network, n), getattr(before.network, n)) for n in OF_MEANING}
+    # For vectors, auto is mlp. For pictures, only the torso that auto picks has weights that fit.
+    names = ["mlp" if (n := c.network.network) == "auto" else n for c in (config, before)]
+    torso, old = (TORSOS.get(name) for name in names)
+    if torso and old and torso.kind == old.kind:
+        pairs["network"] = (names[0], names[1])
+    for name, (value, old_value) in pairs.items():
         if value != old_value:
             raise ValueError(
                 f"the weights were learned in {before.environment.game} with {name} {old_value}, "

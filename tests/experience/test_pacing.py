@@ -1,5 +1,6 @@
 """How acting and learning wait for each other: bounds, meetings, and no deadlocks."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ga3c.experience.book import Segment
 from ga3c.experience.replay_pacing import (
     FreeReplay,
     Ratio,
@@ -15,9 +17,11 @@ from ga3c.experience.replay_pacing import (
     TargetPeriod,
     Turn,
 )
+from ga3c.experience.segments import SegmentBook
 from ga3c.settings.checks import check_slack
 from ga3c.settings.learning import DQNConfig
 from ga3c.settings.replay import PacingConfig, ReplayConfig
+from ga3c.settings.scheduler import SchedulerConfig
 from ga3c.settings.service import ServiceConfig
 from ga3c.settings.train import TrainConfig
 from tests.waiting import SeenWaiting
@@ -412,3 +416,49 @@ def test_threads_never_break_the_bounds_nor_stop(kind: str) -> None:
     assert not wrong
     share = (counts["acted"] - 32) / counts["learned"]
     assert 3.5 < share < 4.5
+
+
+def lockstep(envs: int, t_max: int, pending: int, batch: int) -> TrainConfig:
+    """Settings of a run in lockstep with `batch` segments per update."""
+    size = batch * t_max
+    service = ServiceConfig(
+        lockstep=True,
+        agents=1,
+        groups=1,
+        envs_per_agent=envs,
+        t_max=t_max,
+        pending_segments=pending,
+        training_batch_min=size,
+        training_batch_max=size,
+        training_queue=2 * size,
+    )
+    return TrainConfig(service=service, scheduler=SchedulerConfig(scheduler="off"))
+
+
+def largest_batch(envs: int, t_max: int, pending: int) -> int:
+    """The most segments per update that the settings allow."""
+    batch = 1
+    with contextlib.suppress(ValueError):
+        while lockstep(envs, t_max, pending, batch + 1):
+            batch += 1
+    return batch
+
+
+@pytest.mark.parametrize("envs", [1, 2, 3, 4, 6, 8, 13])
+@pytest.mark.parametrize("t_max", [1, 2, 3, 5])
+@pytest.mark.parametrize("pending", [2, 3])
+def test_in_lockstep_every_batch_that_is_accepted_can_be_filled(
+    envs: int, t_max: int, pending: int
+) -> None:
+    """Batches cut through the segments that several environments complete at once."""
+    largest, lanes = largest_batch(envs, t_max, pending), np.arange(envs)
+    for batch in range(max(largest - 3, 1), largest + 1):
+        book, waiting = SegmentBook(envs, t_max, pending, stack=1), list[Segment]()
+        book.begin(lanes)
+        for _ in range(envs):
+            while len(waiting) < batch:
+                assert book.admit(lanes, 0.0), f"{len(waiting)} of {batch} segments"
+                book.advance(lanes, np.zeros(envs, bool), 0)
+                waiting += book.complete(lanes)
+            book.release(waiting[:batch])
+            del waiting[:batch]

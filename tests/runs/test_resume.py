@@ -128,25 +128,32 @@ def test_a_checkpoint_in_lockstep_holds_whole_batches_and_the_run_ends_the_same_
     assert_same(state(tmp_path / "whole"), state(half))
 
 
-BOTH = ["--algorithm", "dqn", "--pacing", "target-period", "--period-steps", "400"]
+BOTH = ["--algorithm", "dqn", "--pacing", "target-period", "--period-steps", "100"]
 BOTH += ["--steps-per-update", "4"]
 BOTH += ["--synchronized", "--groups", "1", "--agents", "2", "--envs-per-agent", "2"]
-BOTH += ["--replay-min-steps", "400", "--replay-steps", "2000"]
+BOTH += ["--replay-min-steps", "800", "--replay-steps", "2000"]
+LANES = 4
 
 
 @pytest.mark.parametrize("draws", ["uniform", "prioritised"])
 def test_with_both_of_fast_dqns_ideas_the_same_seed_gives_the_same_weights(
     draws: str, tmp_path: Path
 ) -> None:
-    """They are equal to the last bit, with two agents, a predictor and a trainer in parallel."""
+    """They are equal to the last bit, with two agents, a predictor and a trainer in parallel.
+
+    Before the first update, all environments wait several times for a flush that makes room. Each
+    prediction is for all of them nevertheless.
+    """
     found = []
-    for name, seed, steps in (("one", "3", "2400"), ("two", "3", "2400"), ("other", "4", "800")):
+    for name, seed, steps in (("one", "3", "2800"), ("two", "3", "2800"), ("other", "4", "1200")):
         given = ["--name", name, "--runs-dir", str(tmp_path), "--seed", seed, "--steps", steps]
         given += ["--game", "CartPole-v1", "--replay-draws", draws]
         done = ended("train", *BOTH, *given)
         assert done.returncode == 0, done.stderr
         found.append(state(tmp_path / name))
-    assert found[0].state["counts"]["updates"] >= 450
+    counts = found[0].state["counts"]
+    assert counts["updates"] >= 450
+    assert counts["steps"] == LANES * counts["prediction_batches"]
     assert_same(found[0], found[1])
     kernel = next(name for name in found[0].arrays if name.endswith("kernel"))
     assert (found[0].arrays[kernel] != found[2].arrays[kernel]).any()

@@ -288,7 +288,7 @@ def test_steps_end_a_run_with_its_figures_as_json(command: Callable[..., Command
     assert result["trained_samples_per_s"] > 0
     assert result["pps"] == pytest.approx(result["steps"] / result["seconds"], rel=0.01)
     assert result["tps"] == result["trained_samples_per_s"]
-    assert result["policy_lag_mean"] >= 0
+    assert result["policy_lag_mean"] > 0, "other environments' segments are trained on meanwhile"
     assert -1 <= result["score_mean_100"] <= 1
     assert result["episodes"] > 0
     assert 0 < result["seconds"] < BEGIN_S

@@ -1,7 +1,9 @@
 """When checkpoints are written: tests set the clock and the steps, and make the disk fail."""
 
 import shutil
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,12 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agents.environments import spaces
 from ga3c.command.parse import parse
 from ga3c.evaluation.protocols import whole_protocol
 from ga3c.runs import checkpoints
 from ga3c.runs.directory import RunDirectory
 from ga3c.runs.tally import Episode, Tally
-from ga3c.service.threads import HURRIED_S
+from ga3c.service.threads import HURRIED_S, Deadline, Gate
+from ga3c.service.wiring import build_service
 from ga3c.settings.train import TrainConfig
 from ga3c.training.evaluating import TICK_S, Evaluations
 from ga3c.training.interrupts import Interrupts
@@ -33,7 +37,9 @@ class Run:
         self.tally.begin()
         pacing = SimpleNamespace(steps=0)
         kept = SimpleNamespace(read=self._read)
-        service: Any = SimpleNamespace(tally=self.tally, pacing=pacing, kept=kept)
+        config = SimpleNamespace(lockstep=False)
+        known = {"tally": self.tally, "pacing": pacing, "kept": kept, "config": config}
+        service: Any = SimpleNamespace(**known, model=SimpleNamespace(updates=0))
         directory: Any = SimpleNamespace(
             path=path, episodes=self.episodes.extend, check=lambda: None
         )
@@ -46,7 +52,9 @@ class Run:
         )
         self._keeper.begin()
 
-    def _read(self, timeout_s: float) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def _read(
+        self, timeout_s: float, hurry: Callable[[], bool]
+    ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         self.reads += 1
         return {"weights/x": np.ones(3)}, {"steps": self.steps}
 
@@ -191,3 +199,99 @@ def test_a_second_signal_shortens_the_wait_for_an_evaluation() -> None:
     interrupts.second.set()
     assert not evaluations.end(interrupts, failed=False, timeout_s=600.0)
     assert 0 < sum(waited) <= HURRIED_S + TICK_S
+
+
+def test_in_lockstep_checkpoint_and_stop_wait_for_a_batch_of_updates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch takes longer than either waits for an update, and a part of it cannot be kept."""
+    monkeypatch.setattr("ga3c.training.keeping.READ_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("ga3c.training.keeping.PATIENCE_S", 0.1)
+    given = "--game tests.tiny:Corridor-v0 --algorithm a3c --lockstep --agents 1 --groups 1"
+    given += " --scheduler off --envs-per-agent 4 --t-max 5 --training-batch-min 20"
+    given += " --training-batch-max 20 --minibatch 5 --passes 10"
+    config, updates = parse(given.split(), TrainConfig, "test"), 40
+    service = build_service(config, spaces(config.environment))
+    learn = service.model.learn
+
+    def slow_learn(*inputs: Any, progress: float) -> Any:
+        time.sleep(0.05)
+        return learn(*inputs, progress=progress)
+
+    def begin_a_batch() -> None:
+        done = service.model.updates // updates
+        while service.model.updates <= done * updates:
+            time.sleep(0.01)
+
+    monkeypatch.setattr(service.model, "learn", slow_learn)
+    directory: Any = SimpleNamespace(path=tmp_path, episodes=lambda _: None, check=lambda: None)
+    said: list[str] = []
+    interrupts = Interrupts()
+    keeper = Keeper(
+        config.checkpoints,
+        service,
+        directory,
+        interrupts=interrupts,
+        say=lambda text, to=None: said.append(text),
+    )
+    service.kept.keep_actions(tmp_path)
+    service.start()
+    try:
+        begin_a_batch()
+        assert keeper.keep() and said == []
+        begin_a_batch()
+        assert service.stop(1.0, keeper.hurry(stops=True), keeper.stop_s) == []
+    finally:
+        service.stop(1.0)
+    assert keeper.keep()
+    kept = [checkpoints.read(path) for path in checkpoints.kept(tmp_path / "checkpoints")]
+    made = [each.arrays["counters"][1] for each in kept]
+    assert made[1] > made[0] > 0
+    assert [count % updates for count in made] == [0, 0]
+    (line,) = said
+    assert line.startswith("lockstep: waiting for all updates of a batch")
+
+
+def test_a_stop_waits_for_the_first_update_which_is_being_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ga3c.training.keeping.PATIENCE_S", 0.1)
+    given = "--game tests.tiny:Corridor-v0 --algorithm a3c --scheduler off"
+    config = parse(given.split(), TrainConfig, "test")
+    service = build_service(config, spaces(config.environment))
+    learn, begun = service.model.learn, threading.Event()
+
+    def slow_learn(*inputs: Any, progress: float) -> Any:
+        begun.set()
+        time.sleep(1.5)
+        return learn(*inputs, progress=progress)
+
+    monkeypatch.setattr(service.model, "learn", slow_learn)
+    directory: Any = SimpleNamespace(path=tmp_path, episodes=lambda _: None, check=lambda: None)
+    said: list[str] = []
+    keeper = Keeper(
+        config.checkpoints,
+        service,
+        directory,
+        interrupts=Interrupts(),
+        say=lambda text, to=None: said.append(text),
+    )
+    keeper.begin()
+    service.start()
+    try:
+        assert begun.wait(60.0)
+        assert service.stop(0.2, keeper.hurry(stops=True), keeper.stop_s) == []
+    finally:
+        service.stop(1.0)
+    assert service.model.updates > 0
+    assert keeper.stop_s == 0.0
+    (line,) = said
+    assert line.startswith("waiting for the first predictions and the first update")
+
+
+def test_in_lockstep_a_second_signal_ends_the_wait_for_a_batch(tmp_path: Path) -> None:
+    interrupts, gate = Interrupts(), Gate()
+    with gate.passing():
+        interrupts.second.set()
+        with gate.held(Deadline(600.0, interrupts.second.is_set)) as still:
+            assert not still

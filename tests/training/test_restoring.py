@@ -1,5 +1,6 @@
 """A new run that begins with the weights of another one."""
 
+import contextlib
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,10 @@ import ga3c
 from ga3c.runs import checkpoints
 from ga3c.runs.finding import pretrained_run
 from ga3c.runs.kept_config import load_config
-from tests.commands import BEGIN_S, Command, refused
+from ga3c.settings.learning import NetworkConfig
+from ga3c.settings.train import TrainConfig
+from ga3c.training.starting import check_resumed
+from tests.commands import BEGIN_S, ROOT, Command, refused
 
 SMALL: dict[str, Any] = {
     "game": "tests.tiny:Corridor-v0",
@@ -86,6 +90,35 @@ def test_weights_are_not_taken_by_a_network_that_would_compute_something_else(
     assert words in refused("train", "--initial-weights", str(run), *given)
     game = ["--game", "pong", "--steps", "20000000"]
     assert words in refused("train", "--resume", str(run), *game, *given)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "fits"),
+    [
+        ("mlp", "parr", False),
+        ("parr", "auto", False),
+        ("large-4", "large-3", False),
+        ("auto", "mlp", True),
+        ("auto", "small", True),
+        ("minatar", "auto", True),
+        ("mlp", "tests.own_nets:torso", True),  # which may compute anything
+    ],
+)
+def test_weights_stay_with_the_activation_and_strides_that_they_were_learned_with(
+    before: str, now: str, fits: bool
+) -> None:
+    """`mlp` and `parr` with equal units differ in their activation only, tanh and relu."""
+    old, new = (TrainConfig(network=NetworkConfig(network, (64, 64))) for network in (before, now))
+    words = "the weights were learned with"
+    with contextlib.nullcontext() if fits else pytest.raises(ValueError, match=words):
+        check_resumed(new, old)
+
+
+def test_weights_of_another_activation_are_not_taken(tmp_path: Path) -> None:
+    run = shutil.copytree(ROOT / "tests" / "runs" / "old_runs" / "a3c", tmp_path / "old")
+    given = ["--initial-weights", str(run), "--network", "parr", "--value-scale", "1"]
+    said = refused("train", "--game", "tests.tiny:Corridor-v0", *given)
+    assert "network parr: the weights were learned with mlp, and would mean someth" in said
 
 
 def test_the_best_weights_of_a_run_may_be_taken(tmp_path: Path) -> None:

@@ -12,18 +12,25 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from agents.actions import Actions
+from ga3c.command.parse import parse
 from ga3c.runs.metrics import Metrics, Window
 from ga3c.runs.tally import Tally
+from ga3c.service.assembly import build_algorithm
 from ga3c.settings.presets import PRESETS
-from ga3c.training.progress import figures, line, rows
+from ga3c.settings.train import TrainConfig
+from ga3c.training.progress import explored, figures, line, rows
 from ga3c.training.view import curve, scale
 from tests.commands import BEGIN_S, CORRIDOR, ROOT
 
+DISCRETE, CONTINUOUS = Actions(2), Actions(0)
 SECOND_SCREEN, FIRST_SCREEN = "\x1b[?1049h", "\x1b[?1049l"  # a terminal's codes to switch screens
 
 
@@ -156,6 +163,45 @@ def test_the_line_shows_the_replays_steps_and_epsilon_instead_of_the_lag(tmp_pat
     assert "Ratio 1.28 Noise 0.30]" in line(values), "of continuous actions"
     metrics = Metrics(lambda: 5.0)
     assert "Lag 0.0]" in line(figures(window, metrics, tally, config.service.counts, 3, 0))
+
+
+@pytest.mark.parametrize(
+    ("given", "actions", "shown"),
+    [
+        ("--algorithm dqn --epsilon-end 0.25", DISCRETE, "Epsilon 0.25"),
+        ("--algorithm dqn --epsilon-end 0 --epsilon-steps 1", DISCRETE, "Epsilon 0.00"),
+        ("--algorithm dqn --exploration ladder", DISCRETE, "Epsilon per environment"),
+        ("--algorithm dqn --exploration ladder --ladder-rungs 1", DISCRETE, "Epsilon 0.40"),
+        ("--algorithm dpg", CONTINUOUS, "Noise 0.30"),
+        ("--algorithm dpg --noise 0", CONTINUOUS, "Noise 0.00"),
+        ("--algorithm a3c", DISCRETE, None),
+    ],
+)
+def test_the_exploration_that_is_shown_is_that_of_all_environments_now(
+    given: str, actions: Actions, shown: str | None
+) -> None:
+    """It does not depend on which of them were in a prediction."""
+    given += " --game CartPole-v1 --agents 2 --envs-per-agent 2 --replay-min-steps 1000"
+    config = parse(given.split(), TrainConfig, "test")
+    algorithm, steps = build_algorithm(config, actions), 1000 + config.dqn.epsilon_steps
+    experience = SimpleNamespace(
+        ring=SimpleNamespace(lanes=config.max_lanes), columns=algorithm.columns
+    )
+    metrics = Metrics(lambda: 5.0)
+    if config.learns_from_replay:
+        metrics.set(replay_steps=0.0)
+    service: Any = SimpleNamespace(
+        model=SimpleNamespace(exploration=algorithm.exploration, experience=experience),
+        pacing=SimpleNamespace(steps=steps),
+        metrics=metrics,
+    )
+    now = metrics.snapshot()
+    made = figures(Window(now, now), metrics, Tally(lambda: 5.0), config.service.counts, 0, 0)
+    values = {**made, **explored(service)}
+    if shown:
+        assert f" {shown}]" in line(values)
+    else:
+        assert not {"epsilon", "noise"} & values.keys()
 
 
 @pytest.mark.parametrize(
