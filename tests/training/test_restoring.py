@@ -109,7 +109,7 @@ def test_weights_stay_with_the_activation_and_strides_that_they_were_learned_wit
 ) -> None:
     """`mlp` and `parr` with equal units differ in their activation only, tanh and relu."""
     old, new = (TrainConfig(network=NetworkConfig(network, (64, 64))) for network in (before, now))
-    words = "the weights were learned with"
+    words = "the weights were learned in"
     with contextlib.nullcontext() if fits else pytest.raises(ValueError, match=words):
         check_resumed(new, old)
 
@@ -118,7 +118,8 @@ def test_weights_of_another_activation_are_not_taken(tmp_path: Path) -> None:
     run = shutil.copytree(ROOT / "tests" / "runs" / "old_runs" / "a3c", tmp_path / "old")
     given = ["--initial-weights", str(run), "--network", "parr", "--value-scale", "1"]
     said = refused("train", "--game", "tests.tiny:Corridor-v0", *given)
-    assert "network parr: the weights were learned with mlp, and would mean someth" in said
+    words = "learned in tests.tiny:Corridor-v0 with network mlp, and would mean something else with parr"
+    assert words in said
 
 
 def test_the_best_weights_of_a_run_may_be_taken(tmp_path: Path) -> None:
