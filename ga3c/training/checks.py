@@ -37,9 +37,8 @@ def check_resumable(path: Path, before: TrainConfig, now: TrainConfig) -> None:
     same = (before.run.steps, before.run.seconds) == (now.run.steps, now.run.seconds)
     if same and reason.endswith((STEPS_DONE, TIME_PASSED)):
         checkpoint, _ = checkpoints.newest(path / FOLDER)
-        if (
-            checkpoint and checkpoint.steps == result["steps"]
-        ):  # else it goes back to an earlier one
+        # If the newest is damaged, the run goes back to an earlier one.
+        if checkpoint and checkpoint.steps == result.get("steps"):
             raise ValueError(nothing_left(path, reason))
 
 
