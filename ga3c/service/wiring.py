@@ -8,7 +8,7 @@ from agents import messages
 from agents.environments import Spaces
 from agents.launchers import LocalLauncher
 from ga3c import backend
-from ga3c.experience.book import Segment
+from ga3c.experience.book import Book, Segment
 from ga3c.experience.memory import DEVICE, HOST
 from ga3c.experience.pacing import Pacing
 from ga3c.experience.replay import Replay
@@ -77,7 +77,7 @@ def build_service(
         memory = DEVICE if service.experience == "device" else HOST
         source = build_source(config, spaces, algorithm, book, memory)
         model = build_model(config, spaces, algorithm, source, pacing.acts_on_target)
-    common = _Common(config, spaces, LocalLauncher() if launcher is None else launcher)
+    common = _Common(config, spaces, book, LocalLauncher() if launcher is None else launcher)
     built = _service(config, spaces, model, pacing, common)
     if listens := built.frontend.listening:
         address = listens.endpoint
@@ -88,8 +88,8 @@ def build_service(
 class _Common:
     """What several threads share."""
 
-    def __init__(self, config: TrainConfig, spaces: Spaces, launcher: LocalLauncher) -> None:
-        service, self.launcher = config.service, launcher
+    def __init__(self, config: TrainConfig, spaces: Spaces, book: Book, own: LocalLauncher) -> None:
+        service, self.book, self.launcher = config.service, book, own
         self.metrics, self.gate = Metrics(), Gate()
         self.tally = Tally(most_scored=most_scored(config), info_keys=spaces.info_keys)
         self.trace = Trace() if config.run.trace else None
@@ -163,7 +163,7 @@ def _feed(
     config: TrainConfig, common: _Common, model: Model, pacing: Pacing, progress: Progress
 ) -> Feed:
     """The feed of work for the trainers."""
-    book = model.source.book
+    book = common.book
     if isinstance(book, SegmentBook):
         return SegmentFeed(
             segments=common.segments,
@@ -225,7 +225,7 @@ def _predictor(
         Predictor(
             requests=common.requests,
             segments=common.segments,
-            book=model.source.book,
+            book=common.book,
             pacing=pacing,
             model=model,
             frontend=frontend,

@@ -61,7 +61,7 @@ def test_a_missing_onnx_package_is_reported_with_how_to_install_it(
     pong_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "tf2onnx", None)
-    with pytest.raises(WrongInput, match="ga3c\\[onnx\\]"):
+    with pytest.raises(WrongInput, match=r"pip install -e '\.\[onnx\]'"):
         export.run(export.Config(pong_run, out=tmp_path / "model.onnx"))
 
 

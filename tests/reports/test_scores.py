@@ -366,7 +366,7 @@ def test_wrong_arguments_are_refused_before_anything_is_trained(tmp_path: Path) 
         (["--train='"], 'train "\'": No closing quotation'),
         (["--games"], "games: must be at least one"),
         (["--train=--runs_dir x"], "--runs-dir is set by ga3c scores itself"),
-        (["--train=--agents 0"], "agents 0: must be between 1"),
+        (["--train=--agents 0"], "agents 0: must be at least 1"),
         (["--train=--noise 0.5"], "--noise has no effect on algorithm ppo"),
         (["--evaluate=--nonsense"], "unknown option --nonsense"),
         (["--evaluate=--info-keys coins"], "Pong takes no info_keys: it is an Atari game"),
