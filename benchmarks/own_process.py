@@ -1,7 +1,9 @@
 """Runs work that uses the tensor framework in a process of its own."""
 
 import multiprocessing
+import os
 import signal
+import threading
 from collections.abc import Callable
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
@@ -40,8 +42,16 @@ def _send(
     sending: Connection, intra_op_threads: int, work: Callable[..., Any], *given: Any
 ) -> None:
     """Send the result of `work`, or the exception that it raises."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         backend.configure(intra_op_threads, 0)
         sending.send((work(*given), None))
     except Exception as error:
         sending.send((None, error))
+
+
+def _end_with_parent() -> None:
+    """End this process once its parent has ended, which cannot say so if it was killed."""
+    if parent := multiprocessing.parent_process():
+        parent.join()
+    os._exit(1)

@@ -716,6 +716,22 @@ def test_ctrl_c_ends_a_part_of_the_replay_s_study_at_once(command: Callable[...,
     assert "Traceback" not in study.err
 
 
+def test_work_in_a_process_of_its_own_ends_with_a_parent_that_is_killed() -> None:
+    program = "import time; from benchmarks.own_process import in_own_process as run; "
+    program += "print('begun', flush=True); run(1, time.sleep, 600.0)"
+    parent = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE)
+
+    def works() -> bool:
+        return any(each.children() for each in psutil.Process(parent.pid).children())
+
+    wait_for(works, BEGIN_S)
+    started = psutil.Process(parent.pid).children(recursive=True)
+    parent.kill()
+    parent.communicate()
+    _, alive = psutil.wait_procs(started, STOP_S)
+    assert not alive
+
+
 def test_points_are_reused_only_where_all_that_they_depend_on_is_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
