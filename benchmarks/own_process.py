@@ -42,7 +42,7 @@ def _send(
     sending: Connection, intra_op_threads: int, work: Callable[..., Any], *given: Any
 ) -> None:
     """Send the result of `work`, or the exception that it raises."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     try:
         backend.configure(intra_op_threads, 0)
         sending.send((work(*given), None))
@@ -50,8 +50,13 @@ def _send(
         sending.send((None, error))
 
 
-def _end_with_parent() -> None:
-    """End this process once its parent has ended, which cannot say so if it was killed."""
-    if parent := multiprocessing.parent_process():
+def end_with_parent() -> None:
+    """Have this process end once its parent has ended, which cannot say so if it was killed."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def end() -> None:
         parent.join()
-    os._exit(1)
+        os._exit(1)
+
+    threading.Thread(target=end, daemon=True).start()

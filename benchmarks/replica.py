@@ -7,10 +7,8 @@ parameters without a lock (Hogwild). The mean squares of RMSProp are shared too.
 
 import ga3c.backend as backend  # noqa: I001  first, to silence the framework's start-up messages
 
-import multiprocessing
 import os
 import signal
-import threading
 from collections import deque
 from dataclasses import dataclass
 from multiprocessing.synchronize import Barrier
@@ -20,6 +18,7 @@ import keras
 import numpy as np
 
 from agents.environments import Environments, Spaces
+from benchmarks.own_process import end_with_parent
 from ga3c.experience.batches import Segments
 from ga3c.experience.ring import RingShape, outcome_rows
 from ga3c.learning.a3c import A3C
@@ -44,7 +43,7 @@ class Shared:
 def play(config: TrainConfig, index: int, shared: Shared, barrier: Barrier) -> None:
     """Run as agent `index` until the parent process ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the parent handles Ctrl-C
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # A3C computes on the CPU only
     backend.configure(1, config.run.seed)
     environments = Environments(config.environment, 1)
@@ -65,13 +64,6 @@ def play(config: TrainConfig, index: int, shared: Shared, barrier: Barrier) -> N
                 scores[index] = sum(finished) / len(finished)
         optimizer.apply(replica.gradient())
         steps[index] += config.service.t_max
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
 
 
 def first_parameters(config: TrainConfig, found: Spaces) -> np.ndarray:
