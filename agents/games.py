@@ -134,10 +134,8 @@ def fault(error: BaseException) -> str:
 def _theirs(error: BaseException) -> str:
     """The last file and line of the author's own code that led to the error; empty if none."""
     frames = traceback.extract_tb(error.__traceback__)
-    for others in (
-        (*OURS, *LIBRARIES),
-        (*OURS, GYMNASIUM, IMPORTLIB),  # theirs may be installed, too
-    ):
+    # Theirs may be installed, too.
+    for others in ((*OURS, *LIBRARIES), (*OURS, GYMNASIUM, IMPORTLIB)):
         theirs = [
             each
             for each in frames

@@ -1,6 +1,5 @@
 """The names of a command's arguments, and one-line messages about wrong ones."""
 
-import difflib
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -10,6 +9,8 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 import tyro
+
+from agents.spelling import meant
 
 HELP_ALL = "--help-all"
 HELP = frozenset(("-h", "--help", HELP_ALL))
@@ -92,11 +93,9 @@ def near(name: str, known: Iterable[str], most: int = 2, longer: bool = False) -
     if name.startswith("--"):
         ours = "--" + ours.replace("_", "-")
     if ours in known:
-        return f"did you mean {ours}? "
+        return meant(name, (), first=[ours])
     containing = [each for each in known if name in each] if longer else []
-    similar = difflib.get_close_matches(name, known, n=most)
-    found = list(dict.fromkeys([*containing, *similar]))[:most]
-    return f"did you mean {' or '.join(found)}? " if found else ""
+    return meant(name, known, most, containing)
 
 
 def unknown(given: Iterable[str], known: Iterable[str], all_options: str) -> str:
