@@ -17,6 +17,7 @@ from ga3c.evaluation.protocols import whole_protocol
 from ga3c.runs import checkpoints
 from ga3c.runs.directory import RunDirectory
 from ga3c.runs.tally import Episode, Tally
+from ga3c.service.service import Service
 from ga3c.service.threads import HURRIED_S, Deadline, Gate
 from ga3c.service.wiring import build_service
 from ga3c.settings.train import TrainConfig
@@ -201,6 +202,20 @@ def test_a_second_signal_shortens_the_wait_for_an_evaluation() -> None:
     assert 0 < sum(waited) <= HURRIED_S + TICK_S
 
 
+def keeper_of(config: TrainConfig, service: Service, path: Path) -> tuple[Keeper, list[str]]:
+    """A keeper of this service's checkpoints, and what it says to the user."""
+    directory: Any = SimpleNamespace(path=path, episodes=lambda _: None, check=lambda: None)
+    said: list[str] = []
+    keeper = Keeper(
+        config.checkpoints,
+        service,
+        directory,
+        interrupts=Interrupts(),
+        say=lambda text, to=None: said.append(text),
+    )
+    return keeper, said
+
+
 def test_in_lockstep_checkpoint_and_stop_wait_for_a_batch_of_updates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,16 +239,7 @@ def test_in_lockstep_checkpoint_and_stop_wait_for_a_batch_of_updates(
             time.sleep(0.01)
 
     monkeypatch.setattr(service.model, "learn", slow_learn)
-    directory: Any = SimpleNamespace(path=tmp_path, episodes=lambda _: None, check=lambda: None)
-    said: list[str] = []
-    interrupts = Interrupts()
-    keeper = Keeper(
-        config.checkpoints,
-        service,
-        directory,
-        interrupts=interrupts,
-        say=lambda text, to=None: said.append(text),
-    )
+    keeper, said = keeper_of(config, service, tmp_path)
     service.kept.keep_actions(tmp_path)
     service.start()
     try:
@@ -267,15 +273,7 @@ def test_a_stop_waits_for_the_first_update_which_is_being_compiled(
         return learn(*inputs, progress=progress)
 
     monkeypatch.setattr(service.model, "learn", slow_learn)
-    directory: Any = SimpleNamespace(path=tmp_path, episodes=lambda _: None, check=lambda: None)
-    said: list[str] = []
-    keeper = Keeper(
-        config.checkpoints,
-        service,
-        directory,
-        interrupts=Interrupts(),
-        say=lambda text, to=None: said.append(text),
-    )
+    keeper, said = keeper_of(config, service, tmp_path)
     keeper.begin()
     service.start()
     try:
