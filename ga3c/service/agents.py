@@ -85,9 +85,10 @@ class Agents:
 
     @property
     def lanes(self) -> set[int]:
-        """The lanes of all agents that play."""
-        per_agent = self._service.envs_per_agent
-        return {index * per_agent + lane for index in self._identities for lane in range(per_agent)}
+        """The lanes of all agents that have made a step; others may wait for a machine."""
+        per_agent, has_played = self._service.envs_per_agent, self._frontend.peers.has_played
+        begun = [index for index, name in self._identities.items() if has_played(name)]
+        return {index * per_agent + lane for index in begun for lane in range(per_agent)}
 
     def pids(self) -> list[int]:
         """Process ids of the playing agents, then of the resting ones, on this machine."""
@@ -124,7 +125,9 @@ class Agents:
             self._kill(identity, why, timeout_s)
         for identity, fault in peers.faults().items():
             self._kill(identity, f"its message was refused: {fault}", 0.0)
-        events = [self._bury(ended) for ended in self._launcher.reap()]
+        # Resting agents first, because a successor's task must not be given to a dead one.
+        reaped = sorted(self._launcher.reap(), key=lambda each: each.identity not in self._retired)
+        events = [self._bury(ended) for ended in reaped]
         for index in [i for i, due_s in self._due_s.items() if due_s <= time.monotonic()]:
             del self._due_s[index]
             self._start(index)

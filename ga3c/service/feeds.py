@@ -138,7 +138,7 @@ class SegmentFeed:
         versions = self.book.versions(lanes, slots[:, :-1])
         learned = self.model.learn(lanes, slots, progress=self.progress())
         self.book.release(batch)
-        lags = learned.update - 1 - versions
+        lags = learned.update - learned.is_finite - versions
         lag = {"lag_updates": float(lags.sum()) * learned.is_finite}
         counts = {**_counted(learned, lags.size), **lag}
         newest = {**learned.means, "policy_lag_max": float(lags.max())}

@@ -108,8 +108,8 @@ class Service:
         config, begun, unanswered = self.config, self.agents.begun, self.frontend.unanswered
         if begun < len(self.agents):
             return (
-                f"{begun} of {len(self.agents)} agents have made a step; the others are creating "
-                f"their environments ({config.envs_per_agent} each) or are being replaced"
+                f"{begun} of {len(self.agents)} agents have made a step; the others create their "
+                f"{config.envs_per_agent} environments, are being replaced or wait for a host"
             )
         if not unanswered:
             return (
@@ -157,8 +157,9 @@ class Service:
         self.agents.dismiss()  # the frontend ends once the queues are closed
         self.requests.close()
         self.segments.close()
+        finish = Deadline(threads_s, hurry)
         for workers in (self._trainers, self._predictors):
-            workers.join(Deadline(threads_s, hurry))
+            workers.join(finish)
         deadline = Deadline(timeout_s, hurry)
         stuck = [
             role

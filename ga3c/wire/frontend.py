@@ -206,9 +206,9 @@ class Frontend:
         came_s = time.monotonic()
         if peer.user:
             self._metrics.add(**peer.travelled(header, parts, came_s))
+        request = Request(identity, header.group, header.sequence, lanes, step, came_s, peer.user)
         if self._on_step:
-            self._on_step(peer.named(identity), header, came_s)
-        request = Request(identity, header.group, header.sequence, lanes, step, came_s)
+            self._on_step(request.agent, header, came_s)
         if waiting[0] is not None:
             self._parked[int(lanes[0])] = request
         else:
@@ -233,9 +233,9 @@ class Frontend:
                 self._send(entry.identity, entry.parts)
                 continue
             request = entry.request
+            self.peers.heard(request.identity)  # first, as it owes a step from the next line on
             self._unanswered.pop(int(request.lanes[0]), None)
             if peer := self.peers.welcomed(request.identity):
-                self.peers.heard(request.identity)
                 answer = messages.encode_actions(request.group, request.sequence, entry.actions)
                 peer.answers[request.group] = answer
                 peer.answered_s[request.group] = time.monotonic()

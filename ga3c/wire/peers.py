@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from agents.link import name_of
 from agents.messages import Header, Hello, MessageError
 
 STOPPED_S = 3.0  # messages are received several times a second: a longer pause is a stop
@@ -61,10 +60,6 @@ class Peer:
     def slack_s(self) -> float:
         """Extra time that it may be silent, until every group has sent its first message."""
         return self.patience_s if min(self.sequences) == self.played else 0.0
-
-    def named(self, identity: str) -> str:
-        """Its readable name, and the owner of its key if it is on another machine."""
-        return f"{name_of(identity)} on {self.user}" if self.user else name_of(identity)
 
     def travelled(self, header: Header, parts: list[bytes], came_s: float) -> dict[str, float]:
         """Counts for a step from another machine: its bytes, and the round-trip time if the agent
@@ -182,6 +177,8 @@ class Peers:
         """Mark an agent to rest. It is forgotten once it confirms that it rests."""
         with self._lock:
             self._retired.add(identity)
+            if identity in self._heard_s:  # it has as long to confirm as for a step
+                self._heard_s[identity] = time.monotonic()
 
     def is_retired(self, identity: str) -> bool:
         """Whether the agent was told to rest, or will be when it says hello."""

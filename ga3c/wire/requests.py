@@ -17,11 +17,12 @@ class Request(NamedTuple):
     lanes: np.ndarray  # [n] int32
     step: Step
     came_s: float
+    user: str = ""  # the owner of the agent's key; empty on this machine
 
     @property
     def agent(self) -> str:
-        """The agent's readable name."""
-        return name_of(self.identity)
+        """The agent's readable name, and the owner of its key if it is on another machine."""
+        return f"{name_of(self.identity)} on {self.user}" if self.user else name_of(self.identity)
 
 
 class Reply(NamedTuple):

@@ -85,6 +85,25 @@ def test_successive_batches_are_learned_in_orders_of_their_own() -> None:
     assert learned == [*taken(passes, 0), *taken(passes, 10)]
 
 
+@pytest.mark.parametrize(("is_finite", "update"), [(True, 8), (False, 7)])
+def test_the_lag_of_a_refused_update_is_that_of_the_weights_that_it_left(
+    is_finite: bool, update: int
+) -> None:
+    """It was to be the eighth update, from steps that acted with the weights of the fifth."""
+    model = SimpleNamespace(learn=lambda lanes, slots, progress: Learned(update, {}, is_finite))
+    feed = SegmentFeed(
+        segments=SimpleNamespace(),  # type: ignore[arg-type]
+        book=SimpleNamespace(  # type: ignore[arg-type]
+            versions=lambda lanes, slots: np.full(slots.shape, 5), release=lambda _: None
+        ),
+        model=model,  # type: ignore[arg-type]
+        progress=lambda: 0.0,
+        passes=Passes(),
+        whole_batches=False,
+    )
+    assert feed._learn(LANES, SLOTS, []).newest["policy_lag_max"] == 2.0
+
+
 def test_single_steps_are_each_observation_with_the_next() -> None:
     lanes, slots = single_steps(LANES, SLOTS)
     assert lanes.tolist() == [lane for lane in range(10) for _ in range(20)]

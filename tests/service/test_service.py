@@ -49,7 +49,7 @@ from ga3c.wire import deaths
 from ga3c.wire.peers import STOPPED_S
 from ga3c.wire.requests import Request
 from tests import leaks
-from tests.commands import LIGHT, ROOT, Command, children
+from tests.commands import LIGHT, ROOT, Command, children, wait_for
 from tests.tiny import ledger_end, ledger_reward
 
 CORRIDOR = "tests.tiny:Corridor-v0"
@@ -253,6 +253,31 @@ def test_the_death_of_a_resting_agent_is_reported_only_once_it_has_a_task() -> N
         service.resize(Counts(2, 1, 1))  # before the service has noticed its death
         (event,) = tend_until(service, all_play(service))
         assert "was killed by signal 9" in event
+
+
+def test_a_resting_agent_that_dies_with_a_playing_one_does_not_replace_it() -> None:
+    """Both are reaped at once, and the playing one, which is older, would be replaced first."""
+    with running(made(configured(agents=3))) as service:
+        tend_until(service, all_play(service))
+        service.resize(Counts(2, 1, 1))
+        tend_until(service, rests(service, 1))
+        pids = service.agents.pids()
+        assert len(pids) == 3
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: all(psutil.Process(p).status() == psutil.STATUS_ZOMBIE for p in pids), 9.0)
+        events = tend_until(service, all_play(service))
+        assert len([event for event in events if "was killed by signal 9" in event]) == 2
+
+
+def test_a_score_waits_for_no_agent_that_has_not_begun() -> None:
+    """One may wait for a machine to the run's end."""
+    with running(made(configured(agents=2))) as service:
+        assert service.agents.lanes == set()
+        tend_until(service, all_play(service))
+        assert service.agents.lanes == set(range(8))
+        service.resize(Counts(3, 1, 1))
+        assert service.agents.lanes == set(range(8))
 
 
 class Trained:

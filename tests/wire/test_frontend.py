@@ -631,6 +631,38 @@ def test_silent_names_only_agents_that_owe_a_step(rig: Rig) -> None:
     assert rig.frontend.silent(0.0) == []
 
 
+def test_an_agent_owes_a_step_from_its_answer_on_only(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long it waited for the answer, and whoever asks in the moment of the answer."""
+    found: list[list[str]] = []
+    heard = rig.frontend.peers.heard
+
+    def asked(identity: str) -> None:
+        found.append(rig.frontend.silent(0.5))
+        heard(identity)
+        found.append(rig.frontend.silent(0.5))
+
+    rig.welcome("agent").step()
+    request = rig.take()
+    time.sleep(0.6)
+    monkeypatch.setattr(rig.frontend.peers, "heard", asked)
+    rig.answer(request)
+    wait_until(lambda: len(found) == 2)
+    assert found == [[], []]
+
+
+def test_an_agent_on_another_machine_has_one_name(rig: Rig) -> None:
+    named: list[str] = []
+    rig.frontend._on_step = lambda agent, header, came_s: named.append(agent)
+    agent = rig.welcome("agent-0.0#1")
+    wait_until(lambda: rig.frontend.peers.welcomed("agent-0.0#1") is not None)
+    rig.frontend.peers.welcomed("agent-0.0#1").user = "box"  # type: ignore[union-attr]
+    agent.step()
+    request = rig.take()
+    assert named == [request.agent] == ["agent-0.0 on box"], "rows of its spans and its arrows"
+
+
 def test_an_agent_that_plays_recorded_steps_again_has_played_none_yet(rig: Rig) -> None:
     rig.frontend.peers.expect("good", lanes_of(0), played=1000)
     agent = rig.agent("good")
