@@ -52,8 +52,9 @@ class DPG:
         x = self._features(config, observation, is_picture, "actor_")
         x = self._layers(config, x, self.config.actor_units, "actor")
         last = replace(config, initializer="orthogonal")  # whichever the other layers use
-        x = dense(last, x, self._size, LAST_GAIN, activation="tanh", name="actor_action")
-        actor = keras.Model(observation, keras.ops.cast(x, "float32"), name="actor")
+        head = {"activation": "tanh", "dtype": "float32", "name": "actor_action"}
+        x = dense(last, x, self._size, LAST_GAIN, **head)
+        actor = keras.Model(observation, x, name="actor")
         x = self._features(config, observation, is_picture, "critic_")
         x = keras.layers.Concatenate(dtype="float32")([x, action])
         x = self._layers(config, x, self.config.critic_units, "critic")
@@ -78,8 +79,8 @@ class DPG:
     ) -> Tensor:
         x = dense(config, x, units[0], 1.0, name=f"{name}_0")
         if config.layer_norm:
-            x = keras.layers.LayerNormalization(dtype=x.dtype, name=f"{name}_norm")(x)
-        x = keras.layers.Activation("tanh", dtype=x.dtype)(x)
+            x = keras.layers.LayerNormalization(dtype="float32", name=f"{name}_norm")(x)
+        x = keras.layers.Activation("tanh", dtype="float32")(x)
         return dense(config, x, units[1], 1.0, activation="elu", name=f"{name}_1")
 
     def act(

@@ -155,19 +155,14 @@ class Model:
         self.refused_in_a_row = 0 if is_finite else self.refused_in_a_row + 1
         return Learned(self._updates, means, is_finite)
 
-    def read(self, timeout_s: float = -1.0) -> dict[str, np.ndarray]:
+    def read(self) -> dict[str, np.ndarray]:
         """A copy of everything learned, taken between two updates, in the form `restore` takes.
 
-        The keys are `weights/PATH`, `target/PATH`, `optimizer/PATH` and `counters`. The copy is
-        empty if an update does not end within the timeout; a negative timeout waits forever.
+        The keys are `weights/PATH`, `target/PATH`, `optimizer/PATH` and `counters`.
         """
-        if not self.source.lock.acquire(timeout=timeout_s):
-            return {}
-        try:
+        with self.source.lock:
             counters = np.array([self._acts, self._updates], np.int64)
             return {"counters": counters, **weights.read(self._parts)}
-        finally:
-            self.source.lock.release()
 
     def restore(self, values: Mapping[str, np.ndarray]) -> None:
         """Restore what `read` returned. Raises ValueError if a value is missing or misshapen."""

@@ -59,9 +59,9 @@ class Kept:
             `timeout_s`.
         """
         with self.gate.held(Deadline(timeout_s, hurry)) as still:
-            arrays = self.model.read(timeout_s) if still else {}
-            if not arrays:
+            if not still:
                 return None
+            arrays = self.model.read()
             state = {
                 **self.tally.read(),
                 "steps": self.pacing.steps,

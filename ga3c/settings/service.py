@@ -151,7 +151,11 @@ class ServiceConfig:
 
     @property
     def updates_per_batch(self) -> int:
-        """Updates per full batch: one for each of its minibatches in each pass."""
+        """Updates per full batch: one for each of its minibatches in each pass.
+
+        Algorithms that learn from whole segments make more, of fewer segments, if these do not fill
+        a minibatch exactly.
+        """
         return self.passes * math.ceil(self.training_batch_max / self.update_max)
 
     @property

@@ -25,6 +25,7 @@ from ga3c.experience.segments import SegmentBook
 from ga3c.learning import optimizers
 from ga3c.learning.a3c import A3C
 from ga3c.learning.algorithm import Algorithm
+from ga3c.learning.dpg import DPG
 from ga3c.learning.dqn import DQN
 from ga3c.learning.layers import Normalized, ValueScale, measured_by
 from ga3c.learning.model import Learned, Model
@@ -33,6 +34,7 @@ from ga3c.learning.optimizers import build_optimizer, prepare
 from ga3c.settings.choices import NETWORK_LINES
 from ga3c.settings.learning import (
     A3CConfig,
+    DPGConfig,
     DQNConfig,
     NetworkConfig,
     OptimizerConfig,
@@ -397,13 +399,6 @@ def test_a_restored_model_continues_exactly() -> None:
         np.testing.assert_array_equal(found[path], value, err_msg=path)
 
 
-def test_no_state_is_read_while_an_update_does_not_end() -> None:
-    model = make_model()
-    with model.source.lock:
-        assert model.read(timeout_s=0.01) == {}
-    assert model.read(timeout_s=0.01)
-
-
 def test_weights_that_are_loaded_act_as_before() -> None:
     model = make_model()
     sharpened(model, 30.0)
@@ -573,6 +568,26 @@ def test_bfloat16_keeps_weights_and_answers_in_float32(shape: tuple[int, ...], d
         assert keras.backend.standardize_dtype(found.dtype) == "float32"
         difference = np.abs(np.asarray(found) - np.asarray(exact)).max()
         assert 0 < difference < 0.05 * np.abs(np.asarray(exact)).max()
+
+
+def test_bfloat16_keeps_all_weights_of_dpg_in_float32() -> None:
+    """Its layer normalisation too, of which no update would move weights in bfloat16."""
+    config = NetworkConfig(precision="bfloat16")
+    network = DPG(DPGConfig(), Actions(0, 2)).network(config, (5,), "float32", False)
+    assert {weight.dtype for weight in network.weights} == {"float32"}
+    observations = np.random.default_rng(0).normal(size=(50, 5)).astype(np.float32)
+    before = network.get_weights()
+    optimizer, variables = build_optimizer(OptimizerConfig()), network.trainable_variables
+    prepare(optimizer, variables, 0.0)
+
+    def loss() -> tuple[Any, Any]:
+        actions, values = network(observations)
+        return keras.ops.sum(values) + keras.ops.sum(actions), ()
+
+    _, _, gradients = backend.value_and_gradients(loss, variables)
+    optimizers.apply(optimizer, gradients, variables)
+    moved = [np.any(one != other) for one, other in zip(before, network.get_weights(), strict=True)]
+    assert all(moved)
 
 
 @pytest.mark.parametrize("is_picture", [True, False], ids=["pictures", "vectors"])
