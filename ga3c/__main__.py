@@ -105,6 +105,7 @@ def _search_working_directory() -> None:
 def _train(arguments: list[str]) -> int:
     from ga3c.command.effects import check_effects
     from ga3c.command.files import as_arguments, to_toml
+    from ga3c.command.help import setting
     from ga3c.command.parse import TrainArguments
     from ga3c.settings.begin import given_value, preset_like
     from ga3c.training.starting import known_run, prepared, settings_in
@@ -114,10 +115,10 @@ def _train(arguments: list[str]) -> int:
         check_paths(arguments, TrainArguments)
         of_file = {} if file is None else settings_in(Path(file))
         given, arguments = arguments, [*as_arguments(of_file), *arguments]
+        typed = {setting(option.partition("=")[0].replace("_", "-")) for option in given}
         resumed = given_value(arguments, "--resume")
         place = Path(given_value(arguments, "--runs-dir") or "runs")
-        new_steps = given_value(arguments, "--steps") is not None
-        trust = "--trust" in arguments
+        new_steps, trust = given_value(arguments, "--steps") is not None, "--trust" in arguments
         known = None if resumed is None else known_run(Path(resumed), place, new_steps, trust)
     except ValueError as error:
         raise WrongUse(str(error)) from error
@@ -125,7 +126,7 @@ def _train(arguments: list[str]) -> int:
     try:
         asked: TrainArguments = parsed(arguments, TrainArguments, "ga3c train", base)
     except WrongUse as error:
-        raise WrongUse(_with_file(str(error), file, of_file)) from error
+        raise WrongUse(_with_file(str(error), file, of_file.keys() - typed)) from error
     config = asked.settings
     if asked.print_config:
         print(to_toml(config, base or preset_like(config)), end="")
@@ -134,7 +135,7 @@ def _train(arguments: list[str]) -> int:
         start = prepared(config, known)
         check_effects(config, start.spaces, given)
     except ValueError as error:
-        raise WrongUse(_with_file(str(error), file, of_file)) from error
+        raise WrongUse(_with_file(str(error), file, of_file.keys() - typed)) from error
     streams.go_on_without()
     return done(lambda: _run(start))
 

@@ -65,9 +65,10 @@ class Protocol:
                 f"{actions}: choose another"
             )
         if actions.is_continuous and self.policy != "greedy":
+            remedy = "leave --policy out" if name == "control" else "choose the protocol control"
             raise ValueError(
                 f"policy {self.policy}: actions of {actions} have no probabilities, and are played "
-                "without noise: choose the protocol control"
+                f"without noise: {remedy}"
             )
 
     def changes(self, name: str, is_greedy: bool = False) -> dict[str, Any]:

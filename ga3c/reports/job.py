@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from ga3c.runs.durable import rewrite_whole
 from ga3c.runs.finding import EVALUATIONS, LOCK, LOG, RESULT, newest_figures
 from ga3c.runs.kept_config import CONFIG, load_config
 from ga3c.runs.trust import META
+from ga3c.settings.begin import given_value
 from ga3c.settings.checks import WrongInput
 from ga3c.settings.choices import TRAITS
 from ga3c.settings.train import TrainConfig
@@ -102,7 +104,7 @@ class Job(NamedTuple):
             return ["train", *self.training]
         if not self._trained:
             until = self.resumed_until
-            limits = [*self._limits(until), *(self._schedule if until != self.steps else ())]
+            limits = [*self._limits(until), *self._schedule(until)]
             return ["train", "--resume", str(self.path), "--trust", *limits]
         if self.evaluation and not self._evaluated:
             return ["evaluate", *self.evaluating]
@@ -130,10 +132,18 @@ class Job(NamedTuple):
     def _limits(self, steps: int | None) -> list[str]:
         return ["--steps", str(steps), "--seconds", str(self.seconds)]
 
-    @property
-    def _schedule(self) -> list[str]:
-        """The schedules of the steps asked for, for a resumed run that ends later."""
-        asked = load_config(self.path).optimizer.scheduled(self.steps)
+    def _schedule(self, until: int | None) -> list[str]:
+        """The schedules of the steps asked for, for a resumed run that ends later.
+
+        Also where it was given those of fewer steps, to end later than these.
+        """
+        optimizer = load_config(self.path).optimizer
+        own = given_value(shlex.split(self.arguments), "--schedule-steps")
+        if own is None and str(optimizer.schedule_steps) == _known(self.asked).get("steps"):
+            optimizer = replace(optimizer, schedule_steps=None)
+        elif until == self.steps:
+            return []
+        asked = optimizer.scheduled(self.steps)
         end = ["--learning-rate-end", str(asked.learning_rate_end)]
         return ["--schedule-steps", str(asked.schedule_steps), *end]
 

@@ -23,19 +23,20 @@ def check_own_parts(config: TrainConfig) -> None:
                 raise ValueError(f"{setting} {part}: {error}") from error
 
 
-def check_resumable(path: Path, before: TrainConfig, now: TrainConfig) -> None:
-    """Raises ValueError if the run in `path` cannot go on with the settings `now`.
+def check_resumable(path: Path, config: TrainConfig) -> None:
+    """Raises ValueError if the run in `path` cannot go on with these settings.
 
-    Limits that differ from those `before` are compared only when the run has been restored.
+    Its score is compared with the limit only when it has been restored.
     """
     if is_running(path):
         raise ValueError(f"run {path}: another process uses it: wait until it ends, or stop it")
     if not is_writable(path):
         raise ValueError(f"run {path}: its folder cannot be written to, so it cannot be resumed")
-    result = records.whole(path / RESULT)
+    result, limits = records.whole(path / RESULT), config.run
     reason = str(result.get("ended"))
-    same = (before.run.steps, before.run.seconds) == (now.run.steps, now.run.seconds)
-    if same and reason.endswith((STEPS_DONE, TIME_PASSED)):
+    made = (result.get("steps", 0), limits.steps), (result.get("seconds", 0.0), limits.seconds)
+    reached = any(limit is not None and done >= limit for done, limit in made)
+    if reached and reason.endswith((STEPS_DONE, TIME_PASSED)):
         checkpoint, _ = checkpoints.newest(path / FOLDER)
         # If the newest is damaged, the run goes back to an earlier one.
         if checkpoint and checkpoint.steps == result.get("steps"):

@@ -74,7 +74,7 @@ def prepared(config: TrainConfig, known: Known | None) -> Start:
     """Check the settings and the environment before a run. Raises ValueError if it cannot start."""
     if known:
         check_resumed(config, known.config)
-        check_resumable(known.path, known.config, config)
+        check_resumable(known.path, config)
     elif config.learning.initial_weights:
         config = _with_weights_found(config)
     check_own_parts(config)

@@ -231,6 +231,10 @@ def test_a_run_whose_replay_is_lost_makes_up_for_the_steps_that_refill_it(tmp_pa
     assert more.next_command[:5] == ["train", "--resume", str(job.path), "--trust", "--steps"]
     assert int(more.next_command[5]) == 4500 + 2 * 2000
     assert more._replace(steps=4700).next_command == [], "as many as were asked for"
+    schedule = job._replace(steps=20_000).next_command[8:]
+    assert schedule[:2] == ["--schedule-steps", "20000"], "not those of the steps asked for before"
+    own = job._replace(steps=20_000, arguments=f"{given} --schedule-steps 4500")
+    assert own.next_command[8:] == []
 
 
 def test_a_run_whose_settings_cannot_be_read_is_no_result(pong_run: Path, tmp_path: Path) -> None:

@@ -431,19 +431,25 @@ def test_a_run_that_cannot_be_resumed_is_refused_with_what_to_do(
     run = RunDirectory(config, tmp_path / "run")
     run.begin(0)
     with pytest.raises(ValueError, match=r"another process uses it: wait until it ends, or stop"):
-        check_resumable(run.path, config, config)
+        check_resumable(run.path, config)
     for steps in (3, 6):
         place = checkpoints.place_of(steps, run.path / "checkpoints")
         checkpoints.write(place, {"a": np.ones(1)}, {"steps": steps})
     run.finish({"ended": "5 steps done", "steps": 6})
     with pytest.raises(ValueError, match=r"5 steps done already, so nothing is left to do: give a"):
-        check_resumable(run.path, config, config)
-    check_resumable(run.path, config, TrainConfig(run=RunConfig(steps=9)))
+        check_resumable(run.path, config)
+    check_resumable(run.path, TrainConfig(run=RunConfig(steps=9)))
+    ended_by_time = {"ended": "60 s have passed", "steps": 6, "seconds": 60.01}
+    (run.path / "result.json").write_text(json.dumps(ended_by_time))
+    check_resumable(run.path, TrainConfig(run=RunConfig(steps=9)))  # the same steps, no seconds
+    for limits in (RunConfig(steps=9, seconds=60.0), RunConfig(steps=6)):
+        with pytest.raises(ValueError, match="60 s have passed already"):
+            check_resumable(run.path, TrainConfig(run=limits))
     (checkpoints.kept(run.path / "checkpoints")[-1] / checkpoints.ARRAYS).write_bytes(b"")
-    check_resumable(run.path, config, config)
+    check_resumable(run.path, config)
     monkeypatch.setattr(checks, "is_writable", lambda folder: False)
     with pytest.raises(ValueError, match="its folder cannot be written to, so it cannot be resum"):
-        check_resumable(run.path, config, config)
+        check_resumable(run.path, config)
 
 
 def test_a_folder_for_runs_that_takes_no_file_is_refused_at_once() -> None:

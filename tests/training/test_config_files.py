@@ -191,6 +191,9 @@ def test_options_can_correct_a_file_whose_settings_do_not_fit_together(tmp_path:
     file.write_text(f'[environment]\ngame = "{GAME}"\n[service]\nagents = 3\nmax_agents = 2\n')
     without = ended("train", "--config", str(file), "--print-config")
     assert without.returncode == 2
+    assert f"config {file}: agents 3" in without.stderr
+    typed = ended("train", "--config", str(file), "--agents", "0")
+    assert typed.stderr.startswith("ga3c: agents 0: must be at least 1"), "it is not in the file"
     mended = ended("train", "--config", str(file), "--max-agents", "4", "--print-config")
     assert mended.returncode == 0, mended.stderr
     assert tomllib.loads(mended.stdout)["service"]["agents"] == 3

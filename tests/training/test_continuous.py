@@ -66,6 +66,9 @@ def test_it_is_evaluated_without_noise_by_its_own_protocol(run: ga3c.Run) -> Non
     done = ended("evaluate", str(run.path), "--protocol", "paper")
     assert done.returncode == 2
     assert "are played without noise: choose the protocol control" in done.stderr
+    done = ended("evaluate", str(run.path), "--policy", "sample")
+    assert done.returncode == 2
+    assert "are played without noise: leave --policy out" in done.stderr
 
 
 @pytest.mark.parametrize(
