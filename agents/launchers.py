@@ -16,7 +16,6 @@ from agents.registrations import handed_over
 from agents.tails import Tails
 from agents.worker import Task
 
-LOG_TAIL_BYTES = 4000
 KILL_TIMEOUT_S = 5.0
 UNSTARTED = 1000  # exit code of an agent whose process could not be started; no process has it
 PREPARED = "prepared "  # prefix of the name of an agent that has no task yet
@@ -83,7 +82,7 @@ class LocalLauncher:
 
     def __init__(self) -> None:
         raise_descriptor_limit()
-        self._tails = Tails(LOG_TAIL_BYTES)
+        self._tails = Tails()
         self._processes: dict[str, _Process] = {}
         self._unstarted: list[Exit] = []
 

@@ -6,6 +6,7 @@ import selectors
 import threading
 import time
 
+TAIL_BYTES = 4000  # kept of each pipe
 READ_BYTES = 1 << 16  # the size of a pipe's buffer
 LAST_READS = 16  # reads from a pipe being closed: a grandchild may write to it forever
 STOP_TIMEOUT_S = 5.0
@@ -28,9 +29,7 @@ class Tails:
     `open`, `close` and `stop` must be called by one thread.
     """
 
-    def __init__(self, tail_bytes: int) -> None:
-        """Keep the last `tail_bytes` of each pipe."""
-        self._tail_bytes = tail_bytes
+    def __init__(self) -> None:
         self._tails: dict[int, bytes] = {}  # by the pipe's read end
         self._unended: dict[int, bytes] = {}  # each pipe's incomplete last line
         self._first: list[tuple[float, int, str]] = []  # time, the pipe's read end, line
@@ -97,7 +96,7 @@ class Tails:
             if read in self._selector.get_map():
                 self._selector.unregister(read)
             return False
-        self._tails[read] = (self._tails[read] + data)[-self._tail_bytes :]
+        self._tails[read] = (self._tails[read] + data)[-TAIL_BYTES:]
         if self._lines_left:
             *lines, unended = (self._unended.get(read, b"") + data).split(b"\n")
             self._unended[read] = unended[:LINE_BYTES]

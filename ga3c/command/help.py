@@ -9,7 +9,7 @@ import sys
 import textwrap
 from collections.abc import Collection, Mapping
 from types import NoneType, UnionType
-from typing import Annotated, Any, TextIO, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import tyro
 from tyro.constructors import (
@@ -35,26 +35,17 @@ def show(arguments: list[str], kind: type[Any], command: str, base: Any) -> None
     """Print the requested help. Raises SystemExit, or ValueError as `parse` does."""
     hidden = ignored(kind) if HELP_ALL in arguments else ignored(kind) | rare(kind)
     arguments = ["--help" if each in HELP else each for each in arguments]
-    text = _Held(sys.stdout)
+    text = io.TextIOWrapper(io.BytesIO(), sys.stdout.encoding, "replace")
+    text.isatty = sys.stdout.isatty  # type: ignore[method-assign]  # tyro draws as it would there
     try:
         with contextlib.redirect_stdout(text):
             parse(arguments, kind, command, base, rules(hidden, getattr(kind, "texts", {})))
     except SystemExit:
-        print(_wrapped(text.getvalue()))
+        text.seek(0)
+        print(_wrapped(text.read()))
         if hidden > ignored(kind):
             print(f"{command} {HELP_ALL} lists all {len(effective(kind))} options.")
         raise
-
-
-class _Held(io.StringIO):
-    """Text for a stream, with colours and boxes as tyro would draw them there."""
-
-    encoding = ""
-
-    def __init__(self, stream: TextIO) -> None:
-        super().__init__()
-        self.isatty = stream.isatty  # type: ignore[method-assign]
-        self.encoding = stream.encoding
 
 
 def _wrapped(text: str) -> str:

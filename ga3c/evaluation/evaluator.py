@@ -14,6 +14,7 @@ from ga3c.evaluation.games import Game, evaluate, record
 from ga3c.evaluation.policy import Policy
 from ga3c.evaluation.protocols import PROTOCOLS, fitting
 from ga3c.service.agents import SLOWEST_MAKE_S
+from ga3c.service.threads import Deadline
 from ga3c.settings.train import TrainConfig
 
 SEED = 2**31  # never a seed of `ga3c evaluate`, so that it does not replay games that chose `best`
@@ -83,12 +84,10 @@ class Evaluator:
         """The tracebacks of the evaluations that failed since the last call."""
         return [self._failures.pop(0) for _ in range(len(self._failures))]
 
-    def stop(self, timeout_s: float) -> bool:
+    def stop(self, deadline: Deadline) -> bool:
         """Stop a running evaluation; False if it does not end in time."""
         self._stop.set()
-        if self._thread:
-            self._thread.join(timeout_s)
-        return not self.is_busy
+        return self._thread is None or deadline.joins(self._thread)
 
     def _goes_on(self, steps: int, ended: Collection[Game]) -> bool:
         """Whether to go on; called before each step."""

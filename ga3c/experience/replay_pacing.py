@@ -10,7 +10,7 @@ from enum import Enum, auto
 
 from ga3c.experience.pacing import Pacing
 
-COUNTS = ("before", "admitted", "acted", "flushed", "claimed", "learned", "periods")
+COUNTS = ("before", "acted", "flushed", "learned", "periods")
 
 
 class Turn(Enum):
@@ -61,8 +61,7 @@ class ReplayPacing(Pacing):
     def turn(self, timeout_s: float) -> Turn | None:
         """What the caller must do now; None if nothing is due within the timeout."""
         with self._changed:
-            self._changed.wait_for(lambda: self._next() is not None, timeout_s)
-            turn = self._next()
+            turn = self._changed.wait_for(self._next, timeout_s)
             if turn is Turn.LEARN:
                 self._claimed += 1
             elif turn:

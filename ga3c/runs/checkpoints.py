@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ga3c.runs.durable import Progress, SyncedFile, Work, fingerprint, put_in_place, sync_directory
+from ga3c.settings.run import CheckpointConfig
 
 ARRAYS, STATE, MANIFEST = "arrays.npz", "state.json", "manifest.json"
 PARTIAL = ".partial-"
@@ -173,28 +174,13 @@ def remove(paths: Sequence[Path]) -> None:
 
 
 class Checkpoints:
-    """Writes a run's checkpoints when they are due; keeps the newest `keep` and the milestones.
+    """Writes a run's checkpoints when they are due, and removes outdated ones.
 
     Owned by the main thread.
-
-    Args:
-        every_s: seconds between two checkpoints.
-        every_steps: steps between two checkpoints; None: only time counts.
-        milestone_steps: the first checkpoint at or after each multiple of this is never removed.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        keep: int,
-        every_s: float,
-        every_steps: int | None,
-        milestone_steps: int | None,
-    ) -> None:
-        self._directory = directory
-        self._keep = keep
-        self._every_s, self._every_steps = every_s, every_steps
-        self._milestone_steps = milestone_steps
+    def __init__(self, directory: Path, config: CheckpointConfig) -> None:
+        self._directory, self._config = directory, config
         self._last_s = self._last_steps = 0.0
 
     def begin(self, seconds: float, steps: float) -> None:
@@ -204,9 +190,10 @@ class Checkpoints:
 
     def due(self, seconds: float, steps: float) -> bool:
         """Whether it is time for the next checkpoint."""
-        if seconds >= self._last_s + self._every_s:
+        if seconds >= self._last_s + self._config.checkpoint_every_s:
             return True
-        return self._every_steps is not None and steps >= self._last_steps + self._every_steps
+        every = self._config.checkpoint_every_steps
+        return every is not None and steps >= self._last_steps + every
 
     def save(
         self,
@@ -225,16 +212,18 @@ class Checkpoints:
 
     def postpone(self, seconds: float) -> None:
         """Retry a little later, after a due checkpoint could not be written."""
-        self._last_s = seconds - self._every_s + min(RETRY_S, self._every_s)
+        every_s = self._config.checkpoint_every_s
+        self._last_s = seconds - every_s + min(RETRY_S, every_s)
 
     def _outdated(self) -> list[Path]:
         paths = kept(self._directory)
-        return [path for path in paths[: -self._keep] if path not in self._milestones(paths)]
+        older = paths[: -self._config.keep_checkpoints]
+        return [path for path in older if path not in self._milestones(paths)]
 
     def _milestones(self, paths: list[Path]) -> set[Path]:
-        if self._milestone_steps is None:
+        if self._config.milestone_steps is None:
             return set()
         first: dict[int, Path] = {}
         for path in paths:
-            first.setdefault(int(path.name) // self._milestone_steps, path)
+            first.setdefault(int(path.name) // self._config.milestone_steps, path)
         return {path for multiple, path in first.items() if multiple}

@@ -54,14 +54,12 @@ class Annealer:
     `random` is the paper's walk: a neighbour is kept if the rate did not fall in one window.
     """
 
-    def __init__(
-        self, config: SchedulerConfig, start: Counts, most: Counts, seed: int | None
-    ) -> None:
+    def __init__(self, config: SchedulerConfig, start: Counts, most: Counts, seed: int) -> None:
         if config.scheduler == "random":
             config = replace(config, wins=1, margin=0.0, temperature=COLDEST, patience=1.0)
         self.config = config
         self._most = most
-        self._seed = random.random() if seed is None else seed
+        self._seed = seed
         self._decisions = 0
         self._untried: list[Counts] = []
         self.kept = start

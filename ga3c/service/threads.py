@@ -35,6 +35,12 @@ class Deadline:
             self._hurried, self._at_s = True, min(self._at_s, now_s + HURRIED_S)
         return max(0.0, self._at_s - now_s)
 
+    def joins(self, thread: threading.Thread) -> bool:
+        """Wait until the thread has ended; False if it has not by the deadline."""
+        while thread.is_alive() and (left_s := self.left_s()) > 0:
+            thread.join(min(SLICE_S, left_s))
+        return not thread.is_alive()
+
 
 class Workers:
     """Threads of one role, whose number can change while they run.
@@ -73,10 +79,7 @@ class Workers:
     def join(self, deadline: Deadline) -> bool:
         """Wait until all threads have ended; False if one has not by the deadline."""
         self.resize(0)
-        for thread in self._leaving:
-            while thread.is_alive() and deadline.left_s() > 0:
-                thread.join(min(SLICE_S, deadline.left_s()))
-        return not any(thread.is_alive() for thread in self._leaving)
+        return all([deadline.joins(thread) for thread in self._leaving])
 
     def _guard(self, body: Callable[[], None]) -> None:
         try:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agents.environments import Spaces
-from ga3c.evaluation.evaluator import Evaluator
+from ga3c.evaluation.evaluator import SEED, Evaluator
 from ga3c.evaluation.protocols import evaluations, whole_protocol
 from ga3c.runs import checkpoints
 from ga3c.runs.checkpoints import BEST
@@ -37,18 +37,20 @@ class Evaluations:
         keeper: Keeper,
         say: Say,
     ) -> None:
-        last = max((entry["steps"] for entry in evaluations(directory.path)), default=0)
-        self._evaluator = Evaluator(config, spaces, last)
+        made = (e["steps"] for e in evaluations(directory.path) if e.get("seed") == SEED)
+        self._evaluator = Evaluator(config, spaces, max(made, default=0))
         self._algorithm = config.algorithm
         self._service = service
         self._directory = directory
         self._keeper = keeper
         self._say = say
         self._told = False  # whether it has been said that the evaluation is stuck
-        self._best: tuple[Any, dict[str, Any]] | None = None  # the best weights, until written
+        self._record: dict[str, Any] | None = None  # the entry of the best evaluation
+        self._best: tuple[Any, dict[str, Any]] | None = None  # its weights, until written
         self._retry_s = 0.0  # when to try to write them again
         if kept := checkpoints.newest(directory.path / BEST)[0]:  # of a resumed run
-            service.metrics.set(best_evaluation=kept.state["evaluation"]["mean"])
+            self._record = kept.state["evaluation"]
+            service.metrics.set(best_evaluation=self._record["mean"])
 
     @property
     def is_busy(self) -> bool:
@@ -86,10 +88,7 @@ class Evaluations:
             self._say("an evaluation is still running; Ctrl-C skips it")
             while self._goes_on and not interrupts.first.wait(TICK_S):
                 pass
-        deadline = Deadline(timeout_s, interrupts.second.is_set)
-        ended = self._evaluator.stop(0.0)
-        while not ended and (left_s := deadline.left_s()):
-            ended = self._evaluator.stop(min(TICK_S, left_s))
+        ended = self._evaluator.stop(Deadline(timeout_s, interrupts.second.is_set))
         self._retry_s = 0.0
         self._note()
         return ended
@@ -103,7 +102,7 @@ class Evaluations:
             self._say(f"an evaluation failed; log.txt has the traceback: {reason}", sys.stderr)
         for entry, arrays, state in self._evaluator.take():
             if self._is_best(entry):
-                self._best = arrays, {**state, "evaluation": entry}
+                self._record, self._best = entry, (arrays, {**state, "evaluation": entry})
                 self._retry_s = 0.0
             self._directory.evaluation(entry)
             self._say(f"evaluated: {entry['mean']:.2f} after {entry['steps']:,} steps")
@@ -114,11 +113,7 @@ class Evaluations:
             self._retry_s = time.monotonic() + RETRY_S
 
     def _is_best(self, entry: Mapping[str, Any]) -> bool:
-        if self._best:
-            before = self._best[1]["evaluation"]
-        elif kept := checkpoints.newest(self._directory.path / BEST)[0]:
-            before = kept.state["evaluation"]
-        else:
+        if (before := self._record) is None:
             return True
         old, new = (whole_protocol(each["protocol"], self._algorithm) for each in (before, entry))
         return old != new or entry["mean"] > before["mean"]

@@ -57,13 +57,7 @@ class Keeper:
         self._say = say
         self._failure = ""  # the error of the last attempt, if it failed
         self._updates = 0  # when this process began
-        self._checkpoints = Checkpoints(
-            directory.path / checkpoints.FOLDER,
-            keep.keep_checkpoints,
-            keep.checkpoint_every_s,
-            keep.checkpoint_every_steps,
-            keep.milestone_steps,
-        )
+        self._checkpoints = Checkpoints(directory.path / checkpoints.FOLDER, keep)
 
     def begin(self) -> None:
         """Start counting time and steps to the next checkpoint."""

@@ -59,8 +59,6 @@ def figures(config: TrainConfig, service: Service, counts: Counts) -> dict[str, 
         "game": config.environment.game,
         "seed": config.run.seed,
         "frames": int(window.end["steps"]) * config.environment.frames_per_step,
-        "trained_samples_per_s": values["tps"],
-        "policy_lag_mean": values["policy_lag"],
         "agent_deaths": int(window.end["agent_deaths"]),
         "refused_updates": int(window.end["refused_updates"]),
         "rejected_messages": {

@@ -18,7 +18,8 @@ import pytest
 
 from agents import tails
 from agents.environments import EnvironmentConfig, Environments, spaces
-from agents.launchers import LOG_TAIL_BYTES, NUMBER, PREPARED, UNSTARTED, Exit, LocalLauncher
+from agents.launchers import NUMBER, PREPARED, UNSTARTED, Exit, LocalLauncher
+from agents.tails import TAIL_BYTES
 from agents.worker import Task
 from ga3c.runs.metrics import Metrics
 from ga3c.wire.frontend import Frontend
@@ -466,7 +467,7 @@ def test_the_end_of_a_long_log_is_kept(
     ended = reaped(launcher)
     assert ended.code == 7
     assert ended.log.endswith("20000\n\u2620 the end")
-    assert len(ended.log.encode()) <= LOG_TAIL_BYTES
+    assert len(ended.log.encode()) <= TAIL_BYTES
 
 
 def test_the_first_lines_that_an_agent_prints_are_reported(

@@ -199,7 +199,7 @@ def test_dqn_trains_with_a_dueling_custom_network(command: Callable[..., Command
     assert run.wait(BEGIN_S) == 0, run.err
     result = json.loads(run.out.splitlines()[-1])
     assert result["updates"] > 0
-    assert result["policy_lag_mean"] is None, "of a replay"
+    assert result["policy_lag"] is None, "of a replay"
 
 
 def run_in(folder: Path, arguments: list[str]) -> subprocess.CompletedProcess[str]:

@@ -17,6 +17,7 @@ import pytest
 from ga3c.runs import checkpoints, durable
 from ga3c.runs.checkpoints import Checkpoints, Damaged
 from ga3c.runs.durable import fingerprint
+from ga3c.settings.run import CheckpointConfig
 
 ARRAYS = {"weights/a": np.arange(6, dtype=np.float32).reshape(2, 3), "counters": np.array([3, 4])}
 
@@ -107,14 +108,15 @@ def test_a_checkpoint_runs_no_code_when_it_is_read(tmp_path: Path) -> None:
 
 
 def test_the_newest_and_the_milestones_are_kept(tmp_path: Path) -> None:
-    keeper = Checkpoints(tmp_path, keep=2, every_s=1.0, every_steps=None, milestone_steps=100)
+    keeper = Checkpoints(tmp_path, CheckpointConfig(keep_checkpoints=2, milestone_steps=100))
     for steps in (0, 40, 90, 110, 160, 190, 230, 270, 290):
         keeper.save(0.0, ARRAYS, {"steps": steps})
     assert names(tmp_path) == [110, 230, 270, 290]
 
 
 def test_a_checkpoint_is_due_by_time_or_by_steps() -> None:
-    keeper = Checkpoints(Path("nowhere"), 2, every_s=10.0, every_steps=100, milestone_steps=None)
+    often = CheckpointConfig(checkpoint_every_s=10.0, checkpoint_every_steps=100)
+    keeper = Checkpoints(Path("nowhere"), often)
     keeper.begin(seconds=50.0, steps=1000)
     assert not keeper.due(59.9, 1099)
     assert keeper.due(60.0, 1000)
@@ -194,7 +196,7 @@ def test_the_best_weights_stay_until_better_ones_belong_to_a_checkpoint(tmp_path
 
 
 def test_a_failed_checkpoint_is_retried_after_10_s() -> None:
-    keeper = Checkpoints(Path("nowhere"), 2, every_s=300.0, every_steps=None, milestone_steps=None)
+    keeper = Checkpoints(Path("nowhere"), CheckpointConfig(checkpoint_every_s=300.0))
     keeper.begin(seconds=0.0, steps=0)
     keeper.postpone(seconds=300.0)
     assert not keeper.due(309.0, 10**9)
@@ -245,7 +247,8 @@ import sys
 import numpy as np
 from pathlib import Path
 from ga3c.runs.checkpoints import Checkpoints
-keeper = Checkpoints(Path(sys.argv[1]), 2, 1.0, None, None)
+from ga3c.settings.run import CheckpointConfig
+keeper = Checkpoints(Path(sys.argv[1]), CheckpointConfig(keep_checkpoints=2))
 keeper.begin(0, 0)
 for steps in range(1, 1_000_000):
     keeper.save(0.0, {"a": np.full(200_000, steps)}, {"steps": steps})

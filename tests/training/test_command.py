@@ -285,10 +285,9 @@ def test_steps_end_a_run_with_its_figures_as_json(command: Callable[..., Command
     result = json.loads(run.out.splitlines()[-1])
     assert 2000 <= result["steps"] < 2008, "no prediction begins after the last step"
     assert result["frames"] == result["steps"], "the action repeat is of Atari games"
-    assert result["trained_samples_per_s"] > 0
+    assert result["tps"] > 0
     assert result["pps"] == pytest.approx(result["steps"] / result["seconds"], rel=0.01)
-    assert result["tps"] == result["trained_samples_per_s"]
-    assert result["policy_lag_mean"] > 0, "other environments' segments are trained on meanwhile"
+    assert result["policy_lag"] > 0, "other environments' segments are trained on meanwhile"
     assert -1 <= result["score_mean_100"] <= 1
     assert result["episodes"] > 0
     assert 0 < result["seconds"] < BEGIN_S

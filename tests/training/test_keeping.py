@@ -1,5 +1,6 @@
 """When checkpoints are written: tests set the clock and the steps, and make the disk fail."""
 
+import json
 import shutil
 import threading
 import time
@@ -13,6 +14,7 @@ import pytest
 
 from agents.environments import spaces
 from ga3c.command.parse import parse
+from ga3c.evaluation.evaluator import SEED
 from ga3c.evaluation.protocols import whole_protocol
 from ga3c.runs import checkpoints
 from ga3c.runs.directory import RunDirectory
@@ -21,7 +23,8 @@ from ga3c.service.service import Service
 from ga3c.service.threads import HURRIED_S, Deadline, Gate
 from ga3c.service.wiring import build_service
 from ga3c.settings.train import TrainConfig
-from ga3c.training.evaluating import TICK_S, Evaluations
+from ga3c.training import evaluating
+from ga3c.training.evaluating import Evaluations
 from ga3c.training.interrupts import Interrupts
 from ga3c.training.keeping import Keeper
 
@@ -157,7 +160,8 @@ def test_the_best_weights_are_kept_once_the_disk_has_room(tmp_path: Path) -> Non
     directory = SimpleNamespace(path=tmp_path, evaluation=lambda entry: None)
     evaluations._directory = directory  # type: ignore[assignment]
     evaluations._keeper, evaluations._say = run._keeper, lambda text, to=None: None
-    evaluations._best, evaluations._retry_s, evaluations._algorithm = None, 0.0, "a3c"
+    evaluations._record = evaluations._best = None
+    evaluations._retry_s, evaluations._algorithm = 0.0, "a3c"
 
     def evaluated(mean: float, steps: int) -> None:
         protocol = whole_protocol({"name": "trained"}, "a3c")
@@ -186,20 +190,35 @@ def test_the_best_weights_are_kept_once_the_disk_has_room(tmp_path: Path) -> Non
     assert best() == figures["best_evaluation"] == 20.0
 
 
+def test_an_evaluation_by_hand_is_none_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A resumed run makes the evaluation that is due, whatever `ga3c evaluate` played meanwhile."""
+    protocol, last = {"name": "trained"}, list[float]()
+    entries = ({"steps": 200, "seed": SEED}, {"steps": 260, "seed": 0})
+    lines = [json.dumps({**entry, "protocol": protocol}) for entry in entries]
+    (tmp_path / "evaluations.jsonl").write_text("\n".join(lines) + "\n")
+    monkeypatch.setattr(evaluating, "Evaluator", lambda config, spaces, steps: last.append(steps))
+    directory: Any = SimpleNamespace(path=tmp_path)
+    spaces: Any = SimpleNamespace()
+    Evaluations(
+        TrainConfig(), spaces, service=spaces, directory=directory, keeper=spaces, say=spaces
+    )
+    assert last == [200]
+
+
 def test_a_second_signal_shortens_the_wait_for_an_evaluation() -> None:
-    waited: list[float] = []
+    left: list[float] = []
     evaluations = Evaluations.__new__(Evaluations)
     evaluations._evaluator = SimpleNamespace(  # type: ignore[assignment]
-        stop=lambda timeout_s: time.sleep(timeout_s) or waited.append(timeout_s),  # type: ignore[func-returns-value]
-        take=list,
-        take_failures=list,
+        stop=lambda deadline: left.append(deadline.left_s()), take=list, take_failures=list
     )
     evaluations._best = None
     interrupts = Interrupts()
     interrupts.first.set()
     interrupts.second.set()
     assert not evaluations.end(interrupts, failed=False, timeout_s=600.0)
-    assert 0 < sum(waited) <= HURRIED_S + TICK_S
+    assert 0 < left[0] <= HURRIED_S
 
 
 def keeper_of(config: TrainConfig, service: Service, path: Path) -> tuple[Keeper, list[str]]:
