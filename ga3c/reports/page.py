@@ -55,7 +55,7 @@ class Config:
     def __post_init__(self) -> None:
         check_file("out", self.out)
         if self.out.suffix not in (".html", ".htm"):
-            raise ValueError(f"out {self.out}: must end in .html")
+            raise ValueError(f"out {self.out}: must end in .html or .htm")
 
 
 def run(config: Config) -> None:

@@ -21,9 +21,9 @@ evenly to half whenever they exceed 32 and 16 MiB; `log.txt` is rotated to `log.
 replacing the previous one. TensorBoard gets figures less and less often: they fill 16 MiB after
 half a day of progress lines, and another 16 MiB each time the run's age doubles: 64 MiB after a
 week. The scheduler's journal has at most one decision every 40 s with default settings, 1.5 MB a
-day, and far fewer once all neighbours were rejected. Only two files have no limit:
-`evaluations.jsonl` (about 1 kB each) and, in lockstep, `actions.bin` (2 bytes per step, or 4 per
-component of a continuous action), which a resumed run needs in full.
+day, and far fewer once all neighbours were rejected. It has no limit, and two other files have
+none: `evaluations.jsonl` (about 1 kB each) and, in lockstep, `actions.bin` (2 bytes per step, or 4
+per component of a continuous action), which a resumed run needs in full.
 """
 
 import contextlib
