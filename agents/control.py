@@ -25,7 +25,7 @@ SPINNING = {"reacher": [0]}
 
 
 class MissingPackage(ValueError):
-    """A game needs a package that is not installed."""
+    """A game needs a package that is not installed or cannot be imported."""
 
 
 def _suite() -> Any:
@@ -33,8 +33,11 @@ def _suite() -> Any:
     if importlib.util.find_spec("dm_control") is None:
         raise MissingPackage(missing("dm_control", "control"))
     os.environ.setdefault(*WITHOUT_PICTURES)
-    from dm_control import suite
-
+    try:
+        from dm_control import suite
+    except Exception as error:  # it looks for OpenGL, and may raise anything
+        words = f"dm_control cannot be imported: {type(error).__name__}: {error}"
+        raise MissingPackage(f"{words} (MUJOCO_GL is {os.environ['MUJOCO_GL']})") from error
     return suite
 
 

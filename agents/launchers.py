@@ -44,6 +44,8 @@ class _Process(NamedTuple):
 class Launcher(Protocol):
     """Starts, stops and watches agents somewhere. Owned by one thread."""
 
+    waiting: dict[str, Task]  # agents without a place, by identity
+
     def pid(self, identity: str) -> int | None:
         """The process id of a running agent; None if it is not on this machine."""
 
@@ -82,6 +84,7 @@ class LocalLauncher:
 
     def __init__(self) -> None:
         raise_descriptor_limit()
+        self.waiting: dict[str, Task] = {}  # always: every agent starts at once
         self._tails = Tails()
         self._processes: dict[str, _Process] = {}
         self._unstarted: list[Exit] = []

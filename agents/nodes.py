@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from agents import keys
 from agents.link import Curve
 from agents.orders import Host
+from agents.tails import shown
 
 POLL_S = 0.5
 RETRY_S = 5.0  # before a node whose host has ended gets another
@@ -142,7 +143,9 @@ class NodeHosts:
         except self._ray.exceptions.RayError as error:
             del self._placed[identity]
             self._due_s[identity] = self._clock() + RETRY_S
-            (why, *_) = str(error).strip().splitlines() or [type(error).__name__]
+            lines = shown(str(error)).strip().splitlines() or [type(error).__name__]
+            has_traceback = any('File "' in line for line in lines)
+            why = lines[-1 if has_traceback else 0]  # a traceback ends with the reason
             self._say(Word(news=f"the host of Ray node {placed.name} has ended: {why}"))
             return
         placed.asked, placed.key = None, answer
@@ -186,7 +189,7 @@ def main() -> int:
 
     try:
         ray.init(orders.address, namespace="ga3c", log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         say(Word(news=f"Ray at {orders.address} cannot be used: {error}"))
         return 1
     hosts = NodeHosts(ray, orders, say)

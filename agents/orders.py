@@ -120,7 +120,8 @@ class Host:
             self._refuses = self._why_not(dict(order["versions"]), str(order["game"]))
             tasks = {n: self._task(v) for n, v in ordered.items() if not self._refuses}
         except (TypeError, ValueError, KeyError, AttributeError) as error:
-            self._say(f"an order was refused: {error!r}")
+            self._refuses = f"an order was refused: {error!r}"
+            self._say(self._refuses)
             return
         self._heard_s = time.monotonic()
         if any(task.environment.game != order["game"] for task in tasks.values()):
@@ -131,7 +132,7 @@ class Host:
         self._exits = {name: ended for name, ended in self._exits.items() if name in ordered}
         for name in [name for name in tasks if name not in self._playing | set(self._exits)]:
             rests = ordered[name].get("after")
-            if rests in self._playing:
+            if rests in self._playing and rests not in self._ending:
                 self._playing.remove(rests)
                 self._launcher.start_again(rests, tasks[name])
             else:

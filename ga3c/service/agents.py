@@ -131,6 +131,8 @@ class Agents:
         for index in [i for i, due_s in self._due_s.items() if due_s <= time.monotonic()]:
             del self._due_s[index]
             self._start(index)
+        for _ in range(min(len(self._launcher.waiting), len(self._retired))):
+            self._launcher.end(self._retired.pop(0))  # another agent waits for its place
         return [*self._launcher.news(), *filter(None, events)]
 
     def _kill(self, identity: str, why: str, silent_s: float) -> None:

@@ -75,7 +75,7 @@ class Hosts:
         self._lock = threading.Lock()  # guards all attributes below
         self._hosts: dict[str, _Host] = {}
         self._here: set[str] = set()
-        self._waiting: dict[str, Task] = {}  # agents without a place
+        self.waiting: dict[str, Task] = {}  # agents without a place
         self._exits: list[Exit] = []
         self._news: list[str] = []
         self._told_of: set[str] = set()  # refused addresses
@@ -128,15 +128,15 @@ class Hosts:
     def start(self, task: Task) -> None:
         """Start an agent where there is most room, or as soon as there is some."""
         with self._lock:
-            self._waiting[task.identity] = task
+            self.waiting[task.identity] = task
             self._place()
 
     def _place(self) -> None:
         """End waiting agents that have been retired, and start others while there is room."""
-        for identity in filter(self._peers.is_retired, list(self._waiting)):
-            del self._waiting[identity]
+        for identity in filter(self._peers.is_retired, list(self.waiting)):
+            del self.waiting[identity]
             self._exits.append(Exit(identity, LOST, "it waited until it was retired"))
-        for identity in list(self._waiting):
+        for identity in list(self.waiting):
             free = {
                 name: 1 - len(host.tasks) / host.room
                 for name, host in self._hosts.items()
@@ -146,7 +146,7 @@ class Hosts:
                 free[""] = 1 - len(self._here) / self._room_here
             if not free or max(free.values()) <= 0:
                 return
-            self._give(max(free, key=lambda name: free[name]), self._waiting.pop(identity))
+            self._give(max(free, key=lambda name: free[name]), self.waiting.pop(identity))
 
     def _give(self, place: str, task: Task, after: str | None = None) -> None:
         if not place:
@@ -170,7 +170,7 @@ class Hosts:
                 if host.tasks.pop(identity, None) is not None:
                     self._give(place, task, after=identity)
                     return
-            self._waiting[task.identity] = task  # its host has been lost
+            self.waiting[task.identity] = task  # its host has been lost
             self._place()
 
     def end(self, identity: str) -> None:
@@ -187,7 +187,7 @@ class Hosts:
             if identity in self._here:
                 here(identity)
                 return
-            self._waiting.pop(identity, None)
+            self.waiting.pop(identity, None)
             self._exits.append(Exit(identity, LOST, "it was ended"))
             for place, host in self._hosts.items():
                 if host.tasks.pop(identity, None):
@@ -207,7 +207,7 @@ class Hosts:
             ended, self._exits = [*self._exits, *self._local.reap()], []
             self._here -= {each.identity for each in ended}
             self._place()
-            for identity in self._waiting:
+            for identity in self.waiting:
                 self._peers.heard(identity)
             return ended
 
@@ -224,7 +224,7 @@ class Hosts:
     def _places(self) -> list[str]:
         """A line that says where agents are, once that has changed and settled."""
         places = [(f"on {host.name}", len(host.tasks)) for host in self._hosts.values()]
-        places = [("here", len(self._here)), *places, ("waiting", len(self._waiting))]
+        places = [("here", len(self._here)), *places, ("waiting", len(self.waiting))]
         words = ", ".join(f"{count} {where}" for where, count in places if count)
         return self._where.news(f"{PLACES}{words}") if words else []
 

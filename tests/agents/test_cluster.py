@@ -141,6 +141,18 @@ def test_the_node_of_the_service_itself_gets_no_host() -> None:
     assert ray.remote.call_count == 1
 
 
+def test_the_reason_of_a_nodes_host_s_end_is_the_last_line_of_its_traceback() -> None:
+    ray, words = ray_of_one_node(), list[Word]()
+    hosts = NodeHosts(ray, ORDERS, words.append)
+    ray.wait.return_value = (["asked"], [])
+    ray.get.side_effect = RayError(
+        "\x1b[36mray::NodeHost.play()\x1b[39m (pid=5)\n"
+        '  File "orders.py", line 9, in obey\nOSError: no space is left\n'
+    )
+    hosts.tend()
+    assert words == [Word(news="the host of Ray node atlas has ended: OSError: no space is left")]
+
+
 def test_a_nodes_host_that_ends_is_placed_again_after_a_while() -> None:
     ray = ray_of_one_node()
     words: list[Word] = []

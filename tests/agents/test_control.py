@@ -139,6 +139,22 @@ def test_equal_seeds_give_equal_episodes_and_others_differ() -> None:
     environments.close()
 
 
+def test_a_suite_that_finds_no_opengl_is_reported_with_the_reason() -> None:
+    """As on cluster nodes whose profile sets MUJOCO_GL; dm_control raises other errors there."""
+    program = "from agents.control import tasks; tasks()"
+    environment = {**os.environ, "MUJOCO_GL": "nonsense"}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "agents.control.MissingPackage: dm_control cannot be imported: " in done.stderr
+    assert "(MUJOCO_GL is nonsense)" in done.stderr
+
+
 def test_a_missing_package_is_reported_with_the_command_that_installs_it(tmp_path: Path) -> None:
     """A sitecustomize module patches importlib.util.find_spec, so dm_control seems missing."""
     hide = "import importlib.util\nfind = importlib.util.find_spec\n"

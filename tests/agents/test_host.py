@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +34,8 @@ from agents.versions import OURS, versions
 from agents.worker import Task
 from ga3c.reports.listing import summary
 from ga3c.runs.metrics import Metrics
+from ga3c.service.agents import Agents
+from ga3c.settings.service import ServiceConfig
 from ga3c.wire.doors import Doors, Listening
 from ga3c.wire.frontend import Frontend
 from ga3c.wire.hosts import LOST, LOST_S, Hosts
@@ -280,6 +283,40 @@ def test_agents_go_to_hosts_with_room_and_the_rest_wait() -> None:
     assert rig.ordered("late") == ["f"]
 
 
+def test_a_resting_agent_leaves_its_place_to_one_that_waits() -> None:
+    """A host is lost while one more agent is tried, which then rests in the only free place."""
+    rig = Rig()
+    frontend: Any = SimpleNamespace(
+        peers=rig.peers, endpoint="", silent=lambda _: [], retire=rig.peers.retire
+    )
+    agents = Agents(
+        service=ServiceConfig(agents=2, max_agents=3, envs_per_agent=2, groups=1),
+        environment=CARTPOLE,
+        seed=None,
+        may_rest=True,
+        frontend=frontend,
+        token=TOKEN,
+        metrics=Metrics(),
+        launcher=rig.hosts,
+        updates=lambda: 0,
+    )
+    rig.report("atlas")
+    agents.resize(1)
+    rig.report("box")
+    agents.resize(2)
+    (rests,) = rig.ordered("box")
+    while rig.now_s < LOST_S + 1.0:  # atlas says no more
+        rig.report("box")
+    agents.tend()
+    agents.resize(1)
+    rig.peers.forget(rests)  # it has confirmed that it rests
+    assert rig.ordered("box") == [rests] and len(rig.hosts.waiting) == 1
+    agents.tend()
+    agents.tend()
+    (plays,) = rig.ordered("box")
+    assert plays.startswith("agent-0.2") and not rig.hosts.waiting
+
+
 def test_agents_of_a_lost_host_are_reported_as_ended() -> None:
     rig = Rig()
     rig.report("atlas", agents=2)
@@ -462,6 +499,27 @@ def host() -> Iterator[Host]:
     host.close()
 
 
+def test_a_host_gives_no_task_to_an_agent_that_it_is_ending(host: Host) -> None:
+    """It was without orders for long, and ends its agents; the service takes one for resting."""
+
+    def order(**tasks: str | None) -> None:
+        asked = {
+            name: {
+                **asdict(Task(name, "tcp://127.0.0.1:9", TOKEN, 1, 2, 0, CARTPOLE)),
+                "after": after,
+            }
+            for name, after in tasks.items()
+        }
+        told = {"game": CARTPOLE.game, "versions": versions(), "tasks": asked}
+        host._follow(encode_note(Kind.ORDER, told))
+
+    order(rests=None)
+    assert host._playing == {"rests"}
+    host._end({"rests"})
+    order(new="rests")
+    assert host._playing == {"rests", "new"} and len(host._launcher) == 2
+
+
 def test_a_host_plays_only_games_of_the_modules_it_was_given(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -488,6 +546,7 @@ def test_a_host_plays_only_games_of_the_modules_it_was_given(
         host._follow(encode_note(Kind.ORDER, {**good, "tasks": {}}))
         assert host._state()["refuses"] == ""
         host._follow([header])
+        assert "an order was refused" in host._state()["refuses"], "so the service knows"
         host._follow([b"x" * 24, b"{}"])
         assert len(host._launcher) == 0
         assert "an order was refused" in capsys.readouterr().out
