@@ -10,13 +10,13 @@ import itertools
 import os
 import threading
 import time
-from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
 from ga3c.runs.metrics import cores_time, families
 from ga3c.settings.machine import CORES
 
+ACTIVITIES = ("environment", "agents_python", "wire", "tensors", "service_python")
 ZEROMQ = ("ZMQbg", "Reaper")
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -24,14 +24,19 @@ TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 class Usage(NamedTuple):
     """CPU seconds since some fixed moment in the past."""
 
-    by_activity: dict[str, float]  # environment, agents_python, wire, tensors, service_python
+    by_thread: dict[int, tuple[str, float]]  # by thread id: one of ACTIVITIES, and its seconds
     busy: float  # of all cores that this process may use; time stolen by the host counts
     idle: float  # of the same cores
     at_s: float
 
     def since(self, before: "Usage") -> dict[str, float]:
-        """CPU seconds since `before`: of each activity, of other processes, and idle."""
-        used = {name: s - before.by_activity[name] for name, s in self.by_activity.items()}
+        """CPU seconds since `before`: of each activity, of other processes, and idle.
+
+        Those of a thread that has ended in between count as other processes'.
+        """
+        used = dict.fromkeys(ACTIVITIES, 0.0)
+        for thread, (activity, seconds) in self.by_thread.items():
+            used[activity] += seconds - before.by_thread.get(thread, ("", 0.0))[1]
         # GA3C_CORES may count fewer cores than these: what is left of those that count.
         left_s = max(CORES * (self.at_s - before.at_s) - sum(used.values()), 0.0)
         idle_s = min(max(self.idle - before.idle, 0.0), left_s)
@@ -41,21 +46,20 @@ class Usage(NamedTuple):
 
 def usage(agents: list[int]) -> Usage:
     """The CPU time of this process, the service, and of `agents`, given by process ids."""
-    elsewhere = {"environment": 0.0, "agents_python": 0.0}  # if all agents play on other machines
-    seconds: defaultdict[str, float] = defaultdict(float, elsewhere)
+    by_thread: dict[int, tuple[str, float]] = {}
     python = {thread.native_id: thread.name for thread in threading.enumerate()}
     for thread, name, used in _threads(os.getpid()):
         if name.startswith(ZEROMQ) or python.get(thread) == "frontend":
-            seconds["wire"] += used
+            by_thread[thread] = "wire", used
         else:
-            seconds["service_python" if thread in python else "tensors"] += used
+            by_thread[thread] = "service_python" if thread in python else "tensors", used
     for agent, pids in families(agents).items():
         for thread, name, used in itertools.chain(*map(_threads, pids)):
             if name.startswith(ZEROMQ):
-                seconds["wire"] += used
+                by_thread[thread] = "wire", used
             else:
-                seconds["agents_python" if thread == agent else "environment"] += used
-    return Usage(seconds, *cores_time(), time.monotonic())
+                by_thread[thread] = "agents_python" if thread == agent else "environment", used
+    return Usage(by_thread, *cores_time(), time.monotonic())
 
 
 def _threads(process: int) -> list[tuple[int, str, float]]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -111,7 +112,8 @@ def await_update(service: Service) -> None:
     until_s = time.monotonic() + FIRST_UPDATE_S
     while not service.plays() or not service.snapshot()["updates"]:
         if time.monotonic() > until_s:
-            raise RunFailed(f"no update was made in the first {FIRST_UPDATE_S:g} s")
+            first = f"no update was made in the first {FIRST_UPDATE_S:g} s"
+            raise RunFailed(f"{first}: {service.waits()}")
         tend(service, TICK_S)
 
 
@@ -133,7 +135,8 @@ def tend(service: Service, seconds: float, also: Callable[[], None] = lambda: No
     """Tend the service for this many seconds, and call `also` after each time."""
     until_s = time.monotonic() + seconds
     while time.monotonic() < until_s:
-        service.tend()
+        for event in service.tend():
+            print(f"ga3c: {event}", file=sys.stderr, flush=True)
         also()
         time.sleep(TICK_S)
 

@@ -908,6 +908,15 @@ def test_what_an_environment_starts_counts_as_the_environment() -> None:
     assert resident_mb(agent.pid) == 0.0
 
 
+def test_an_agent_that_is_replaced_takes_nothing_from_the_account() -> None:
+    """It had used 40 s before the window, and its successor 6 s in it."""
+    before = Usage({1: ("environment", 40.0), 2: ("wire", 1.0)}, 100.0, 0.0, 0.0)
+    after = Usage({2: ("wire", 2.0), 3: ("environment", 6.0)}, 107.0, 7.0, 14.0 / CORES)
+    used = after.since(before)
+    assert (used["environment"], used["wire"], used["other_processes"]) == (6.0, 1.0, 0.0)
+    assert used["idle"] == pytest.approx(7.0)
+
+
 @pytest.mark.parametrize(
     ("busy", "idle", "others", "left"),
     [(6.0, 4.0, 2.0, 4.0), (16.0, 4.0, 2.0, 4.0), (11.0, -1.0, 6.0, 0.0), (14.0, 6.0, 0.0, 6.0)],
@@ -917,8 +926,8 @@ def test_the_account_covers_the_cores_that_count(
 ) -> None:
     """The kernel's times may be of more cores (GA3C_CORES), or of fractions of one (containers)."""
     ours = 10.0 * CORES - 6.0
-    before = Usage({"environment": 0.0}, 0.0, 0.0, 0.0)
-    after = Usage({"environment": ours}, busy - 4.0 + ours, idle, 10.0)
+    before = Usage({1: ("environment", 0.0)}, 0.0, 0.0, 0.0)
+    after = Usage({1: ("environment", ours)}, busy - 4.0 + ours, idle, 10.0)
     used = after.since(before)
     assert used["idle"] == left
     assert used["other_processes"] == pytest.approx(others)
