@@ -115,7 +115,7 @@ def _train(arguments: list[str]) -> int:
         check_paths(arguments, TrainArguments)
         of_file = {} if file is None else settings_in(Path(file))
         given, arguments = arguments, [*as_arguments(of_file), *arguments]
-        typed = {setting(option.partition("=")[0].replace("_", "-")) for option in given}
+        typed = {setting(each) for each in given if each.startswith("--")}
         resumed = given_value(arguments, "--resume")
         place = Path(given_value(arguments, "--runs-dir") or "runs")
         new_steps, trust = given_value(arguments, "--steps") is not None, "--trust" in arguments

@@ -86,8 +86,9 @@ def all_options(kind: type[Any], command: str) -> str:
     return f"{command} {HELP_ALL if rare(kind) else '--help'}"
 
 
-def setting(option: str) -> str:
-    """The name of the setting that an option sets: `max_pool` for --no-max-pool."""
+def setting(argument: str) -> str:
+    """The setting that an option sets: `max_pool` for --no-max-pool, `steps` for --steps=9."""
+    option = argument.partition("=")[0].replace("_", "-")
     return option.removeprefix("--").removeprefix("no-").replace("-", "_")
 
 
@@ -99,8 +100,8 @@ def check_effect(
     Args: without_effect: the settings that have none on `what`.
     """
     for argument in arguments:
-        option = argument.partition("=")[0]
-        if option.startswith("--") and setting(option.replace("_", "-")) in without_effect:
+        if argument.startswith("--") and setting(argument) in without_effect:
+            option = argument.partition("=")[0]
             raise ValueError(f"{no_effect(option, what)}; {command} lists all options")
 
 

@@ -192,6 +192,8 @@ def test_options_can_correct_a_file_whose_settings_do_not_fit_together(tmp_path:
     without = ended("train", "--config", str(file), "--print-config")
     assert without.returncode == 2
     assert f"config {file}: agents 3" in without.stderr
+    named = ended("train", "--config", str(file), "--name", "agents")
+    assert f"config {file}: agents 3" in named.stderr, "a value is no option"
     typed = ended("train", "--config", str(file), "--agents", "0")
     assert typed.stderr.startswith("ga3c: agents 0: must be at least 1"), "it is not in the file"
     mended = ended("train", "--config", str(file), "--max-agents", "4", "--print-config")
